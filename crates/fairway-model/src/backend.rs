@@ -1,0 +1,110 @@
+//! Where requests go: a backend is a named set of endpoints that are spoken to in one way.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CertificateKey, Origin};
+
+/// Names a backend; equal keys are the same backend across configurations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BackendKey(pub Arc<str>);
+
+/// A set of endpoints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Backend {
+    /// Its name.
+    pub key: BackendKey,
+    /// The object behind it.
+    pub origin: Origin,
+    /// How logs name it: the Service and its port as the rule wrote it.
+    pub service: ServiceName,
+    /// The endpoints to use now, without duplicates, in a stable order.
+    pub endpoints: Vec<Endpoint>,
+    /// What is spoken to them.
+    pub protocol: BackendProtocol,
+    /// TLS towards them, if any.
+    pub tls: Option<UpstreamTls>,
+    /// Who gets the next request.
+    pub balancing: Balancing,
+}
+
+/// A Service and one of its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ServiceName {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The port as written: a number or a name.
+    pub port: Arc<str>,
+}
+
+/// One address that answers for a backend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// IPv4 or IPv6, with its port.
+    pub address: SocketAddr,
+    /// The pod, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+}
+
+/// What is spoken to the endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BackendProtocol {
+    /// HTTP/1.1.
+    Http1,
+}
+
+/// TLS towards an endpoint. All of it is part of what makes two connections alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct UpstreamTls {
+    /// The name sent as SNI; `None` sends none.
+    pub server_name: Option<Arc<str>>,
+    /// What is verified.
+    pub verification: UpstreamVerification,
+    /// The certificate shown to the backend.
+    pub client_certificate: Option<CertificateKey>,
+}
+
+/// What is verified of a backend's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpstreamVerification {
+    /// Nothing (the default of ingress-nginx): any certificate is taken.
+    Off,
+    /// Its chain to these PEM certificates, and that it is for `name`.
+    Chain {
+        /// The trusted roots as PEM.
+        roots: Arc<str>,
+        /// The name it must be for.
+        name: Arc<str>,
+    },
+}
+
+/// Who gets the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Balancing {
+    /// In turn (Ingress).
+    RoundRobin,
+    /// The better of two by peak EWMA of latency x requests in flight (Gateway API).
+    PeakEwma,
+    /// The fewest requests in flight.
+    LeastRequests,
+    /// By chance.
+    Random,
+}
+
+impl fmt::Display for BackendKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for BackendKey {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}

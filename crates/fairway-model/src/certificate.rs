@@ -1,0 +1,89 @@
+//! Certificates as values. Private keys never leave through `Debug` or serialisation.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Origin;
+
+/// Names a certificate: `namespace/name` of its Secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CertificateKey(pub Arc<str>);
+
+/// A certificate chain with its key, checked to belong together by whoever makes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Its name.
+    pub key: CertificateKey,
+    /// The object.
+    pub origin: Origin,
+    /// The chain in DER, the end-entity certificate first. Left out of what is shown.
+    #[serde(skip)]
+    pub chain: Vec<Arc<[u8]>>,
+    /// The key of the first certificate. Left out of what is shown.
+    #[serde(skip)]
+    pub private_key: PrivateKey,
+    /// The names it is for (subject alternative names), lower case.
+    pub names: Vec<Arc<str>>,
+    /// The end of its validity, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// A private key in DER (PKCS #8, PKCS #1 or SEC 1). Compares by content, prints as nothing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct PrivateKey(Arc<[u8]>);
+
+impl PrivateKey {
+    /// Takes the key as DER.
+    #[must_use]
+    pub fn from_der(der: &[u8]) -> Self {
+        Self(der.into())
+    }
+
+    /// The key as DER: for the TLS library only.
+    #[must_use]
+    pub fn der(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey(..)")
+    }
+}
+
+impl fmt::Display for CertificateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for CertificateKey {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_key_is_in_no_output() {
+        let certificate = Certificate {
+            key: "ns/name".into(),
+            origin: Origin::object("Secret", "ns", "name"),
+            chain: vec![Arc::from(&b"chain-bytes"[..])],
+            private_key: PrivateKey::from_der(b"secret-bytes"),
+            names: vec!["example.com".into()],
+            not_after: 1,
+        };
+        let json = serde_json::to_string(&certificate).unwrap();
+        assert!(!json.contains("115,101,99") && !json.contains("secret"), "{json}");
+        assert!(!format!("{certificate:?}").contains("115, 101, 99"));
+        let back: Certificate = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.private_key.der(), b"");
+    }
+}

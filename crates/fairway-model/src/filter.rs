@@ -1,0 +1,157 @@
+//! What is done to a request or its answer on the way, or instead of forwarding it.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// One step between the match and the action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Filter {
+    /// Answers plain requests with a redirect to https.
+    HttpsRedirect(HttpsRedirect),
+    /// Answers every request with a redirect.
+    Redirect(Redirect),
+    /// Lets some client addresses through.
+    Access(AccessList),
+    /// Cross-origin resource sharing.
+    Cors(Cors),
+    /// Changes the request's headers before it is forwarded.
+    RequestHeaders(HeaderEdit),
+    /// Changes the headers of every answer of the rule.
+    ResponseHeaders(HeaderEdit),
+    /// `Strict-Transport-Security` on every answer over TLS; the header's value (RFC 6797 §6.1).
+    StrictTransportSecurity(Arc<str>),
+    /// Changes the path that is forwarded; the query stays unless the new path brings one.
+    RewritePath(PathRewrite),
+    /// Sets the `Host` that is forwarded.
+    RewriteHost(Arc<str>),
+}
+
+/// To https, on the listener's public https port, the target unchanged but for one trailing slash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpsRedirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// Whether one trailing slash of the path is kept (ingress-nginx drops it by default).
+    pub keep_trailing_slash: bool,
+    /// Path prefixes (plain text, not by element) that are never redirected, such as `/.well-known/acme-challenge`.
+    pub exempt: Vec<Arc<str>>,
+}
+
+/// A redirect of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redirect {
+    /// 300..=308.
+    pub status: u16,
+    /// Where to.
+    pub target: RedirectTarget,
+}
+
+/// Where a redirect leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RedirectTarget {
+    /// This `Location`, as it is.
+    Url(Arc<str>),
+    /// The request's own URL with parts replaced; an absent part stays (Gateway API `HTTPRequestRedirectFilter`; ports
+    /// that are the scheme's own are left out). The query stays where `keep_query` says so.
+    Parts {
+        /// `http` or `https`.
+        scheme: Option<Arc<str>>,
+        /// Without port.
+        host: Option<Arc<str>>,
+        /// The public port.
+        port: Option<u16>,
+        /// The new path.
+        path: Option<PathRewrite>,
+        /// Whether the request's query follows the path.
+        keep_query: bool,
+    },
+}
+
+/// Which client addresses may pass; others are answered `status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessList {
+    /// Refused first.
+    pub deny: Vec<IpNet>,
+    /// When not empty, nothing else passes.
+    pub allow: Vec<IpNet>,
+    /// 403 in ingress-nginx.
+    pub status: u16,
+}
+
+/// Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cors {
+    /// Which origins are allowed.
+    pub origins: Vec<CorsOrigin>,
+    /// The value of `Access-Control-Allow-Methods`.
+    pub methods: Arc<str>,
+    /// The value of `Access-Control-Allow-Headers`.
+    pub headers: Arc<str>,
+    /// The value of `Access-Control-Expose-Headers`; empty sends none.
+    pub expose: Arc<str>,
+    /// Whether `Access-Control-Allow-Credentials: true` is sent.
+    pub credentials: bool,
+    /// Seconds for `Access-Control-Max-Age`.
+    pub max_age: u32,
+}
+
+/// An allowed origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CorsOrigin {
+    /// `*`: every origin; the answer says `*`.
+    Any,
+    /// This `scheme://host[:port]` or `null`; reflected.
+    Exact(Arc<str>),
+    /// `scheme://*.suffix[:port]`: exactly one label for the star; reflected.
+    OneLabel {
+        /// `https://` in `https://*.example.com:8443`; empty where the pattern had no scheme.
+        before: Arc<str>,
+        /// `.example.com:8443` in it.
+        after: Arc<str>,
+    },
+}
+
+/// Changes to a list of headers: first removed, then set (replacing all of the name), then added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeaderEdit {
+    /// Names in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<Arc<str>>,
+    /// Replace all of the name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<HeaderField>,
+    /// Come beside what is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<HeaderField>,
+}
+
+/// A header as it will be sent; validated (RFC 9110 §5.1, §5.5) by whoever makes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeaderField {
+    /// As written; compared without case.
+    pub name: Arc<str>,
+    /// No CR, LF or NUL.
+    pub value: Arc<str>,
+}
+
+/// A new path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathRewrite {
+    /// The whole path becomes this.
+    Full(Arc<str>),
+    /// The part that the rule's prefix matched becomes this (Gateway API `ReplacePrefixMatch`).
+    Prefix(Arc<str>),
+    /// ingress-nginx `rewrite`: where `pattern` (not anchored) finds something in the decoded path, the *whole* path
+    /// becomes `replacement` with `$1`..`$9` from the captures; else the path stays. A `?` in the replacement starts the
+    /// new query, to which the request's own is appended.
+    Regex {
+        /// In the syntax of the `regex` crate.
+        pattern: Arc<str>,
+        /// With `$1`..`$9`.
+        replacement: Arc<str>,
+        /// Whether upper and lower case are the same.
+        ignore_case: bool,
+    },
+}

@@ -1,0 +1,195 @@
+//! Virtual host -> route -> rule -> match: which rule a request belongs to, and what the rule does with it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BackendKey, CertificateKey, Filter, HostPattern, Origin, Policy};
+
+/// Names a virtual host: a host pattern in a route table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HostKey {
+    /// The route table, as listeners name it (`ingress` for all Ingress objects).
+    pub table: Arc<str>,
+    /// The host pattern in it.
+    pub host: HostPattern,
+}
+
+/// All routes of one host.
+///
+/// Exactly one virtual host serves a request: the exact name, else the longest wildcard, else [`HostPattern::Any`];
+/// when none of its rules matches, a less specific host is *not* tried, except that Gateway API tables fall through to
+/// it (`falls_through`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VirtualHost {
+    /// Its table and host pattern.
+    pub key: HostKey,
+    /// How the winner among several matching rules is found.
+    pub order: RuleOrder,
+    /// Which form of the path the rules are written for.
+    pub path_form: PathForm,
+    /// In the order that [`RuleOrder::Listed`] tries them.
+    pub routes: Vec<Arc<Route>>,
+    /// The certificate for TLS clients that name this host; the default certificate where there is none.
+    pub certificate: Option<CertificateKey>,
+    /// Whether a request that no rule here matches is tried on the next less specific host.
+    pub falls_through: bool,
+}
+
+/// How the winner among several matching rules is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuleOrder {
+    /// Gateway API precedence: exact path, longest prefix, regex (longest pattern text first), then method, number of
+    /// header matches, number of query matches, oldest route, `namespace/name`, rule and match as listed.
+    Precedence,
+    /// The first rule that matches, as listed (an ingress-nginx host on which a regular expression is in use).
+    Listed,
+}
+
+/// Which form of the request's path the rules see. Both have dot segments resolved and slashes merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathForm {
+    /// Only unreserved bytes are decoded (RFC 3986 §6.2.2.2): `%2F` stays.
+    Normalised,
+    /// Fully percent-decoded, as nginx matches (`/foo%2fbar` is `/foo/bar`).
+    Decoded,
+}
+
+/// The rules that one object gave to a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// The object.
+    pub origin: Origin,
+    /// Its creation time in seconds since 1970, for precedence; unknown is youngest.
+    pub created: Option<i64>,
+    /// Its rules as listed.
+    pub rules: Vec<Rule>,
+}
+
+/// What to do with the requests that one of the matches describes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The field that wrote it.
+    pub origin: Origin,
+    /// Any one is enough. Never empty.
+    pub matches: Vec<Match>,
+    /// Applied in order; the first that answers ends the exchange. Response filters apply to every answer of the rule,
+    /// also to those that the proxy makes.
+    pub filters: Vec<Filter>,
+    /// What happens after the filters.
+    pub action: Action,
+    /// Time-outs, sizes, retries.
+    pub policy: Policy,
+    /// How metrics and logs name it.
+    pub labels: RuleLabels,
+}
+
+/// How metrics and logs name a rule; the values of the ingress-nginx labels of the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RuleLabels {
+    /// The namespace of the object.
+    pub namespace: Arc<str>,
+    /// The object's name.
+    pub ingress: Arc<str>,
+    /// The Service, or empty.
+    pub service: Arc<str>,
+    /// The Service's port as written (number or name), or empty.
+    pub service_port: Arc<str>,
+    /// The path as written in the object.
+    pub path: Arc<str>,
+}
+
+/// Conditions that must all hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Match {
+    /// On the path.
+    pub path: PathMatch,
+    /// On the method, in upper case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Arc<str>>,
+    /// On headers; names in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<FieldMatch>,
+    /// On query parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<FieldMatch>,
+}
+
+/// A condition on the path, which is in the host's [`PathForm`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathMatch {
+    /// The path, byte for byte.
+    Exact(Arc<str>),
+    /// The path or anything below it, by path elements: `/a` covers `/a`, `/a/` and `/a/b`, not `/ab`. A trailing slash
+    /// is part of the pattern: `/a/` covers `/a/` and `/a/b`, not `/a`. `/` covers everything.
+    Prefix(Arc<str>),
+    /// A regular expression anchored at the start of the path and not at its end.
+    Regex {
+        /// In the syntax of the `regex` crate, without the anchor.
+        pattern: Arc<str>,
+        /// Whether upper and lower case are the same (ingress-nginx).
+        ignore_case: bool,
+    },
+}
+
+impl Default for PathMatch {
+    fn default() -> Self {
+        Self::Prefix("/".into())
+    }
+}
+
+/// A condition on a named value: a header or a query parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldMatch {
+    /// The header (lower case) or the query parameter (exact).
+    pub name: Arc<str>,
+    /// What its value must be.
+    pub value: TextMatch,
+}
+
+/// A condition on a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TextMatch {
+    /// Byte for byte.
+    Exact(Arc<str>),
+    /// A regular expression that must cover the whole value.
+    Regex(Arc<str>),
+}
+
+/// What happens to a request that passed the filters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Action {
+    /// It is forwarded to one of these by weight. Weights that are all zero, or no backend, are answered 500.
+    Forward(Vec<WeightedBackend>),
+    /// The proxy answers itself.
+    Answer(Answer),
+}
+
+/// A backend and its share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightedBackend {
+    /// The backend; one that the configuration does not have counts as one without endpoints.
+    pub backend: BackendKey,
+    /// Its share of the sum of all weights.
+    pub weight: u32,
+}
+
+/// A fixed answer with a short body made of its status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// 200..=599.
+    pub status: u16,
+    /// Why, for logs, metrics and `explain`.
+    pub reason: AnswerReason,
+}
+
+/// Why the configuration itself answers instead of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnswerReason {
+    /// The object asks for protection that cannot be given: closed rather than open.
+    ProtectionUnavailable,
+    /// What the rule refers to does not exist.
+    MissingReference,
+    /// No rule and no default backend: the answer of the catch-all.
+    NoRoute,
+}

@@ -1,0 +1,87 @@
+//! Settings of the data plane as a whole, all of which change live unless they say otherwise.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// Settings that belong to no rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The clients' side.
+    pub downstream: DownstreamSettings,
+    /// The pods' side.
+    pub upstream: UpstreamSettings,
+    /// Whose forwarding headers are believed.
+    pub forwarded: ForwardedTrust,
+    /// Whether requests are logged; `None` leaves it to the flag.
+    pub access_log: Option<AccessLog>,
+    /// The number of workers; `None` leaves it to the flag. Applied at restart only.
+    pub workers: Option<u32>,
+}
+
+/// The clients' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DownstreamSettings {
+    /// How long an idle keep-alive connection stays open.
+    pub idle_timeout: Duration,
+    /// Requests per connection, after which it is closed politely.
+    pub requests_per_connection: u64,
+    /// Connections per worker; `None` derives it from the file limit.
+    pub connections_per_worker: Option<u32>,
+    /// How long a whole request head may take.
+    pub head_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long the client may take no byte of an answer.
+    pub write_timeout: Duration,
+}
+
+/// The pods' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamSettings {
+    /// Idle connections kept per worker and endpoint.
+    pub idle_connections: u32,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Requests per connection.
+    pub requests_per_connection: u64,
+}
+
+/// Whose `X-Forwarded-*` headers are believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardedTrust {
+    /// Peers in these ranges may say who the client is.
+    pub ranges: Vec<IpNet>,
+    /// Whether the client's own chain is extended (`a, b`) instead of replaced (ingress-nginx
+    /// `compute-full-forwarded-for`).
+    pub append: bool,
+}
+
+/// Whether requests are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessLog {
+    /// In the format the flag chose.
+    On,
+    /// Not at all.
+    Off,
+}
+
+impl Default for DownstreamSettings {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Duration::from_secs(60),
+            requests_per_connection: 10_000,
+            connections_per_worker: None,
+            head_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for UpstreamSettings {
+    fn default() -> Self {
+        Self { idle_connections: 320, idle_timeout: Duration::from_secs(60), requests_per_connection: 10_000 }
+    }
+}
