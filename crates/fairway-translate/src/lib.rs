@@ -1,1 +1,20 @@
-//! placeholder
+//! Kubernetes objects in, [`fairway_model::Config`] and diagnostics out.
+//!
+//! The modules follow the way of an object: it is kept ([`resources`]), chosen by its class ([`class`]), read with its
+//! annotations ([`plan`], [`annotation`] and the files named after what they set), laid out as the locations of a host
+//! ([`path`], [`host`]), and joined with what its backends and certificates refer to ([`backend`], [`endpoints`],
+//! [`certificate`]). [`translator`] repeats only what a change touches.
+//!
+//! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.
+
+pub mod diagnostic;
+pub mod options;
+pub mod resources;
+pub mod translator;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
+pub use options::{
+    ClassCompat, ExternalNames, LoopbackEndpoints, Options, UnsupportedProtection, WithoutClass,
+};
+pub use resources::{Change, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Resources, Sourced};
+pub use translator::{IngressStatus, Translation, Translator, translate};

@@ -1,0 +1,101 @@
+//! What the operator chose by flags. Owns defaults; never reads flags or the environment itself.
+
+use std::sync::Arc;
+
+use crate::ObjectKey;
+
+/// The operator's choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, beside the names of
+    /// its IngressClass objects.
+    pub ingress_classes: Vec<Arc<str>>,
+    /// Whether the classes of ingress-nginx are served too.
+    pub class_compat: ClassCompat,
+    /// What happens to an Ingress that names no class, when no class of this controller is the default one.
+    pub without_class: WithoutClass,
+    /// The Secret for TLS clients that name no host with a certificate.
+    pub default_certificate: Option<ObjectKey>,
+    /// The settings ConfigMap.
+    pub configmap: Option<ObjectKey>,
+    /// The prefix of annotations, without the slash.
+    pub annotations_prefix: Arc<str>,
+    /// Whether Services of type ExternalName are served.
+    pub external_names: ExternalNames,
+    /// Whether endpoints may have loopback addresses.
+    pub loopback_endpoints: LoopbackEndpoints,
+    /// What happens to an Ingress that asks for protection which is not given yet.
+    pub unsupported_protection: UnsupportedProtection,
+    /// The port on which clients see the plain listener.
+    pub public_http_port: u16,
+    /// The port on which clients see the TLS listener.
+    pub public_https_port: u16,
+}
+
+/// Whether the classes of ingress-nginx are served too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClassCompat {
+    /// Only classes whose controller is `fairway.dev/ingress-controller`.
+    #[default]
+    Own,
+    /// Also those whose controller is `k8s.io/ingress-nginx`, and the annotation value `nginx`.
+    IngressNginx,
+}
+
+/// What happens to an Ingress that names no class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutClass {
+    /// It is another controller's.
+    #[default]
+    Ignored,
+    /// It is served.
+    Served,
+}
+
+/// Whether Services of type ExternalName are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExternalNames {
+    /// Their paths answer 503: such a Service can point anywhere, also into the cluster's inside.
+    #[default]
+    Refused,
+    /// Their names are resolved by the owner of [`crate::Resources`] (see [`crate::Change::Resolved`]).
+    Resolved,
+}
+
+/// Whether endpoints may have loopback addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopbackEndpoints {
+    /// They are dropped with a diagnostic: in a cluster they would reach the proxy's own pod.
+    #[default]
+    Refused,
+    /// They are used: manifests from a directory describe the machine itself.
+    Accepted,
+}
+
+/// What happens to an Ingress that asks for protection which is not given yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnsupportedProtection {
+    /// Its paths answer 503.
+    #[default]
+    Closed,
+    /// It is served without the protection.
+    Ignored,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ingress_classes: vec!["fairway".into()],
+            class_compat: ClassCompat::default(),
+            without_class: WithoutClass::default(),
+            default_certificate: None,
+            configmap: None,
+            annotations_prefix: "nginx.ingress.kubernetes.io".into(),
+            external_names: ExternalNames::default(),
+            loopback_endpoints: LoopbackEndpoints::default(),
+            unsupported_protection: UnsupportedProtection::default(),
+            public_http_port: 80,
+            public_https_port: 443,
+        }
+    }
+}
