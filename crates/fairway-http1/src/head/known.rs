@@ -1,0 +1,162 @@
+//! The field names that the proxy itself reads or writes, as one byte each. Never holds values.
+
+macro_rules! known {
+    ($($name:ident = $text:literal;)+) => {
+        /// A field name with a meaning here; everything else is [`Known::Other`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Known {
+            $(#[doc = concat!("`", $text, "`")] $name,)+
+            /// Any other name.
+            Other,
+        }
+
+        impl Known {
+            /// Every known name.
+            pub const ALL: &[Known] = &[$(Known::$name),+];
+
+            /// The usual spelling; empty for [`Known::Other`].
+            pub const fn name(self) -> &'static str {
+                match self { $(Known::$name => $text,)+ Known::Other => "" }
+            }
+        }
+    };
+}
+
+known! {
+    Host = "Host";
+    ContentLength = "Content-Length";
+    TransferEncoding = "Transfer-Encoding";
+    Connection = "Connection";
+    KeepAlive = "Keep-Alive";
+    ProxyConnection = "Proxy-Connection";
+    Upgrade = "Upgrade";
+    Expect = "Expect";
+    Te = "TE";
+    Trailer = "Trailer";
+    Proxy = "Proxy";
+    Forwarded = "Forwarded";
+    XForwardedFor = "X-Forwarded-For";
+    XForwardedProto = "X-Forwarded-Proto";
+    XForwardedHost = "X-Forwarded-Host";
+    XForwardedPort = "X-Forwarded-Port";
+    XForwardedScheme = "X-Forwarded-Scheme";
+    XForwardedPrefix = "X-Forwarded-Prefix";
+    XScheme = "X-Scheme";
+    XRealIp = "X-Real-IP";
+    XRequestId = "X-Request-ID";
+    XOriginalForwardedFor = "X-Original-Forwarded-For";
+    XOriginalForwardedHost = "X-Original-Forwarded-Host";
+    Origin = "Origin";
+    UserAgent = "User-Agent";
+    Referer = "Referer";
+    Server = "Server";
+    Date = "Date";
+    Location = "Location";
+    StrictTransportSecurity = "Strict-Transport-Security";
+    SecWebsocketKey = "Sec-WebSocket-Key";
+    AccessControlRequestMethod = "Access-Control-Request-Method";
+}
+
+impl Known {
+    /// Which name this is. `name` is a token: only then is `|0x20` a faithful lower case.
+    #[inline]
+    pub fn of(name: &[u8]) -> Known {
+        use Known::*;
+        let Some(&first) = name.first() else { return Other };
+        match (name.len(), first | 0x20) {
+            (2, b't') => pick(name, b"te", Te),
+            (4, b'h') => pick(name, b"host", Host),
+            (4, b'd') => pick(name, b"date", Date),
+            (5, b'p') => pick(name, b"proxy", Proxy),
+            (6, b'e') => pick(name, b"expect", Expect),
+            (6, b'o') => pick(name, b"origin", Origin),
+            (6, b's') => pick(name, b"server", Server),
+            (7, b'u') => pick(name, b"upgrade", Upgrade),
+            (7, b't') => pick(name, b"trailer", Trailer),
+            (7, b'r') => pick(name, b"referer", Referer),
+            (8, b'l') => pick(name, b"location", Location),
+            (8, b'x') => pick(name, b"x-scheme", XScheme),
+            (9, b'f') => pick(name, b"forwarded", Forwarded),
+            (9, b'x') => pick(name, b"x-real-ip", XRealIp),
+            (10, b'c') => pick(name, b"connection", Connection),
+            (10, b'k') => pick(name, b"keep-alive", KeepAlive),
+            (10, b'u') => pick(name, b"user-agent", UserAgent),
+            (12, b'x') => pick(name, b"x-request-id", XRequestId),
+            (14, b'c') => pick(name, b"content-length", ContentLength),
+            (15, b'x') => pick(name, b"x-forwarded-for", XForwardedFor),
+            _ => Known::of_long(name, first | 0x20),
+        }
+    }
+
+    fn of_long(name: &[u8], first: u8) -> Known {
+        use Known::*;
+        match (name.len(), first, name[name.len() - 1] | 0x20) {
+            (16, b'p', _) => pick(name, b"proxy-connection", ProxyConnection),
+            (16, _, b't') if same(name, b"x-forwarded-host") => XForwardedHost,
+            (16, _, b't') => pick(name, b"x-forwarded-port", XForwardedPort),
+            (17, b't', _) => pick(name, b"transfer-encoding", TransferEncoding),
+            (17, b'x', _) => pick(name, b"x-forwarded-proto", XForwardedProto),
+            (17, b's', _) => pick(name, b"sec-websocket-key", SecWebsocketKey),
+            (18, _, b'e') => pick(name, b"x-forwarded-scheme", XForwardedScheme),
+            (18, _, b'x') => pick(name, b"x-forwarded-prefix", XForwardedPrefix),
+            (24, b'x', _) => pick(name, b"x-original-forwarded-for", XOriginalForwardedFor),
+            (25, b'x', _) => pick(name, b"x-original-forwarded-host", XOriginalForwardedHost),
+            (25, b's', _) => pick(name, b"strict-transport-security", StrictTransportSecurity),
+            (29, b'a', _) => pick(name, b"access-control-request-method", AccessControlRequestMethod),
+            _ => Other,
+        }
+    }
+
+    /// This name's bit in a set of names.
+    #[inline]
+    pub(crate) const fn bit(self) -> u64 {
+        1 << self as u8
+    }
+}
+
+#[inline]
+fn pick<const N: usize>(name: &[u8], lower: &[u8; N], known: Known) -> Known {
+    if same(name, lower) { known } else { Known::Other }
+}
+
+/// Equal without case; `lower` is lower case. Without an early exit, so that a few wide compares do it.
+#[inline]
+fn same<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
+    match <&[u8; N]>::try_from(name) {
+        Ok(name) => (0..N).fold(0, |differs, at| differs | ((name[at] | 0x20) ^ lower[at])) == 0,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case() {
+        for &known in Known::ALL {
+            for name in [known.name().into(), known.name().to_lowercase(), known.name().to_uppercase()] {
+                assert_eq!(Known::of(name.as_bytes()), known, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_makes_it_another_name() {
+        for &known in Known::ALL {
+            for at in 0..known.name().len() {
+                let mut name = known.name().as_bytes().to_vec();
+                name[at] = b'!';
+                assert_eq!(Known::of(&name), Known::Other);
+            }
+            assert_eq!(Known::of(format!("{}s", known.name()).as_bytes()), Known::Other);
+        }
+        assert_eq!(Known::of(b""), Known::Other);
+    }
+
+    #[test]
+    fn all_names_fit_a_64_bit_set() {
+        assert!(Known::ALL.len() < 64);
+    }
+}

@@ -1,0 +1,83 @@
+//! Methods and versions of HTTP/1. Never holds the spelling of an extension method: the head does.
+
+/// A request method (RFC 9110 §9, RFC 5789). Methods are case-sensitive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `POST`
+    Post,
+    /// `PUT`
+    Put,
+    /// `DELETE`
+    Delete,
+    /// `OPTIONS`
+    Options,
+    /// `PATCH`
+    Patch,
+    /// `TRACE`
+    Trace,
+    /// `CONNECT`
+    Connect,
+    /// Any other token.
+    Other,
+}
+
+impl Method {
+    /// Which method these bytes spell.
+    #[inline]
+    pub fn of(name: &[u8]) -> Method {
+        match name {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            b"PATCH" => Method::Patch,
+            b"TRACE" => Method::Trace,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        }
+    }
+
+    /// "the safe request methods, PUT, and DELETE are idempotent" (RFC 9110 §9.2.2). CONNECT is neither.
+    #[inline]
+    pub fn is_idempotent(self) -> bool {
+        use Method::{Delete, Get, Head, Options, Put, Trace};
+        matches!(self, Get | Head | Put | Delete | Options | Trace)
+    }
+}
+
+/// The two versions spoken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_case_sensitive() {
+        assert_eq!(Method::of(b"GET"), Method::Get);
+        assert_eq!(Method::of(b"get"), Method::Other);
+        assert_eq!(Method::of(b"GETX"), Method::Other);
+    }
+
+    #[test]
+    fn only_the_methods_of_rfc_9110_are_idempotent() {
+        for name in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"] {
+            assert!(Method::of(name.as_bytes()).is_idempotent(), "{name}");
+        }
+        for name in ["POST", "PATCH", "CONNECT", "PURGE"] {
+            assert!(!Method::of(name.as_bytes()).is_idempotent(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The one path that routing sees (RFC 3986 §6.2.2), in the form of Gateway routes ([`normalise`]) and in
+//! the form of nginx ([`decode`]). Never sees the query.
+
+use crate::bytes::{escaped, is_unreserved, push_escape};
+use crate::malformed::Malformed;
+
+/// Whether both forms of this path are the path itself: no escape, no empty segment, no dot segment.
+///
+/// Says `false` for what merely looks like one (`/.well-known`). Written without an early exit so that it
+/// is vectorised.
+#[inline]
+pub fn is_plain(path: &[u8]) -> bool {
+    let [b'/', rest @ ..] = path else { return path == b"*" };
+    let dirty = path.iter().zip(rest).fold(false, |dirty, (&before, &byte)| {
+        let unusual = (byte == b'%') | (byte.wrapping_sub(0x21) > 0x5d);
+        let segment = (before == b'/') & ((byte == b'/') | (byte == b'.'));
+        dirty | unusual | segment
+    });
+    !dirty
+}
+
+/// Appends the normal form: escaped unreserved bytes are decoded, other escapes get upper-case digits
+/// (RFC 3986 §6.2.2.1, §6.2.2.2), dot segments are removed (§5.2.4), empty segments are merged.
+///
+/// `%2F` stays, so it never becomes a segment of its own.
+pub fn normalise(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    resolve(path, out, |byte, out| if is_unreserved(byte) { out.push(byte) } else { push_escape(byte, out) })
+}
+
+/// Appends the form of nginx: all escapes are decoded, `%2F` included, and then empty and dot segments are
+/// resolved.
+pub fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    resolve(path, out, |byte, out| out.push(byte))
+}
+
+/// Appends the path with `unescape` for each escaped byte, and segments resolved as they end.
+fn resolve(path: &[u8], out: &mut Vec<u8>, unescape: impl Fn(u8, &mut Vec<u8>)) -> Result<(), Malformed> {
+    let root = out.len();
+    let [b'/', rest @ ..] = path else {
+        out.extend_from_slice(path);
+        return if path == b"*" { Ok(()) } else { Err(Malformed::TargetInvalid) };
+    };
+    out.push(b'/');
+    let mut rest = rest;
+    let mut segment = out.len();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match *byte {
+            b'%' => {
+                let byte = escaped(rest.first(), rest.get(1)).ok_or(Malformed::PathEscape)?;
+                if byte == 0 {
+                    return Err(Malformed::PathNul);
+                }
+                rest = &rest[2..];
+                unescape(byte, out);
+            }
+            byte if byte.is_ascii_graphic() => out.push(byte),
+            _ => return Err(Malformed::PathByte),
+        }
+        if out.last() == Some(&b'/') {
+            out.pop();
+            segment = end_segment(root, segment, true, out)?;
+        }
+    }
+    end_segment(root, segment, false, out).map(drop)
+}
+
+/// Resolves the segment that began at `segment`, and says where the next one begins. What is before it
+/// ends with a slash.
+#[inline]
+fn end_segment(root: usize, segment: usize, slash: bool, out: &mut Vec<u8>) -> Result<usize, Malformed> {
+    match &out[segment..] {
+        b"" | b"." => out.truncate(segment),
+        b".." => {
+            let parent = &out[root..segment - 1];
+            let slash = memchr::memrchr(b'/', parent).ok_or(Malformed::PathAboveRoot)?;
+            out.truncate(root + slash + 1);
+        }
+        _ if slash => out.push(b'/'),
+        _ => {}
+    }
+    Ok(out.len())
+}
+
+#[cfg(test)]
+mod tests;
