@@ -1,1 +1,21 @@
-//! placeholder
+//! For tests only: what stands around Fairway in a wire test or an end-to-end test.
+//!
+//! Owns raw clients, scripted backends, certificates, manifest fixtures and the started binary. Never uses a parser
+//! of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
+//! with a deadline and says what it waited for when the deadline passes.
+
+pub mod backend;
+pub mod certificates;
+pub mod client;
+pub mod manifests;
+pub mod process;
+mod stream;
+pub mod wait;
+pub mod wire;
+
+pub use backend::{Answer, Backend, Behaviour, RecordedRequest, Step};
+pub use certificates::{Authority, KeyKind, Leaf};
+pub use client::{Client, RawResponse, Request};
+pub use manifests::Manifests;
+pub use process::{Fairway, Program};
+pub use wait::{eventually, free_port};

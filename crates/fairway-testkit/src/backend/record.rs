@@ -1,0 +1,168 @@
+//! What a backend saw. Plain values and the one place where they are kept; never touches a socket.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::sync::watch;
+
+use crate::wire::{self, Fields};
+
+/// The request field that tells deliveries of the same request apart from other requests.
+pub const NUMBER_FIELD: &str = "X-Request-Number";
+
+/// A request that reached a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// Which connection brought it, counted from 0.
+    pub connection: usize,
+    /// The method.
+    pub method: String,
+    /// The target as it was written.
+    pub target: String,
+    /// `HTTP/1.1` or `HTTP/1.0`.
+    pub version: String,
+    /// The fields in the order of the wire.
+    pub headers: Fields,
+    /// The content, decoded when it was chunked.
+    pub body: Vec<u8>,
+    /// The trailer section of a chunked body.
+    pub trailers: Fields,
+}
+
+impl RecordedRequest {
+    /// The first value of the field `name`.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.header_values(name).first().copied()
+    }
+
+    /// Every value of the field `name`.
+    #[must_use]
+    pub fn header_values(&self, name: &str) -> Vec<&str> {
+        wire::values(&self.headers, name)
+    }
+
+    /// Its `X-Request-Number`.
+    #[must_use]
+    pub fn number(&self) -> Option<&str> {
+        self.header(NUMBER_FIELD)
+    }
+}
+
+/// What a connection brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedConnection {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Every byte that was read from it, inside TLS if there is TLS.
+    pub bytes: Vec<u8>,
+    /// Whether it is still there.
+    pub state: ConnectionState,
+}
+
+/// How far a connection is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// In use or idle.
+    Open,
+    /// Standing at a `Wait` step or a held answer.
+    Waiting,
+    /// Ended as intended by either side.
+    Ended,
+    /// Ended because something was not as the script or HTTP wants it.
+    Failed(String),
+}
+
+/// What a test can do to a connection that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Live,
+    Close,
+    Reset,
+}
+
+#[derive(Default)]
+struct Kept {
+    connections: Vec<(RecordedConnection, watch::Sender<Fate>)>,
+    requests: Vec<RecordedRequest>,
+}
+
+/// The memory of a backend; every change wakes whoever waits for one.
+pub(super) struct Record {
+    kept: Mutex<Kept>,
+    changes: watch::Sender<u64>,
+}
+
+impl Record {
+    pub(super) fn new() -> Self {
+        Self { kept: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn connected(&self, peer: SocketAddr) -> (usize, watch::Receiver<Fate>) {
+        let (sender, receiver) = watch::channel(Fate::Live);
+        let recorded = RecordedConnection { peer, bytes: Vec::new(), state: ConnectionState::Open };
+        let number = self.change(|kept| {
+            kept.connections.push((recorded, sender));
+            kept.connections.len() - 1
+        });
+        (number, receiver)
+    }
+
+    pub(super) fn received(&self, connection: usize, bytes: &[u8]) {
+        self.change(|kept| kept.connections[connection].0.bytes.extend_from_slice(bytes));
+    }
+
+    pub(super) fn requested(&self, request: RecordedRequest) {
+        self.change(|kept| kept.requests.push(request));
+    }
+
+    pub(super) fn became(&self, connection: usize, state: ConnectionState) {
+        self.change(|kept| kept.connections[connection].0.state = state);
+    }
+
+    /// Decides the end of every connection that is open now; later ones are not touched.
+    pub(super) fn decide(&self, fate: Fate) {
+        for (_, sender) in &self.kept().connections {
+            sender.send_replace(fate);
+        }
+    }
+
+    pub(super) fn connections(&self) -> Vec<RecordedConnection> {
+        self.kept().connections.iter().map(|(connection, _)| connection.clone()).collect()
+    }
+
+    pub(super) fn count_in(&self, wanted: impl Fn(&ConnectionState) -> bool) -> usize {
+        self.kept().connections.iter().filter(|(connection, _)| wanted(&connection.state)).count()
+    }
+
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+        self.kept().requests.clone()
+    }
+
+    pub(super) fn request_count(&self) -> usize {
+        self.kept().requests.len()
+    }
+
+    pub(super) fn deliveries(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for number in self.kept().requests.iter().filter_map(RecordedRequest::number) {
+            *counts.entry(number.to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        let result = change(&mut self.kept());
+        self.changes.send_modify(|version| *version += 1);
+        result
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no holder of this lock panics")
+    }
+}

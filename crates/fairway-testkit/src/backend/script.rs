@@ -1,0 +1,130 @@
+//! What a backend does with a connection: a script of steps, or an answer to every request. Values only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::RecordedRequest;
+
+/// One step of a script. When the steps are used up, the connection is read until the other side ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Reads a request head.
+    ReadHead,
+    /// Reads a whole request, body and all, and records it.
+    ReadRequest,
+    /// Reads this many bytes.
+    ReadBody(usize),
+    /// Reads as many bytes as these and fails the connection when they differ.
+    Expect(Vec<u8>),
+    /// Sends bytes.
+    Send(Vec<u8>),
+    /// Waits for one [`super::Backend::release`].
+    Wait,
+    /// Lets time pass, for rules that are about time.
+    Pause(Duration),
+    /// Ends the sending direction and goes on reading.
+    HalfClose,
+    /// Ends the connection with a FIN.
+    Close,
+    /// Ends the connection with a RST.
+    Reset,
+    /// Starts again with the first step.
+    Repeat,
+}
+
+/// What an HTTP backend does about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Sends these bytes and waits for the next request.
+    Bytes(Vec<u8>),
+    /// Sends these bytes once the test says [`super::Backend::release`].
+    Held(Vec<u8>),
+    /// Sends these bytes and ends with a FIN.
+    ThenClose(Vec<u8>),
+    /// Sends these bytes and ends with a RST.
+    ThenReset(Vec<u8>),
+    /// Sends nothing more and leaves the connection open.
+    Silence,
+}
+
+impl Answer {
+    /// A status with a body of known length.
+    #[must_use]
+    pub fn status(status: u16, body: impl AsRef<[u8]>) -> Self {
+        Self::with_headers(status, &[], body)
+    }
+
+    /// A status with fields and a body of known length.
+    #[must_use]
+    pub fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
+        let mut bytes = format!("HTTP/1.1 {status} Scripted\r\n");
+        for (name, value) in headers {
+            bytes.push_str(&format!("{name}: {value}\r\n"));
+        }
+        // RFC 9110 §8.6: no length where there cannot be content.
+        if !matches!(status, 100..=199 | 204 | 304) {
+            bytes.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        bytes.push_str("\r\n");
+        let mut bytes = bytes.into_bytes();
+        bytes.extend_from_slice(body);
+        Self::Bytes(bytes)
+    }
+
+    /// `200` with `body`.
+    #[must_use]
+    pub fn ok(body: impl AsRef<[u8]>) -> Self {
+        Self::status(200, body)
+    }
+
+    /// The same bytes, held until the test says so.
+    #[must_use]
+    pub fn held(self) -> Self {
+        match self {
+            Self::Bytes(bytes) | Self::ThenClose(bytes) | Self::ThenReset(bytes) => Self::Held(bytes),
+            other => other,
+        }
+    }
+
+    /// Only the first `count` bytes, then a RST: a process that dies in the middle of an answer.
+    #[must_use]
+    pub fn cut_after(self, count: usize) -> Self {
+        match self {
+            Self::Bytes(mut bytes) | Self::Held(mut bytes) | Self::ThenClose(mut bytes) => {
+                bytes.truncate(count);
+                Self::ThenReset(bytes)
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// Answers requests.
+pub(super) type Handler = Arc<dyn Fn(&RecordedRequest) -> Answer + Send + Sync>;
+
+/// What a backend does with its connections.
+#[derive(Clone)]
+pub enum Behaviour {
+    /// The n-th connection follows the n-th script, every later one the last.
+    Scripts(Vec<Vec<Step>>),
+    /// Every request on every connection is answered; made by [`Behaviour::http`].
+    Http(HttpBehaviour),
+}
+
+/// The function that answers.
+#[derive(Clone)]
+pub struct HttpBehaviour(pub(super) Handler);
+
+impl Behaviour {
+    /// Answers every request with what `handler` gives, on kept-alive connections.
+    pub fn http<A: Into<Answer>>(handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static) -> Self {
+        Self::Http(HttpBehaviour(Arc::new(move |request| handler(request).into())))
+    }
+}

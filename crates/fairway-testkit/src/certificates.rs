@@ -1,0 +1,234 @@
+//! A certificate factory: authorities, end-entity certificates good and expired, and rustls configurations that use
+//! them. Nothing here is for anything but tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, RsaKeySize, date_time_ymd};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+
+/// What key a certificate has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on the curve P-256: quick to make.
+    EcdsaP256,
+    /// RSA with 2048 bits: what most certificates still are.
+    Rsa2048,
+}
+
+/// Whether a certificate is of today.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// From 2020 to 2099.
+    Current,
+    /// From 2020 to 2021.
+    Expired,
+}
+
+/// An authority that signs end-entity certificates.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    der: CertificateDer<'static>,
+    pem: String,
+}
+
+impl Authority {
+    /// Makes an authority with the common name `name`.
+    ///
+    /// # Panics
+    ///
+    /// When the machine cannot make keys.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let key = key_pair(KeyKind::EcdsaP256);
+        let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).expect("an authority can sign itself");
+        let (der, pem) = (certificate.der().clone(), certificate.pem());
+        Self { issuer: Issuer::new(params, key), der, pem }
+    }
+
+    /// Issues a certificate for `names` (DNS names, wildcards or IP addresses), the first one also as common name.
+    ///
+    /// # Panics
+    ///
+    /// When a name is none.
+    #[must_use]
+    pub fn issue(&self, names: &[&str], kind: KeyKind, validity: Validity) -> Leaf {
+        let key = key_pair(kind);
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names.clone()).expect("the names of a test are valid");
+        if let Some(first) = names.first() {
+            params.distinguished_name.push(DnType::CommonName, first.as_str());
+        }
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = match validity {
+            Validity::Current => date_time_ymd(2099, 1, 1),
+            Validity::Expired => date_time_ymd(2021, 1, 1),
+        };
+        let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
+        Leaf {
+            chain_pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
+            chain_der: vec![certificate.der().clone()],
+            key_der: PrivatePkcs8KeyDer::from(key.serialize_der()),
+        }
+    }
+
+    /// A current ECDSA certificate for `names`.
+    #[must_use]
+    pub fn leaf(&self, names: &[&str]) -> Leaf {
+        self.issue(names, KeyKind::EcdsaP256, Validity::Current)
+    }
+
+    /// The authority's own certificate as PEM.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A client configuration that trusts this authority alone.
+    ///
+    /// # Panics
+    ///
+    /// Never: an authority made here is a valid trust anchor.
+    #[must_use]
+    pub fn client_config(&self) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
+        client_builder().with_root_certificates(roots).with_no_client_auth()
+    }
+}
+
+/// An end-entity certificate with its key.
+#[derive(Debug)]
+pub struct Leaf {
+    /// The chain as PEM.
+    pub chain_pem: String,
+    /// The key as PEM (PKCS #8).
+    pub key_pem: String,
+    /// The chain as DER, the end-entity certificate first.
+    pub chain_der: Vec<CertificateDer<'static>>,
+    /// The key as DER (PKCS #8).
+    pub key_der: PrivatePkcs8KeyDer<'static>,
+}
+
+impl Leaf {
+    /// A server configuration with this certificate that offers `alpn`.
+    ///
+    /// # Panics
+    ///
+    /// Never: a certificate made here fits its key.
+    #[must_use]
+    pub fn server_config(&self, alpn: &[&str]) -> ServerConfig {
+        let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider speaks TLS 1.2 and 1.3")
+            .with_no_client_auth()
+            .with_single_cert(self.chain_der.clone(), key)
+            .expect("a certificate made here fits its key");
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config
+    }
+
+    /// The `kubernetes.io/tls` Secret `namespace/name` with this certificate, as YAML.
+    #[must_use]
+    pub fn secret_yaml(&self, namespace: &str, name: &str) -> String {
+        tls_secret_yaml((namespace, name), self.chain_pem.as_bytes(), self.key_pem.as_bytes())
+    }
+
+    /// Writes `tls.crt` and `tls.key` into `directory`; gives their paths in that order.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub fn write_to(&self, directory: &Path) -> std::io::Result<(PathBuf, PathBuf)> {
+        let (certificate, key) = (directory.join("tls.crt"), directory.join("tls.key"));
+        std::fs::write(&certificate, &self.chain_pem)?;
+        std::fs::write(&key, &self.key_pem)?;
+        Ok((certificate, key))
+    }
+}
+
+/// A `kubernetes.io/tls` Secret as YAML with any bytes as certificate and key, fitting or not.
+#[must_use]
+pub fn tls_secret_yaml((namespace, name): (&str, &str), certificate: &[u8], key: &[u8]) -> String {
+    let (certificate, key) = (STANDARD.encode(certificate), STANDARD.encode(key));
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\n  namespace: {namespace}\n\
+         type: kubernetes.io/tls\ndata:\n  tls.crt: {certificate}\n  tls.key: {key}\n"
+    )
+}
+
+/// A client configuration that accepts every certificate, for tests that look at the certificate themselves.
+#[must_use]
+pub fn trusting_anything() -> ClientConfig {
+    let verifier = Arc::new(TrustAnything(provider()));
+    client_builder().dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+}
+
+/// The cryptography of every configuration made here.
+#[must_use]
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn client_builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+    ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider speaks TLS 1.2 and 1.3")
+}
+
+fn key_pair(kind: KeyKind) -> KeyPair {
+    match kind {
+        KeyKind::EcdsaP256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+        KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+    }
+    .expect("aws-lc makes both kinds of key")
+}
+
+/// Accepts every certificate, but still checks that the server has its key.
+#[derive(Debug)]
+struct TrustAnything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnything {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

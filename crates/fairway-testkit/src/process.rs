@@ -1,0 +1,302 @@
+//! The binary as a real process: started on free ports, watched, scraped, ended. Never ends a process it did not start.
+
+use std::ffi::OsStr;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::client::{Client, RawResponse, Request};
+use crate::wait::{PATIENCE, eventually, free_address, holds_within};
+
+/// A started program with its output; it is killed with this value.
+pub struct Program {
+    child: Child,
+    id: u32,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Program {
+    /// Starts `program` with `arguments`; its standard output and error are both kept as lines.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Self {
+        Self::start_in(program, arguments, &[])
+    }
+
+    /// As [`Program::start`] with more environment variables.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_in<A: AsRef<OsStr>>(program: &Path, arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let id = child.id().expect("a child that was not awaited has an id");
+        let lines = Arc::default();
+        tokio::spawn(collect(child.stdout.take().expect("the output is piped"), Arc::clone(&lines)));
+        tokio::spawn(collect(child.stderr.take().expect("the error output is piped"), Arc::clone(&lines)));
+        Self { child, id, lines }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Everything it printed so far, line by line.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Waits for a line that contains `text` and gives it.
+    ///
+    /// # Panics
+    ///
+    /// When none comes.
+    pub async fn line_with(&self, text: &str) -> String {
+        let find = || self.lines().into_iter().find(|line| line.contains(text));
+        if !holds_within(PATIENCE, || async { find().is_some() }).await {
+            panic!("no line with {text:?}; the output is:\n{}", self.lines().join("\n"));
+        }
+        find().expect("lines are only added")
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// When it was already awaited.
+    pub fn terminate(&self) -> io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// When it was already awaited.
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Sends any signal.
+    ///
+    /// # Errors
+    ///
+    /// When it was already awaited: its id may belong to another process by then.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok(kill_process(id.ok_or(io::ErrorKind::NotFound)?, signal)?)
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end within `limit`.
+    pub async fn exit_within(&mut self, limit: Duration) -> ExitStatus {
+        match timeout(limit, self.child.wait()).await {
+            Ok(status) => status.expect("a child of ours can be awaited"),
+            Err(_) => panic!("still running after {limit:?}; the output is:\n{}", self.lines().join("\n")),
+        }
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Panics
+    ///
+    /// Never: a child of ours can be asked.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child of ours can be asked").is_none()
+    }
+}
+
+async fn collect(output: impl AsyncRead + Unpin, lines: Arc<Mutex<Vec<String>>>) {
+    let mut output = BufReader::new(output).lines();
+    loop {
+        match output.next_line().await {
+            Ok(Some(line)) => lines.lock().expect("no holder of this lock panics").push(line),
+            Ok(None) => return,
+            Err(error) => {
+                lines.lock().expect("no holder of this lock panics").push(format!("(output lost: {error})"));
+                return;
+            }
+        }
+    }
+}
+
+/// The path of the `fairway` binary: what cargo tells an integration test, else beside the test's own directory.
+///
+/// # Panics
+///
+/// When it was not built.
+#[must_use]
+pub fn fairway_binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("CARGO_BIN_EXE_fairway") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("a test knows its own path");
+    // target/debug/deps/test-1234 beside target/debug/fairway
+    let path = test.ancestors().nth(2).expect("tests lie in the target directory").join("fairway");
+    assert!(path.exists(), "{} is not built", path.display());
+    path
+}
+
+/// `fairway run --manifests` on free ports of the loopback address.
+pub struct Fairway {
+    program: Program,
+    /// Where it takes plain HTTP.
+    pub http: SocketAddr,
+    /// Where it takes HTTPS.
+    pub https: SocketAddr,
+    /// Where its admin server is.
+    pub admin: SocketAddr,
+}
+
+impl Fairway {
+    /// Starts `binary` with `manifests` and `more` arguments; does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
+        let (http, https, admin) = (free_address(), free_address(), free_address());
+        let mut arguments = vec!["run".to_owned(), "--manifests".to_owned(), manifests.display().to_string()];
+        for (flag, address) in [("--http", http), ("--https", https), ("--admin", admin)] {
+            arguments.extend([flag.to_owned(), address.to_string()]);
+        }
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        Self { program: Program::start(binary, &arguments), http, https, admin }
+    }
+
+    /// Starts and waits until `/readyz` answers 200.
+    ///
+    /// # Panics
+    ///
+    /// When it ends before, or is not ready within the patience of tests.
+    pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
+        let mut fairway = Self::start(binary, manifests, more);
+        let ready = holds_within(PATIENCE, || {
+            let running = fairway.program.is_running();
+            let admin = fairway.admin;
+            async move {
+                !running || matches!(request(admin, "/readyz").await, Ok(answer) if answer.status == 200)
+            }
+        });
+        let in_time = ready.await;
+        let running = fairway.program.is_running();
+        assert!(running && in_time, "not ready; the output is:\n{}", fairway.program.lines().join("\n"));
+        fairway
+    }
+
+    /// The process.
+    pub fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    /// Asks the admin server for `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::exchange`].
+    pub async fn admin(&self, path: &str) -> io::Result<RawResponse> {
+        request(self.admin, path).await
+    }
+
+    /// The metrics of now.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be had.
+    pub async fn metrics(&self) -> Metrics {
+        let answer = self.admin("/metrics").await.expect("the admin server answers");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        Metrics(answer.text())
+    }
+
+    /// Waits until the sum of a metric's series is what `wanted` says.
+    ///
+    /// # Panics
+    ///
+    /// When it is not within the patience of tests.
+    pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) {
+        let what = format!("{name} {labels:?} as wanted");
+        eventually(&what, PATIENCE, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
+    }
+}
+
+async fn request(address: SocketAddr, path: &str) -> io::Result<RawResponse> {
+    let mut client = Client::connect(address).await?;
+    client.exchange(&Request::get(&address.to_string(), path).close()).await
+}
+
+/// A scrape in the Prometheus text format.
+#[derive(Clone, Debug)]
+pub struct Metrics(
+    /// The text as it came.
+    pub String,
+);
+
+impl Metrics {
+    /// The sum over all series of `name` that have all of `labels`; 0 when there is none.
+    #[must_use]
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.series(name, labels).iter().sum()
+    }
+
+    /// The value of every series of `name` that has all of `labels`.
+    #[must_use]
+    pub fn series(&self, name: &str, labels: &[(&str, &str)]) -> Vec<f64> {
+        let wanted: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let of_line = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            // A value may contain a brace; the last one ends the labels.
+            let (series, value) = match rest.strip_prefix('{') {
+                Some(rest) => rest.rsplit_once('}')?,
+                None => ("", rest.starts_with(' ').then_some(rest)?),
+            };
+            let has = |label: &String| format!(",{series}").contains(&format!(",{label}"));
+            wanted.iter().all(has).then(|| value.split_whitespace().next()?.parse().ok()).flatten()
+        };
+        self.0.lines().filter_map(of_line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_found_by_name_and_labels() {
+        let metrics = Metrics(
+            "# TYPE a counter\na{x=\"1\",y=\"}\"} 2\na{x=\"2\",y=\"z\"} 3 1700000000\nab{x=\"1\"} 7\nb 4.5\n"
+                .into(),
+        );
+        assert_eq!(metrics.series("a", &[]), [2.0, 3.0]);
+        assert_eq!(metrics.sum("a", &[("x", "1")]), 2.0);
+        assert_eq!(metrics.sum("a", &[("y", "z"), ("x", "2")]), 3.0);
+        assert_eq!(metrics.sum("b", &[]), 4.5);
+        assert_eq!(metrics.sum("c", &[]), 0.0);
+    }
+}
