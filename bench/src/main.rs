@@ -1,1 +1,145 @@
-fn main() {}
+//! `fairway-bench`: how much CPU a proxy spends on a request, beside nginx, HAProxy, Envoy and a bare epoll floor.
+//!
+//! Owns the command line. `campaign` is a run from beginning to end; `peers` start proxies, `load` and `backend` are
+//! the two ends of the wire, `measure` alternates the blocks, `report` says what came out. Only loopback is ever used.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool: table on one, progress on the other"
+)]
+
+mod accounting;
+mod backend;
+mod campaign;
+mod interrupt;
+mod load;
+mod measure;
+mod peers;
+mod pinning;
+mod readiness;
+mod report;
+mod running;
+mod scenario;
+mod site;
+mod statistics;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::campaign::Campaign;
+use crate::measure::Effort;
+use crate::peers::Binaries;
+use crate::pinning::Pin;
+use crate::report::Report;
+
+/// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
+#[derive(Parser)]
+#[command(version)]
+struct CommandLine {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Measure proxies side by side in interleaved blocks; a table on stdout, every block in a JSON file.
+    Run(RunArguments),
+    /// List scenarios and peers.
+    List,
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Scenarios, by name or by the beginning of a name, separated by commas [default: all].
+    #[arg(long, value_delimiter = ',')]
+    scenario: Vec<String>,
+    /// Peers, separated by commas [default: all that are there].
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Blocks for each peer and scenario.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=200))]
+    blocks: u16,
+    /// Seconds of load in a block.
+    #[arg(long, default_value_t = 2.5, value_parser = seconds)]
+    seconds: f64,
+    /// A smoke test: two blocks of 0.3 s and 500 idle connections. Its figures mean little.
+    #[arg(long)]
+    quick: bool,
+    /// Which CPUs the proxies and the generator run on.
+    #[arg(long, value_enum, default_value_t = Pin::Apart)]
+    pin: Pin,
+    /// The Fairway to measure.
+    #[arg(long, default_value = "target/release/fairway")]
+    fairway: PathBuf,
+    /// Where the JSON goes.
+    #[arg(long, default_value = "bench/results/latest.json")]
+    out: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 60".to_owned()),
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    match CommandLine::parse().order {
+        Order::Run(arguments) => run(&arguments),
+        Order::List => {
+            println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
+            println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
+            Ok(())
+        }
+    }
+}
+
+fn run(arguments: &RunArguments) -> anyhow::Result<()> {
+    let mut scenarios = scenario::named(&arguments.scenario)?;
+    let mut effort = Effort { blocks: arguments.blocks.into(), seconds: arguments.seconds };
+    if arguments.quick {
+        effort = Effort { blocks: 2, seconds: 0.3 };
+        scenarios.iter_mut().for_each(|scenario| scenario.connections = scenario.connections.min(500));
+    }
+    interrupt::watch()?;
+    allow_many_files();
+    let campaign =
+        Campaign::prepare(&arguments.peers, &binaries(arguments)?, effort, arguments.pin.possible())?;
+    let report = campaign.run(&scenarios)?;
+    report::print(&report);
+    write(&report, &arguments.out)
+}
+
+fn binaries(arguments: &RunArguments) -> anyhow::Result<Binaries> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(Binaries {
+        fairway: arguments.fairway.clone(),
+        floor: std::env::current_exe()?.with_file_name("floor"),
+        cache: cache.join("fairway-bench"),
+    })
+}
+
+/// The idle scenarios need more open files than the usual soft limit; the proxies inherit the limit.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        eprintln!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}
+
+fn write(report: &Report, path: &std::path::Path) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, serde_json::to_string_pretty(report)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("\nevery block is in {}", path.display());
+    Ok(())
+}

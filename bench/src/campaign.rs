@@ -1,0 +1,151 @@
+//! A run from beginning to end: finds the proxies, takes them through the scenarios, gathers the report. What cannot
+//! be found or started is named in the report, and the others are measured.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tempfile::TempDir;
+
+use crate::measure::{self, Effort};
+use crate::peers::{self, Binaries, Peer};
+use crate::pinning::Pin;
+use crate::report::{Findings, Origin, Report, summarise};
+use crate::running::Running;
+use crate::scenario::{Load, Scenario};
+use crate::site::{Certificate, Site};
+use crate::{backend, load};
+
+pub(crate) struct Campaign {
+    found: Vec<(&'static Peer, PathBuf)>,
+    backend: SocketAddr,
+    certificate: Certificate,
+    tls: Arc<ClientConfig>,
+    directory: TempDir,
+    report: Report,
+}
+
+impl Campaign {
+    /// Finds the proxies that `wanted` names (all when it is empty) and starts the backend.
+    pub(crate) fn prepare(
+        wanted: &[String],
+        binaries: &Binaries,
+        effort: Effort,
+        pin: Pin,
+    ) -> anyhow::Result<Self> {
+        let origin = Origin::here(pin);
+        pin.as_generator()?;
+        let mut campaign = Self {
+            found: Vec::new(),
+            backend: backend::start()?,
+            certificate: Certificate::generate()?,
+            tls: load::client()?,
+            directory: tempfile::Builder::new().prefix("fairway-bench-").tempdir()?,
+            report: Report {
+                origin,
+                effort,
+                versions: BTreeMap::new(),
+                absent: BTreeMap::new(),
+                configurations: BTreeMap::new(),
+                results: Vec::new(),
+            },
+        };
+        campaign.find(wanted, binaries)?;
+        Ok(campaign)
+    }
+
+    fn find(&mut self, wanted: &[String], binaries: &Binaries) -> anyhow::Result<()> {
+        for name in wanted {
+            let known = || peers::ALL.map(|peer| peer.name).join(", ");
+            anyhow::ensure!(
+                peers::ALL.iter().any(|peer| peer.name == name),
+                "no peer {name}; there are {}",
+                known()
+            );
+        }
+        for peer in peers::ALL
+            .into_iter()
+            .filter(|peer| wanted.is_empty() || wanted.iter().any(|name| name == peer.name))
+        {
+            let found = (peer.find)(binaries).and_then(|binary| Ok(((peer.version)(&binary)?, binary)));
+            match found {
+                Ok((version, binary)) => {
+                    self.report.versions.insert(peer.name.to_owned(), version);
+                    self.found.push((peer, binary));
+                }
+                Err(why) => self.leave_out(peer, &why),
+            }
+        }
+        anyhow::ensure!(!self.found.is_empty(), "there is nothing to measure: {:?}", self.report.absent);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, peer: &Peer, why: &anyhow::Error) {
+        eprintln!("{}: not measured: {why:#}", peer.name);
+        self.report.absent.insert(peer.name.to_owned(), format!("{why:#}"));
+    }
+
+    pub(crate) fn run(mut self, scenarios: &[Scenario]) -> anyhow::Result<Report> {
+        for scenario in scenarios {
+            eprintln!("{}", scenario.name);
+            let findings = match scenario.load {
+                Load::Idle => self.memory(scenario)?,
+                Load::KeepAlive | Load::Once => self.cpu(scenario)?,
+            };
+            self.report.results.extend(findings);
+        }
+        Ok(self.report)
+    }
+
+    /// All proxies at once, so that blocks can alternate; the ones not under load sleep.
+    fn cpu(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
+        let mut running = Vec::new();
+        for (peer, binary) in self.taking_part(scenario) {
+            if let Some(proxy) = self.start(peer, &binary)? {
+                running.push((peer.name, proxy));
+            }
+        }
+        let peers: Vec<(&str, &Running)> = running.iter().map(|(name, proxy)| (*name, proxy)).collect();
+        let Some((base, _)) = peers.first() else { return Ok(None) };
+        let blocks = measure::blocks(scenario, &peers, &self.tls, self.report.effort)?;
+        let summary = summarise(&blocks, base);
+        let findings =
+            Findings { scenario: *scenario, base: (*base).to_owned(), summary, memory: Vec::new(), blocks };
+        running.into_iter().for_each(|(_, proxy)| proxy.stop());
+        Ok(Some(findings))
+    }
+
+    /// One fresh proxy after the other.
+    fn memory(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
+        let mut memory = Vec::new();
+        for (peer, binary) in self.taking_part(scenario) {
+            if let Some(proxy) = self.start(peer, &binary)? {
+                memory.push(measure::idle(scenario, (peer.name, &proxy), &self.tls)?);
+                proxy.stop();
+            }
+        }
+        let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();
+        Ok(Some(Findings { scenario: *scenario, base, summary: Vec::new(), memory, blocks: Vec::new() }))
+    }
+
+    fn taking_part(&self, scenario: &Scenario) -> Vec<(&'static Peer, PathBuf)> {
+        self.found.iter().filter(|(peer, _)| peer.tls || !scenario.tls).cloned().collect()
+    }
+
+    /// `None` when it does not start, which the report says; an error only when the run is to end.
+    fn start(&mut self, peer: &'static Peer, binary: &std::path::Path) -> anyhow::Result<Option<Running>> {
+        let mut site = Site::prepare(self.directory.path(), peer.name, self.backend)?;
+        let command = (peer.prepare)(binary, &mut site, &self.certificate)?;
+        self.report.configurations.insert(peer.name.to_owned(), site.written.iter().cloned().collect());
+        match Running::start(command, site, self.report.origin.pin) {
+            Ok(running) => Ok(Some(running)),
+            Err(why) => {
+                crate::interrupt::check()?;
+                self.leave_out(peer, &why);
+                Ok(None)
+            }
+        }
+    }
+}

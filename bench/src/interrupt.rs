@@ -1,0 +1,45 @@
+//! Ctrl-C and SIGTERM end a run in order: whatever waits looks here, fails, and what was started is ended on the way
+//! out. Never ends anything itself.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Starts to listen for the signals.
+pub(crate) fn watch() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            ASKED.store(true, Ordering::Relaxed);
+        });
+    })?;
+    Ok(())
+}
+
+/// An error once a signal came.
+pub(crate) fn check() -> anyhow::Result<()> {
+    anyhow::ensure!(!ASKED.load(Ordering::Relaxed), "interrupted");
+    Ok(())
+}
+
+/// Asks `done` every few milliseconds until it is true; says whether that happened within `limit`.
+pub(crate) fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> anyhow::Result<bool> {
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        check()?;
+        if done() {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(false)
+}

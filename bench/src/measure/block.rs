@@ -1,0 +1,134 @@
+//! Interleaved blocks. In every round each proxy gets one block, forwards in even rounds and backwards in odd ones
+//! (A B B A), so that what drifts on the machine falls on all alike; ratios are taken within a round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use super::by_class;
+use crate::accounting::{CpuTime, machine_ticks};
+use crate::load::{Generator, Plan, Tally};
+use crate::running::{Running, settle};
+use crate::scenario::{Load, Scenario};
+use crate::site::HOST;
+
+/// Load before the clock starts: pools fill, caches and branch predictors warm.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// After the last answer a proxy still tidies up; its CPU is read when it sleeps again.
+const SETTLE: Duration = Duration::from_millis(10);
+/// A block during which the hypervisor took more than this share of the machine is discarded.
+const STOLEN_AT_MOST: f64 = 0.02;
+
+/// How much is measured.
+#[derive(Clone, Copy, serde::Serialize)]
+pub(crate) struct Effort {
+    pub(crate) blocks: usize,
+    pub(crate) seconds: f64,
+}
+
+#[derive(serde::Serialize)]
+pub(crate) struct Block {
+    pub(crate) round: usize,
+    pub(crate) peer: String,
+    pub(crate) requests: u64,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) seconds: f64,
+    pub(crate) cpu: CpuTime,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) max_us: u64,
+    pub(crate) stolen: f64,
+    /// Why this block does not count; `None` when it does.
+    pub(crate) discarded: Option<String>,
+}
+
+impl Block {
+    /// Microseconds of the proxy's CPU per answered request.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        self.cpu.total_ns as f64 / 1000.0 / self.requests.max(1) as f64
+    }
+}
+
+/// Measures every proxy in every round. The first of `peers` comes a second time under the name `... again`: what
+/// the two differ by is the noise of the method.
+pub(crate) fn blocks(
+    scenario: &Scenario,
+    peers: &[(&str, &Running)],
+    tls: &Arc<ClientConfig>,
+    effort: Effort,
+) -> anyhow::Result<Vec<Block>> {
+    let mut entries: Vec<(String, &Running)> =
+        peers.iter().map(|(name, proxy)| ((*name).to_owned(), *proxy)).collect();
+    let again = format!("{} again", peers[0].0);
+    entries.push((again, peers[0].1));
+    let mut blocks = Vec::new();
+    for round in 0..effort.blocks {
+        let mut line = format!("  {} {}/{}:", scenario.name, round + 1, effort.blocks);
+        for (name, proxy) in &entries {
+            let block = measure(scenario, (name, proxy), tls, (round, effort.seconds))?;
+            line +=
+                &format!(" {name} {:.1}{}", block.cpu_us(), if block.discarded.is_some() { "!" } else { "" });
+            blocks.push(block);
+        }
+        eprintln!("{line}");
+        entries.reverse();
+    }
+    Ok(blocks)
+}
+
+fn measure(
+    scenario: &Scenario,
+    (name, proxy): (&str, &Running),
+    tls: &Arc<ClientConfig>,
+    (round, seconds): (usize, f64),
+) -> anyhow::Result<Block> {
+    let mut generator = Generator::new(plan(scenario, proxy, tls))?;
+    generator.run(WARM_UP)?;
+    settle(SETTLE)?;
+    let (cpu, machine) = (CpuTime::of(&proxy.processes), machine_ticks());
+    let tally = generator.run(Duration::from_secs_f64(seconds))?;
+    settle(SETTLE)?;
+    let cpu = CpuTime::of(&proxy.processes).since(cpu);
+    let stolen = stolen_since(machine);
+    Ok(Block {
+        round,
+        peer: name.to_owned(),
+        requests: tally.requests,
+        errors: by_class(&tally),
+        seconds: tally.wall.as_secs_f64(),
+        cpu,
+        p50_us: tally.latency_us.value_at_quantile(0.5),
+        p99_us: tally.latency_us.value_at_quantile(0.99),
+        max_us: tally.latency_us.max(),
+        stolen,
+        discarded: verdict(&tally, stolen),
+    })
+}
+
+pub(super) fn plan(scenario: &Scenario, proxy: &Running, tls: &Arc<ClientConfig>) -> Plan {
+    Plan {
+        address: if scenario.tls { proxy.site.https } else { proxy.site.http },
+        host: HOST,
+        tls: scenario.tls.then(|| tls.clone()),
+        connections: scenario.connections,
+        body: scenario.body,
+        once: scenario.load == Load::Once,
+    }
+}
+
+fn stolen_since((all, stolen): (u64, u64)) -> f64 {
+    let (all_now, stolen_now) = machine_ticks();
+    stolen_now.saturating_sub(stolen) as f64 / all_now.saturating_sub(all).max(1) as f64
+}
+
+fn verdict(tally: &Tally, stolen: f64) -> Option<String> {
+    if tally.requests == 0 {
+        return Some("no request was answered".to_owned());
+    }
+    if tally.failed() > 0 {
+        return Some(format!("{} of the requests failed", tally.failed()));
+    }
+    (stolen > STOLEN_AT_MOST).then(|| format!("{:.1}% of the machine was stolen", stolen * 100.0))
+}

@@ -1,0 +1,59 @@
+//! What an idle connection costs: the growth of a fresh proxy's resident memory over thousands of connections that
+//! have each been answered once and then stay silent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use super::block::plan;
+use super::by_class;
+use crate::accounting::resident_bytes;
+use crate::load::{Generator, Plan};
+use crate::running::{Running, settle};
+use crate::scenario::Scenario;
+
+/// Connections that come and go first, so that what a proxy allocates once is not counted per connection.
+const FIRST: usize = 50;
+const FIRST_FOR: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(serde::Serialize)]
+pub(crate) struct Memory {
+    pub(crate) peer: String,
+    pub(crate) open: usize,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) before_bytes: u64,
+    pub(crate) after_bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn kib_per_connection(&self) -> f64 {
+        self.after_bytes.saturating_sub(self.before_bytes) as f64 / 1024.0 / self.open.max(1) as f64
+    }
+}
+
+pub(crate) fn idle(
+    scenario: &Scenario,
+    (name, proxy): (&str, &Running),
+    tls: &Arc<ClientConfig>,
+) -> anyhow::Result<Memory> {
+    let all = plan(scenario, proxy, tls);
+    Generator::new(Plan { connections: FIRST, ..all.clone() })?.run(FIRST_FOR)?;
+    settle(SETTLE)?;
+    let before_bytes = resident_bytes(&proxy.processes);
+    let mut generator = Generator::new(all)?;
+    let tally = generator.visit_each()?;
+    settle(SETTLE)?;
+    let after_bytes = resident_bytes(&proxy.processes);
+    let memory = Memory {
+        peer: name.to_owned(),
+        open: generator.open(),
+        errors: by_class(&tally),
+        before_bytes,
+        after_bytes,
+    };
+    eprintln!("  {} {name}: {:.2} KiB", scenario.name, memory.kib_per_connection());
+    Ok(memory)
+}

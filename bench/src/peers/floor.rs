@@ -1,0 +1,24 @@
+//! The floor: the forwarder of `src/bin/floor.rs`, which is built beside this program.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Peer;
+use crate::site::{Certificate, Site};
+
+pub(super) const FLOOR: Peer = Peer {
+    name: "floor",
+    tls: false,
+    find: |binaries| {
+        anyhow::ensure!(binaries.floor.is_file(), "the binary `floor` is not built beside this one");
+        Ok(binaries.floor.clone())
+    },
+    version: |_| Ok(format!("floor {}", env!("CARGO_PKG_VERSION"))),
+    prepare,
+};
+
+fn prepare(binary: &Path, site: &mut Site, _: &Certificate) -> anyhow::Result<Command> {
+    let mut command = Command::new(binary);
+    command.arg("--listen").arg(site.http.to_string()).arg("--upstream").arg(site.backend.to_string());
+    Ok(command)
+}

@@ -1,0 +1,62 @@
+//! HAProxy with one thread, reused server connections and forwarded headers. Never touches /etc/haproxy.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Peer, first_line, installed};
+use crate::site::{Certificate, Site};
+
+pub(super) const HAPROXY: Peer = Peer {
+    name: "haproxy",
+    tls: true,
+    find: |_| installed("haproxy"),
+    version: |binary| first_line(binary, "-v"),
+    prepare,
+};
+
+fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    let both =
+        site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
+    let text = configuration(site, &both);
+    let path = site.write("haproxy.cfg", &text)?;
+    let mut command = Command::new(binary);
+    command.arg("-db").arg("-f").arg(path);
+    Ok(command)
+}
+
+fn configuration(site: &Site, certificate: &Path) -> String {
+    let Site { http, https, backend, .. } = site;
+    let certificate = certificate.display();
+    format!(
+        "global
+  nbthread 1
+  maxconn 8000
+  tune.ssl.cachesize 0
+  ssl-default-bind-options ssl-min-ver TLSv1.3 no-tls-tickets
+  ssl-default-bind-ciphersuites TLS_AES_256_GCM_SHA384
+  ssl-default-bind-curves X25519
+defaults
+  mode http
+  no log
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+  timeout http-keep-alive 600s
+  option http-keep-alive
+  http-reuse always
+frontend web
+  bind {http} backlog 4096
+  bind {https} backlog 4096 ssl crt {certificate} alpn http/1.1
+  option forwardfor
+  http-request set-header X-Real-IP %[src]
+  http-request set-header X-Request-ID %[uuid()]
+  http-request set-header X-Forwarded-Host %[req.hdr(Host)]
+  http-request set-header X-Forwarded-Port %[dst_port]
+  http-request set-header X-Forwarded-Proto http if !{{ ssl_fc }}
+  http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}
+  default_backend endpoints
+backend endpoints
+  server one {backend}
+"
+    )
+}

@@ -1,0 +1,101 @@
+//! What a run found: the table that people read and the JSON that holds every block. Never measures.
+
+mod origin;
+mod table;
+
+use std::collections::BTreeMap;
+
+pub(crate) use origin::Origin;
+pub(crate) use table::print;
+
+use crate::measure::{Block, Effort, Memory};
+use crate::scenario::Scenario;
+use crate::statistics::Ratio;
+
+/// A whole run.
+#[derive(serde::Serialize)]
+pub(crate) struct Report {
+    pub(crate) origin: Origin,
+    pub(crate) effort: Effort,
+    pub(crate) versions: BTreeMap<String, String>,
+    /// Peers that could not be measured, and why.
+    pub(crate) absent: BTreeMap<String, String>,
+    /// What was written for each peer; secrets are left out, `DIR` is its own directory.
+    pub(crate) configurations: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) results: Vec<Findings>,
+}
+
+/// One scenario.
+#[derive(serde::Serialize)]
+pub(crate) struct Findings {
+    pub(crate) scenario: Scenario,
+    /// The peer that the others are divided by.
+    pub(crate) base: String,
+    pub(crate) summary: Vec<Summary>,
+    pub(crate) memory: Vec<Memory>,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// One proxy in one scenario, over the blocks that count.
+#[derive(serde::Serialize)]
+pub(crate) struct Summary {
+    pub(crate) peer: String,
+    pub(crate) user_us: f64,
+    pub(crate) system_us: f64,
+    pub(crate) total_us: f64,
+    /// This proxy's CPU per request divided by the base's.
+    pub(crate) to_base: Option<Ratio>,
+    pub(crate) requests_per_second: f64,
+    /// The share of one CPU that the proxy used.
+    pub(crate) busy: f64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) kept: usize,
+    pub(crate) discarded: usize,
+}
+
+/// Sums up blocks, in the order in which the first round measured the proxies.
+pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
+    let first_round = blocks.iter().take_while(|block| block.round == 0);
+    first_round.map(|block| summary(blocks, &block.peer, base)).collect()
+}
+
+fn summary(blocks: &[Block], peer: &str, base: &str) -> Summary {
+    let of_peer = || blocks.iter().filter(|block| block.peer == peer);
+    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).collect();
+    let sum = |of: fn(&Block) -> f64| kept.iter().map(|block| of(block)).sum::<f64>();
+    let requests = sum(|block| block.requests as f64).max(1.0);
+    let seconds = sum(|block| block.seconds).max(1e-9);
+    let total_us = sum(|block| block.cpu.total_ns as f64) / 1000.0 / requests;
+    let user = sum(|block| block.cpu.user_ticks as f64);
+    let user_share = user / (user + sum(|block| block.cpu.system_ticks as f64)).max(1.0);
+    Summary {
+        peer: peer.to_owned(),
+        user_us: total_us * user_share,
+        system_us: total_us * (1.0 - user_share),
+        total_us,
+        to_base: Ratio::of(&ratios(blocks, peer, base)).filter(|_| peer != base),
+        requests_per_second: requests / seconds,
+        busy: total_us * requests / 1e6 / seconds,
+        p50_us: middle(kept.iter().map(|block| block.p50_us).collect()),
+        p99_us: middle(kept.iter().map(|block| block.p99_us).collect()),
+        kept: kept.len(),
+        discarded: of_peer().count() - kept.len(),
+    }
+}
+
+/// One ratio for each round in which both blocks count.
+fn ratios(blocks: &[Block], peer: &str, base: &str) -> Vec<f64> {
+    let kept = |name: &str| -> BTreeMap<usize, f64> {
+        let blocks = blocks.iter().filter(|block| block.peer == name && block.discarded.is_none());
+        blocks.map(|block| (block.round, block.cpu_us())).collect()
+    };
+    let bases = kept(base);
+    kept(peer).into_iter().filter_map(|(round, cpu)| Some(cpu / bases.get(&round)?)).collect()
+}
+
+/// The median over blocks; percentiles are never averaged.
+fn middle(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}

@@ -1,0 +1,64 @@
+//! Where and of what a result was made: command, machine, kernel, revision. Never an absolute path of the machine.
+
+use std::fs;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::pinning::Pin;
+
+#[derive(serde::Serialize)]
+pub(crate) struct Origin {
+    pub(crate) command: String,
+    pub(crate) unix_seconds: u64,
+    pub(crate) revision: String,
+    pub(crate) kernel: String,
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) pin: Pin,
+    /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
+    pub(crate) load_average: String,
+}
+
+impl Origin {
+    pub(crate) fn here(pin: Pin) -> Self {
+        Self {
+            command: command(),
+            unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            revision: revision(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            cpu: cpu_model(),
+            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            pin,
+            load_average: fs::read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split_whitespace().next().map(str::to_owned))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The command line with the folders of absolute paths left out.
+fn command() -> String {
+    let shorten = |argument: String| match argument.rsplit_once('/') {
+        Some((folder, name)) if folder.is_empty() || folder.starts_with('/') => name.to_owned(),
+        _ => argument,
+    };
+    std::env::args().map(shorten).collect::<Vec<_>>().join(" ")
+}
+
+fn revision() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(revision) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
+    if changed { format!("{revision} with changes") } else { revision }
+}
+
+fn cpu_model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
+    line.map_or_else(|| "unknown".to_owned(), |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+}

@@ -1,0 +1,76 @@
+//! The tables on standard output. Owns widths and rounding, nothing else.
+
+use super::{Findings, Report, Summary};
+use crate::measure::Memory;
+
+pub(crate) fn print(report: &Report) {
+    let origin = &report.origin;
+    println!("\nrevision {}, kernel {}, {} x {}", origin.revision, origin.kernel, origin.cpus, origin.cpu);
+    println!("{} blocks of {} s for each proxy", report.effort.blocks, report.effort.seconds);
+    for (peer, version) in &report.versions {
+        println!("  {peer}: {version}");
+    }
+    for (peer, why) in &report.absent {
+        println!("  {peer}: NOT MEASURED: {why}");
+    }
+    report.results.iter().for_each(print_findings);
+}
+
+fn print_findings(findings: &Findings) {
+    let scenario = &findings.scenario;
+    println!("\n{} ({} connections)", scenario.name, scenario.connections);
+    if !findings.summary.is_empty() {
+        println!(
+            "  {:<15} {:>8} {:>8} {:>9}   {:<24} {:>8} {:>5} {:>8} {:>8}  blocks",
+            "CPU us/request",
+            "user",
+            "system",
+            "total",
+            format!("x {} [95%]", findings.base),
+            "req/s",
+            "busy",
+            "p50 us",
+            "p99 us"
+        );
+    }
+    findings.summary.iter().for_each(print_summary);
+    findings.memory.iter().for_each(print_memory);
+    for block in findings.blocks.iter().filter(|block| block.discarded.is_some()) {
+        let why = block.discarded.as_deref().unwrap_or_default();
+        println!("  discarded: {} round {}: {why} {:?}", block.peer, block.round + 1, block.errors);
+    }
+}
+
+fn print_summary(row: &Summary) {
+    let ratio = row.to_base.map_or_else(
+        || "1".to_owned(),
+        |ratio| format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high),
+    );
+    let blocks = match row.discarded {
+        0 => row.kept.to_string(),
+        discarded => format!("{} ({discarded} discarded)", row.kept),
+    };
+    println!(
+        "  {:<15} {:>8.2} {:>8.2} {:>9.2}   {ratio:<24} {:>8.0} {:>4.0}% {:>8} {:>8}  {blocks}",
+        row.peer,
+        row.user_us,
+        row.system_us,
+        row.total_us,
+        row.requests_per_second,
+        row.busy * 100.0,
+        row.p50_us,
+        row.p99_us
+    );
+}
+
+fn print_memory(row: &Memory) {
+    println!(
+        "  {:<15} {:>8.2} KiB per connection ({} open, {} -> {} KiB) {:?}",
+        row.peer,
+        row.kib_per_connection(),
+        row.open,
+        row.before_bytes / 1024,
+        row.after_bytes / 1024,
+        row.errors
+    );
+}

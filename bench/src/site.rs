@@ -1,0 +1,68 @@
+//! What every peer is given: a directory of its own, ports on loopback, the backend, and one certificate for all.
+//! Never starts anything.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+
+/// The host name of every request; the certificate is made for it.
+pub(crate) const HOST: &str = "bench.example";
+
+/// An RSA-2048 certificate and its key, both PEM.
+pub(crate) struct Certificate {
+    pub(crate) chain: String,
+    pub(crate) key: String,
+}
+
+impl Certificate {
+    pub(crate) fn generate() -> anyhow::Result<Self> {
+        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
+        let chain = CertificateParams::new([HOST.to_owned()])?.self_signed(&key)?.pem();
+        Ok(Self { chain, key: key.serialize_pem() })
+    }
+}
+
+pub(crate) struct Site {
+    pub(crate) directory: PathBuf,
+    pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) backend: SocketAddr,
+    /// The configuration as written, for the report.
+    pub(crate) written: Vec<(String, String)>,
+}
+
+impl Site {
+    pub(crate) fn prepare(root: &Path, peer: &str, backend: SocketAddr) -> anyhow::Result<Self> {
+        let directory = root.join(peer.replace(' ', "-"));
+        fs::create_dir_all(&directory)?;
+        let [http, https, admin] = free_ports()?;
+        Ok(Self { directory, http, https, admin, backend, written: Vec::new() })
+    }
+
+    /// Writes a configuration file and remembers it for the report.
+    pub(crate) fn write(&mut self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let here = self.directory.display().to_string();
+        self.written.push((name.to_owned(), text.replace(&here, "DIR")));
+        self.write_secret(name, text)
+    }
+
+    /// Writes a file that the report does not show.
+    pub(crate) fn write_secret(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.directory.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+}
+
+/// Ports that were free a moment ago. All are held until all are known, so that they differ.
+fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let held = [bind()?, bind()?, bind()?];
+    Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
+}
