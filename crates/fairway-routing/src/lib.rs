@@ -1,1 +1,39 @@
-//! placeholder
+//! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks requests up in it.
+//!
+//! The modules stand in the order of a lookup: [`request`] in, [`hosts`] by name, [`host`] with its path [`tree`] or its
+//! [`listed`] candidates, their [`conditions`], the winning [`rule`] with its [`targets`] and its [`rewrite`].
+//! [`compile`](compile()) builds all of it and shares with the previous snapshot whatever did not change; [`oracle`] is
+//! the slow, obvious matcher that says what the right answer is, and [`explain`] tells it to people.
+//!
+//! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing (the lazily built automata of `regex`,
+//! which are bounded and kept, apart).
+
+mod candidate;
+mod compile;
+mod conditions;
+pub mod explain;
+mod hash;
+mod host;
+mod hosts;
+mod listed;
+#[doc(hidden)]
+pub mod oracle;
+mod pattern;
+mod query;
+mod request;
+mod rewrite;
+mod rule;
+mod slots;
+mod snapshot;
+mod targets;
+mod tree;
+
+pub use compile::{Compiled, Problem, compile};
+pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
+pub use host::CompiledHost;
+pub use request::{Fields, Matched, Request};
+pub use rewrite::CompiledRewrite;
+pub use rule::{CompiledRule, RuleId};
+pub use slots::BackendSlot;
+pub use snapshot::{Snapshot, TableId};
+pub use targets::{Targets, Weighted};

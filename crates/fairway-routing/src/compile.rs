@@ -1,0 +1,118 @@
+//! From a configuration to a snapshot, at the cost of what differs from the one before.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fairway_model::{Backend, BackendKey, Config, HostKey, Origin, VirtualHost};
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+
+use crate::{CompiledHost, Snapshot};
+
+/// A snapshot, and what in its configuration could not be compiled.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// To be looked requests up in.
+    pub snapshot: Arc<Snapshot>,
+    /// All of the configuration's, also those that the previous snapshot had; in the order of hosts.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that could not be compiled. Nothing but what the text names is affected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What wrote it.
+    pub origin: Origin,
+    /// What is wrong and what happens now.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.text)
+    }
+}
+
+/// Compiles `config`. Hosts and backends that are as they were in `previous` are shared with it; slots and table ids
+/// stay.
+#[must_use]
+pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
+    let mut snapshot = previous.cloned().unwrap_or_default();
+    snapshot.version += 1;
+    let before = std::mem::replace(&mut snapshot.config, config.clone());
+    let mut problems = Vec::new();
+    let listeners_changed = before.listeners != config.listeners;
+    if listeners_changed {
+        for listener in &config.listeners {
+            if snapshot.hosts.ensure(&listener.table).is_none() {
+                let origin = Origin::object("Listener", "", &listener.name);
+                problems.push(Problem { origin, text: TOO_MANY_TABLES.to_owned() });
+            }
+        }
+    }
+    snapshot.adopt_backends(&before.backends, &config.backends);
+    let removed = snapshot.adopt_hosts(&before.hosts, &config.hosts, &mut problems);
+    if removed || listeners_changed {
+        snapshot.hosts.forget_unused(&config.listeners);
+    }
+    snapshot.slots.sweep();
+    problems.extend(snapshot.flawed.values().flat_map(|host| host.problems().iter().cloned()));
+    Compiled { snapshot: Arc::new(snapshot), problems }
+}
+
+const TOO_MANY_TABLES: &str = "there are 65,536 route tables already; this one is not served";
+
+impl Snapshot {
+    fn adopt_backends(
+        &mut self,
+        before: &OrdMap<BackendKey, Arc<Backend>>,
+        now: &OrdMap<BackendKey, Arc<Backend>>,
+    ) {
+        for change in before.diff(now) {
+            match change {
+                DiffItem::Add(_, backend) | DiffItem::Update { new: (_, backend), .. } => {
+                    self.slots.set(backend);
+                }
+                DiffItem::Remove(key, _) => self.slots.unset(key),
+            }
+        }
+    }
+
+    /// Whether a host was removed.
+    fn adopt_hosts(
+        &mut self,
+        before: &OrdMap<HostKey, Arc<VirtualHost>>,
+        now: &OrdMap<HostKey, Arc<VirtualHost>>,
+        problems: &mut Vec<Problem>,
+    ) -> bool {
+        let mut removed = false;
+        for change in before.diff(now) {
+            match change {
+                DiffItem::Remove(key, _) => {
+                    removed = true;
+                    self.replace_host(key, None);
+                }
+                DiffItem::Add(key, model) | DiffItem::Update { new: (key, model), .. } => {
+                    if self.hosts.ensure(&key.table).is_none() {
+                        let origin = Origin::object("VirtualHost", &key.table, &key.host.to_string());
+                        problems.push(Problem { origin, text: TOO_MANY_TABLES.to_owned() });
+                        continue;
+                    }
+                    let host = CompiledHost::compiled(model, &mut self.slots);
+                    self.replace_host(key, Some(Arc::new(host)));
+                }
+            }
+        }
+        removed
+    }
+
+    fn replace_host(&mut self, key: &HostKey, host: Option<Arc<CompiledHost>>) {
+        match host.as_ref().filter(|host| !host.problems().is_empty()) {
+            Some(host) => self.flawed.insert(key.clone(), host.clone()),
+            None => self.flawed.remove(key),
+        };
+        if let Some(gone) = self.hosts.replace(key, host) {
+            gone.release(&mut self.slots);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a request is served by what serves it. Judges by the slow, obvious rules of [`crate::oracle`], so that it can
+//! disagree with a lookup only where one of them is wrong; a property test holds them together.
+
+use std::sync::Arc;
+
+use fairway_model::{Match, PathForm};
+
+pub use crate::oracle::Criterion;
+use crate::oracle::{self, Place, Unmet};
+use crate::{CompiledHost, CompiledRule, Fields, Matched, Request};
+
+/// How the winner was found.
+#[derive(Clone, Debug)]
+pub struct Explanation<'s> {
+    /// The hosts that cover the name, the most specific first.
+    pub hosts: Vec<HostStep<'s>>,
+    /// What serves the request.
+    pub outcome: Matched<'s>,
+}
+
+/// A host that was considered.
+#[derive(Clone, Debug)]
+pub struct HostStep<'s> {
+    /// The host.
+    pub host: &'s CompiledHost,
+    /// What became of it.
+    pub verdict: HostVerdict,
+    /// Its matches in the order in which they are considered; empty for a less specific host.
+    pub matches: Vec<MatchStep<'s>>,
+}
+
+/// What became of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostVerdict {
+    /// One of its rules serves the request.
+    Serves,
+    /// None of its rules matches; the next host is tried.
+    FallsThrough,
+    /// None of its rules matches; less specific hosts are not tried.
+    Stops,
+    /// A more specific host decided.
+    LessSpecific,
+}
+
+/// A match that was considered.
+#[derive(Clone, Debug)]
+pub struct MatchStep<'s> {
+    /// The rule that it belongs to.
+    pub rule: &'s CompiledRule,
+    /// The match.
+    pub of: &'s Match,
+    /// What became of it.
+    pub verdict: MatchVerdict,
+}
+
+/// What became of a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MatchVerdict {
+    /// It decides.
+    Wins,
+    /// The path is another.
+    Path,
+    /// The method is another.
+    Method,
+    /// This header is absent or another.
+    Header(Arc<str>),
+    /// This query parameter is absent or another.
+    Query(Arc<str>),
+    /// It cannot be compiled and never applies; why.
+    Invalid(String),
+    /// It applies, but one with more precedence does too; what decided between them.
+    Outranked(Criterion),
+}
+
+/// Judges the hosts in `covering`, the most specific first.
+pub(crate) fn explained<'s, F: Fields>(
+    covering: &[&'s CompiledHost],
+    request: &Request<'_, F>,
+) -> Explanation<'s> {
+    let mut hosts = Vec::new();
+    let mut outcome = None;
+    for host in covering.iter().copied() {
+        if outcome.is_some() {
+            hosts.push(HostStep { host, verdict: HostVerdict::LessSpecific, matches: Vec::new() });
+            continue;
+        }
+        let (matches, winner) = judged(host, request);
+        let verdict = match winner {
+            Some((rule, prefix)) => {
+                outcome = Some(Matched::Rule { host, rule, prefix });
+                HostVerdict::Serves
+            }
+            None if host.model().falls_through => HostVerdict::FallsThrough,
+            None => {
+                outcome = Some(Matched::NoRule(covering[0]));
+                HostVerdict::Stops
+            }
+        };
+        hosts.push(HostStep { host, verdict, matches });
+    }
+    let unserved = || covering.first().map_or(Matched::NoHost, |host| Matched::NoRule(host));
+    Explanation { hosts, outcome: outcome.unwrap_or_else(unserved) }
+}
+
+type Winner<'s> = Option<(&'s CompiledRule, usize)>;
+
+fn judged<'s, F: Fields>(
+    host: &'s CompiledHost,
+    request: &Request<'_, F>,
+) -> (Vec<MatchStep<'s>>, Winner<'s>) {
+    let model = host.model();
+    let path = match model.path_form {
+        PathForm::Normalised => request.normalised,
+        PathForm::Decoded => request.decoded,
+    };
+    let mut winner: Option<(Place<'s>, usize)> = None;
+    let mut steps = Vec::new();
+    for place in oracle::ranked(model) {
+        let verdict = match (place.judged(path, request), &winner) {
+            (Ok(_), Some((first, _))) => MatchVerdict::Outranked(first.decided_over(&place, model.order)),
+            (Ok(prefix), None) => {
+                winner = Some((place, prefix));
+                MatchVerdict::Wins
+            }
+            (Err(unmet), _) => unmet.into(),
+        };
+        steps.push(MatchStep { rule: &host.rules()[place.rule], of: place.of, verdict });
+    }
+    (steps, winner.map(|(place, prefix)| (&host.rules()[place.rule], prefix)))
+}
+
+impl From<Unmet> for MatchVerdict {
+    fn from(unmet: Unmet) -> Self {
+        match unmet {
+            Unmet::Path => Self::Path,
+            Unmet::Method => Self::Method,
+            Unmet::Header(name) => Self::Header(name),
+            Unmet::Query(name) => Self::Query(name),
+            Unmet::Invalid(why) => Self::Invalid(why),
+        }
+    }
+}

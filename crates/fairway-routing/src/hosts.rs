@@ -1,0 +1,125 @@
+//! Hosts by name: the route tables with their exact names, wildcards and catch-alls. Persistent, so that a new snapshot
+//! shares all but the hosts that changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fairway_model::{HostKey, HostPattern, Listener, WildcardSpan};
+use imbl::GenericHashMap;
+use imbl::shared_ptr::DefaultSharedPtr;
+
+use crate::hash::FastState;
+use crate::{CompiledHost, TableId};
+
+type ByName<V> = GenericHashMap<Arc<str>, V, FastState, DefaultSharedPtr>;
+
+/// All route tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    tables: Vec<Table>,
+    names: ByName<TableId>,
+}
+
+/// The hosts of one route table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    exact: ByName<Arc<CompiledHost>>,
+    /// By suffix.
+    wildcards: ByName<Wildcards>,
+    any: Option<Arc<CompiledHost>>,
+}
+
+/// The hosts of one suffix.
+#[derive(Clone, Debug, Default)]
+struct Wildcards {
+    one_label: Option<Arc<CompiledHost>>,
+    many_labels: Option<Arc<CompiledHost>>,
+}
+
+impl Hosts {
+    pub(crate) fn id(&self, table: &str) -> Option<TableId> {
+        self.names.get(table).copied()
+    }
+
+    pub(crate) fn table(&self, id: TableId) -> Option<&Table> {
+        self.tables.get(usize::from(id.0))
+    }
+
+    /// Gives `table` an id if it has none; `None` when there are 65,536 tables already.
+    pub(crate) fn ensure(&mut self, table: &Arc<str>) -> Option<TableId> {
+        if let Some(id) = self.id(table) {
+            return Some(id);
+        }
+        let taken: HashSet<TableId> = self.names.values().copied().collect();
+        let vacant = (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))?;
+        if usize::from(vacant.0) == self.tables.len() {
+            self.tables.push(Table::default());
+        }
+        self.names.insert(table.clone(), vacant);
+        Some(vacant)
+    }
+
+    /// Forgets the tables that have no host and no listener.
+    pub(crate) fn forget_unused(&mut self, listeners: &[Listener]) {
+        let named: HashSet<&str> = listeners.iter().map(|listener| &*listener.table).collect();
+        let tables = &self.tables;
+        self.names.retain(|name, id| named.contains(&**name) || !tables[usize::from(id.0)].is_empty());
+    }
+
+    /// Puts `host` (or nothing) where `key` says, and returns what was there. `None` also when the table has no id.
+    pub(crate) fn replace(
+        &mut self,
+        key: &HostKey,
+        host: Option<Arc<CompiledHost>>,
+    ) -> Option<Arc<CompiledHost>> {
+        let id = self.id(&key.table)?;
+        let table = &mut self.tables[usize::from(id.0)];
+        match &key.host {
+            HostPattern::Any => std::mem::replace(&mut table.any, host),
+            HostPattern::Exact(name) => match host {
+                Some(host) => table.exact.insert(name.clone(), host),
+                None => table.exact.remove(name),
+            },
+            HostPattern::Wildcard { suffix, span } => {
+                let mut wildcards = table.wildcards.get(suffix).cloned().unwrap_or_default();
+                let place = match span {
+                    WildcardSpan::OneLabel => &mut wildcards.one_label,
+                    WildcardSpan::ManyLabels => &mut wildcards.many_labels,
+                };
+                let before = std::mem::replace(place, host);
+                match wildcards.one_label.is_none() && wildcards.many_labels.is_none() {
+                    true => table.wildcards.remove(suffix),
+                    false => table.wildcards.insert(suffix.clone(), wildcards),
+                };
+                before
+            }
+        }
+    }
+}
+
+impl Table {
+    /// The hosts that cover `name`, the most specific first: the exact name, the wildcards with the longest suffix
+    /// first, the catch-all.
+    #[inline]
+    pub(crate) fn covering<'t, 'n>(
+        &'t self,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'t Arc<CompiledHost>> + use<'t, 'n> {
+        let dots = match self.wildcards.is_empty() {
+            true => "",
+            false => name,
+        };
+        let wild = dots.match_indices('.').filter(|(star, _)| *star > 0).enumerate();
+        let wild = wild.filter_map(|(number, (star, _))| {
+            let wildcards = self.wildcards.get(&name[star + 1..])?;
+            // The star of all but the first dot has a dot in it.
+            let one = wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
+            Some(one.into_iter().chain(&wildcards.many_labels))
+        });
+        self.exact.get(name).into_iter().chain(wild.flatten()).chain(&self.any)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.wildcards.is_empty() && self.any.is_none()
+    }
+}

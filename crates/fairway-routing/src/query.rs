@@ -1,0 +1,70 @@
+//! The first value of a query parameter, compared decoded without being copied.
+
+/// The raw value of the first parameter whose decoded name is `name` (Gateway API `HTTPQueryParamMatch`: the first of
+/// several counts).
+pub(crate) fn first<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
+    query.split(|byte| *byte == b'&').find_map(|pair| {
+        let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        let value = pair.get(end + 1..).unwrap_or_default();
+        (!pair.is_empty() && is(&pair[..end], name)).then_some(value)
+    })
+}
+
+/// Whether `raw` decodes to `wanted`.
+pub(crate) fn is(raw: &[u8], wanted: &[u8]) -> bool {
+    raw == wanted && !needs_decoding(raw) || decoded(raw).eq(wanted.iter().copied())
+}
+
+/// Whether decoding changes `raw`.
+pub(crate) fn needs_decoding(raw: &[u8]) -> bool {
+    raw.iter().any(|byte| matches!(byte, b'%' | b'+'))
+}
+
+/// The bytes that `raw` stands for (`application/x-www-form-urlencoded`, WHATWG URL §5.1: `+` is a space, an invalid
+/// escape is itself).
+pub(crate) fn decoded(raw: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = raw;
+    std::iter::from_fn(move || {
+        let (byte, length) = match rest {
+            [] => return None,
+            [b'%', high, low, ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 3),
+                _ => (b'%', 1),
+            },
+            [b'+', ..] => (b' ', 1),
+            [byte, ..] => (*byte, 1),
+        };
+        rest = &rest[length..];
+        Some(byte)
+    })
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_several_counts() {
+        assert_eq!(first(b"a=1&b=2&a=3", b"a"), Some(&b"1"[..]));
+        assert_eq!(first(b"a=1&b=2&a=3", b"c"), None);
+    }
+
+    #[test]
+    fn a_parameter_may_have_no_value() {
+        assert_eq!(first(b"flag&x=1", b"flag"), Some(&b""[..]));
+        assert_eq!(first(b"", b""), None);
+        assert_eq!(first(b"=v", b""), Some(&b"v"[..]));
+    }
+
+    #[test]
+    fn names_and_values_are_compared_decoded() {
+        assert_eq!(first(b"%61+b=1", b"a b"), Some(&b"1"[..]));
+        assert!(is(b"a%20b%2", b"a b%2"));
+        assert!(!is(b"a+b", b"a+b"));
+        assert!(is(b"%c3%A9", "\u{e9}".as_bytes()));
+    }
+}

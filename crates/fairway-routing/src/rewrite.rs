@@ -1,0 +1,364 @@
+//! The target that a backend sees instead of the one that was received: new path, and query.
+//!
+//! Bytes that may not stand in a path are percent-encoded on the way out, so that a decoded capture can neither end the
+//! request line nor begin a query.
+
+use std::sync::Arc;
+
+use fairway_model::{PathForm, PathRewrite};
+use regex::bytes::Regex;
+
+use crate::pattern::{self, Anchor};
+
+/// A [`PathRewrite`], compiled.
+#[derive(Clone, Debug)]
+pub struct CompiledRewrite {
+    how: How,
+    /// The form of the path that `apply` takes.
+    form: PathForm,
+}
+
+#[derive(Clone, Debug)]
+enum How {
+    Full(NewTarget),
+    Prefix(Arc<str>),
+    Regex(Regex, NewTarget),
+}
+
+/// A new path, and what becomes of the query.
+#[derive(Clone, Debug)]
+struct NewTarget {
+    path: Box<[Piece]>,
+    /// The query that the new path brings.
+    query: Option<Box<[Piece]>>,
+    received: ReceivedQuery,
+}
+
+/// What becomes of the request's own query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReceivedQuery {
+    /// It stays, after the one that the new path brings.
+    Appended,
+    Dropped,
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    /// Written as it is: valid in its place.
+    Text(Box<[u8]>),
+    /// `$1`..`$9`
+    Capture(usize),
+}
+
+impl CompiledRewrite {
+    /// Compiles `path` for a host whose rules see `form`.
+    pub(crate) fn compiled(path: &PathRewrite, form: PathForm) -> Result<Self, String> {
+        Ok(match path {
+            PathRewrite::Full(path) => Self { how: How::Full(NewTarget::verbatim(path)), form },
+            PathRewrite::Prefix(path) => Self { how: How::Prefix(path.clone()), form },
+            PathRewrite::Regex { pattern, replacement, ignore_case } => {
+                let regex = pattern::compiled(pattern, Anchor::Nowhere, *ignore_case)
+                    .map_err(|why| format!("rewrite of {pattern:?}: {why}"))?;
+                Self { how: How::Regex(regex, NewTarget::template(replacement)), form: PathForm::Decoded }
+            }
+        })
+    }
+
+    /// The form of the path that [`Self::apply`] takes: [`PathForm::Decoded`] for regular expressions, else the form
+    /// that the host's rules see.
+    #[must_use]
+    pub fn path_form(&self) -> PathForm {
+        self.form
+    }
+
+    /// Appends the new target to `out`: the path, and `?` with the query where there is one.
+    ///
+    /// `path` is in [`Self::path_form`], `query` without its `?`, and `prefix` from [`crate::Matched::Rule`]. `false`
+    /// writes nothing: the pattern was not found, and the target is forwarded as received.
+    pub fn apply(&self, path: &[u8], query: &[u8], prefix: usize, out: &mut Vec<u8>) -> bool {
+        match &self.how {
+            How::Full(target) => target.write(|_| &[], query, out),
+            How::Prefix(replacement) => {
+                let rest = path.get(prefix..).unwrap_or_default();
+                write_replaced_prefix(replacement, rest, self.form, out);
+                write_query(query, out);
+            }
+            How::Regex(regex, target) if !target.has_captures() => {
+                if !regex.is_match(path) {
+                    return false;
+                }
+                target.write(|_| &[], query, out);
+            }
+            How::Regex(regex, target) => {
+                let Some(captures) = regex.captures(path) else { return false };
+                target.write(|n| captures.get(n).map_or(&[], |found| found.as_bytes()), query, out);
+            }
+        }
+        true
+    }
+}
+
+impl NewTarget {
+    fn verbatim(text: &str) -> Self {
+        let piece = |text: &str| Box::new([Piece::Text(encoded(text.as_bytes(), Keep::Escapes))]);
+        match text.split_once('?') {
+            None => Self { path: piece(text), query: None, received: ReceivedQuery::Appended },
+            Some((path, query)) => {
+                Self { path: piece(path), query: Some(piece(query)), received: ReceivedQuery::Dropped }
+            }
+        }
+    }
+
+    /// nginx `rewrite`: "If a replacement string includes the new request arguments, the previous request arguments are
+    /// appended after them. If this is undesired, putting a question mark at the end of a replacement string avoids
+    /// having them appended".
+    fn template(text: &str) -> Self {
+        let (text, received) = match text.strip_suffix('?') {
+            None => (text, ReceivedQuery::Appended),
+            Some(text) => (text, ReceivedQuery::Dropped),
+        };
+        let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+        let query = query.map(|query| pieces(query, Keep::Escapes));
+        Self { path: pieces(path, Keep::Nothing), query, received }
+    }
+
+    fn has_captures(&self) -> bool {
+        let query = self.query.iter().flatten();
+        self.path.iter().chain(query).any(|piece| matches!(piece, Piece::Capture(_)))
+    }
+
+    fn write<'p>(&self, capture: impl Fn(usize) -> &'p [u8], query: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        for piece in &self.path {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Capture(number) => encode(capture(*number), illegal_in_path, out),
+            }
+        }
+        // RFC 9112 §3.2.1: an origin-form begins with a slash.
+        if out.get(start) != Some(&b'/') {
+            out.insert(start, b'/');
+        }
+        let received = if self.received == ReceivedQuery::Dropped { &[] } else { query };
+        let Some(own) = &self.query else { return write_query(received, out) };
+        out.push(b'?');
+        for piece in own {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Capture(number) => encode(capture(*number), illegal_in_parameter, out),
+            }
+        }
+        if !received.is_empty() {
+            out.push(b'&');
+            out.extend_from_slice(received);
+        }
+    }
+}
+
+/// Gateway API `ReplacePrefixMatch`: `rest` is empty or begins with a slash, and exactly one slash joins the two.
+fn write_replaced_prefix(replacement: &str, rest: &[u8], form: PathForm, out: &mut Vec<u8>) {
+    let rest_begins = rest.first() == Some(&b'/');
+    let kept = match replacement.strip_suffix('/') {
+        Some(bare) if rest_begins => bare,
+        _ => replacement,
+    };
+    out.extend_from_slice(&encoded(kept.as_bytes(), Keep::Escapes));
+    if !rest_begins && (kept.is_empty() || !rest.is_empty() && !kept.ends_with('/')) {
+        out.push(b'/');
+    }
+    match form {
+        PathForm::Normalised => encode(rest, illegal_but_escapes, out),
+        PathForm::Decoded => encode(rest, illegal_in_path, out),
+    }
+}
+
+fn write_query(query: &[u8], out: &mut Vec<u8>) {
+    if !query.is_empty() {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+}
+
+/// Splits a replacement at `$1`..`$9`; any other `$` is itself.
+fn pieces(text: &str, keep: Keep) -> Box<[Piece]> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut from) = (text, 0);
+    while let Some(dollar) = rest[from..].find('$').map(|place| place + from) {
+        let digit = rest.as_bytes().get(dollar + 1).filter(|byte| matches!(byte, b'1'..=b'9'));
+        let Some(digit) = digit else {
+            from = dollar + 1;
+            continue;
+        };
+        if dollar > 0 {
+            pieces.push(Piece::Text(encoded(&rest.as_bytes()[..dollar], keep)));
+        }
+        pieces.push(Piece::Capture(usize::from(digit - b'0')));
+        (rest, from) = (&rest[dollar + 2..], 0);
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(encoded(rest.as_bytes(), keep)));
+    }
+    pieces.into()
+}
+
+/// Whether a text of the configuration holds escapes already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    /// It does: `%` stays.
+    Escapes,
+    /// It is plain, as nginx takes replacements: `%` is escaped.
+    Nothing,
+}
+
+fn encoded(text: &[u8], keep: Keep) -> Box<[u8]> {
+    let mut out = Vec::with_capacity(text.len());
+    encode(text, if keep == Keep::Escapes { illegal_but_escapes } else { illegal_in_path }, &mut out);
+    out.into()
+}
+
+/// Percent-encodes (RFC 3986 §2.1) the bytes that are `illegal`.
+fn encode(bytes: &[u8], illegal: fn(u8) -> bool, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in bytes {
+        if illegal(*byte) {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
+        } else {
+            out.push(*byte);
+        }
+    }
+}
+
+/// What nginx escapes in the path that it forwards after a rewrite.
+fn illegal_in_path(byte: u8) -> bool {
+    byte == b'%' || byte == b'?' || illegal_but_escapes(byte)
+}
+
+/// What may not stand in a target, escapes apart. A `?` of a configured text has been cut off before.
+fn illegal_but_escapes(byte: u8) -> bool {
+    byte <= b' '
+        || byte >= 0x7f
+        || matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+}
+
+/// Also what would begin another parameter.
+fn illegal_in_parameter(byte: u8) -> bool {
+    illegal_in_path(byte) || matches!(byte, b'&' | b'+' | b';')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(rewrite: &PathRewrite, path: &str, query: &str, prefix: usize) -> Option<String> {
+        let rewrite = CompiledRewrite::compiled(rewrite, PathForm::Normalised).unwrap();
+        let mut out = Vec::new();
+        let found = rewrite.apply(path.as_bytes(), query.as_bytes(), prefix, &mut out);
+        assert!(found || out.is_empty());
+        found.then(|| String::from_utf8(out).unwrap())
+    }
+
+    fn regex(pattern: &str, replacement: &str) -> PathRewrite {
+        PathRewrite::Regex { pattern: pattern.into(), replacement: replacement.into(), ignore_case: true }
+    }
+
+    /// What ingress-nginx 1.x forwarded in the recorded cases of the same names.
+    #[test]
+    fn rewrites_as_ingress_nginx_does() {
+        let something = "/something(/|$)(.*)";
+        for (pattern, replacement, path, query, forwarded) in [
+            (something, "/$2", "/something", "", "/"),
+            (something, "/$2", "/something/", "", "/"),
+            (something, "/$2", "/something/new", "x=1", "/new?x=1"),
+            (something, "/$2", "/SOMETHING/new/", "", "/new/"),
+            (something, "/$2", "/something/a b", "", "/a%20b"),
+            (something, "/$2", "/something/a/b", "", "/a/b"),
+            ("/([a-z]+)/([0-9]+)/?(.*)", "/$2/$1/$3", "/ABC/12/x", "", "/12/ABC/x"),
+            ("/(.*)", "/api/$1", "/a/b", "x=1", "/api/a/b?x=1"),
+            ("/something", "/fixed/path", "/somethingnew", "x=1", "/fixed/path?x=1"),
+            ("/one", "/two", "/one/x", "", "/two"),
+        ] {
+            assert_eq!(
+                applied(&regex(pattern, replacement), path, query, 0).as_deref(),
+                Some(forwarded),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_not_found_changes_nothing() {
+        assert_eq!(applied(&regex("/x", "/y"), "/z", "q", 0), None);
+        assert_eq!(applied(&regex("/x(.)", "/$1"), "/z", "q", 0), None);
+    }
+
+    #[test]
+    fn a_decoded_capture_cannot_break_out_of_the_path() {
+        let all = regex("/(.*)$", "/$1");
+        assert_eq!(applied(&all, "/a?b#c%d", "q=1", 0).as_deref(), Some("/a%3Fb%23c%25d?q=1"));
+        let lines = regex(r"/((?s).*)", "/$1");
+        assert_eq!(applied(&lines, "/a\r\nX: y", "", 0).as_deref(), Some("/a%0D%0AX:%20y"));
+        let parameter = regex("/(.*)", "/p?v=$1");
+        assert_eq!(applied(&parameter, "/a&b=c", "x=1", 0).as_deref(), Some("/p?v=a%26b=c&x=1"));
+    }
+
+    #[test]
+    fn a_question_mark_at_the_end_drops_the_query() {
+        assert_eq!(applied(&regex("/", "/new?"), "/x", "q=1", 0).as_deref(), Some("/new"));
+        assert_eq!(applied(&regex("/", "/new?a=1?"), "/x", "q=1", 0).as_deref(), Some("/new?a=1"));
+        assert_eq!(applied(&regex("/", "/new?a=1"), "/x", "q=1", 0).as_deref(), Some("/new?a=1&q=1"));
+    }
+
+    #[test]
+    fn a_target_always_begins_with_a_slash() {
+        assert_eq!(applied(&regex("/(.*)", "$1"), "/x", "", 0).as_deref(), Some("/x"));
+        assert_eq!(applied(&PathRewrite::Full("".into()), "/x", "", 0).as_deref(), Some("/"));
+    }
+
+    #[test]
+    fn only_one_digit_makes_a_capture() {
+        assert_eq!(applied(&regex("/(.)", "/$10$x$"), "/a", "", 0).as_deref(), Some("/a0$x$"));
+        assert_eq!(applied(&regex("/(.)", "/$2-"), "/a", "", 0).as_deref(), Some("/-"));
+    }
+
+    #[test]
+    fn a_full_path_keeps_the_query_unless_it_brings_one() {
+        let full = |path: &str| applied(&PathRewrite::Full(path.into()), "/x", "q=1", 0).unwrap();
+        assert_eq!(full("/new%20path"), "/new%20path?q=1");
+        assert_eq!(full("/new?own=1"), "/new?own=1");
+    }
+
+    /// The table of Gateway API `HTTPPathModifier.replacePrefixMatch`; a prefix is counted without its slash.
+    #[test]
+    fn replaces_prefixes_as_the_gateway_api_table_says() {
+        for (path, prefix, replacement, forwarded) in [
+            ("/foo/bar", 4, "/xyz", "/xyz/bar"),
+            ("/foo/bar", 4, "/xyz/", "/xyz/bar"),
+            ("/foo", 4, "/xyz", "/xyz"),
+            ("/foo/", 4, "/xyz", "/xyz/"),
+            ("/foo/bar", 4, "", "/bar"),
+            ("/foo/", 4, "", "/"),
+            ("/foo", 4, "", "/"),
+            ("/foo/", 4, "/", "/"),
+            ("/foo", 4, "/", "/"),
+            ("/bar", 0, "/xyz", "/xyz/bar"),
+        ] {
+            let rewrite = PathRewrite::Prefix(replacement.into());
+            assert_eq!(
+                applied(&rewrite, path, "", prefix).as_deref(),
+                Some(forwarded),
+                "{path} {replacement:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_rest_behind_a_prefix_keeps_its_escapes_only_where_it_has_any() {
+        let rewrite = PathRewrite::Prefix("/n".into());
+        assert_eq!(applied(&rewrite, "/a/b%2Fc", "", 2).as_deref(), Some("/n/b%2Fc"));
+        let decoded = CompiledRewrite::compiled(&rewrite, PathForm::Decoded).unwrap();
+        let mut out = Vec::new();
+        assert!(decoded.apply(b"/a/b%c d", b"", 2, &mut out));
+        assert_eq!(out, b"/n/b%25c%20d");
+    }
+}

@@ -1,0 +1,112 @@
+//! What workers hold: an immutable, compiled configuration.
+
+use std::sync::Arc;
+
+use fairway_model::{Backend, BackendKey, Config, HostKey, Listener};
+use imbl::OrdMap;
+
+use crate::hosts::Hosts;
+use crate::slots::Slots;
+use crate::{BackendSlot, CompiledHost, Explanation, Fields, Matched, Request, explain};
+
+/// The number of a route table: the same from snapshot to snapshot while a host or a listener names the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u16);
+
+/// A compiled configuration. Shares with the one before whatever did not change.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub(crate) config: Config,
+    pub(crate) version: u64,
+    pub(crate) hosts: Hosts,
+    pub(crate) slots: Slots,
+    /// The hosts with something that could not be compiled.
+    pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
+}
+
+impl Snapshot {
+    /// What was compiled.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// One more than that of the previous snapshot; the first is 1.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The id of a route table that a host or a listener names.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.hosts.id(name)
+    }
+
+    /// The listener of that name.
+    #[must_use]
+    pub fn listener(&self, name: &str) -> Option<&Listener> {
+        self.config.listeners.iter().find(|listener| &*listener.name == name)
+    }
+
+    /// The rule that serves a request.
+    #[inline]
+    pub fn lookup<'s, F: Fields>(&'s self, table: TableId, request: &Request<'_, F>) -> Matched<'s> {
+        let Some(table) = self.hosts.table(table) else { return Matched::NoHost };
+        let mut nearest = None;
+        for host in table.covering(request.host) {
+            if let Some((rule, prefix)) = host.find(request) {
+                return Matched::Rule { host, rule, prefix };
+            }
+            let nearest = *nearest.get_or_insert(host);
+            if !host.model().falls_through {
+                return Matched::NoRule(nearest);
+            }
+        }
+        nearest.map_or(Matched::NoHost, |host| Matched::NoRule(host))
+    }
+
+    /// The most specific host that covers `name` (lower case): whose certificate a TLS client gets.
+    #[must_use]
+    pub fn host(&self, table: TableId, name: &str) -> Option<&CompiledHost> {
+        self.covering(table, name).into_iter().next()
+    }
+
+    /// All hosts that cover `name`, the most specific first. Allocates.
+    #[must_use]
+    pub fn covering(&self, table: TableId, name: &str) -> Vec<&CompiledHost> {
+        let Some(table) = self.hosts.table(table) else { return Vec::new() };
+        table.covering(name).map(|host| &**host).collect()
+    }
+
+    /// The backend of a slot; `None` where rules name one that the configuration does not have. The `Arc` is another
+    /// one only when its content changed.
+    #[inline]
+    #[must_use]
+    pub fn backend(&self, slot: BackendSlot) -> Option<&Arc<Backend>> {
+        self.slots.backend(slot)
+    }
+
+    /// Tells apart the backends that had a slot one after the other.
+    #[must_use]
+    pub fn generation(&self, slot: BackendSlot) -> Option<u64> {
+        self.slots.generation(slot)
+    }
+
+    /// The slot of a backend that the configuration has or a rule names.
+    #[must_use]
+    pub fn slot(&self, key: &BackendKey) -> Option<BackendSlot> {
+        self.slots.named(key)
+    }
+
+    /// All slots are below this.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Every candidate in the order considered, why it lost, and the winner. Slow.
+    pub fn explain<'s, F: Fields>(&'s self, table: TableId, request: &Request<'_, F>) -> Explanation<'s> {
+        explain::explained(&self.covering(table, request.host), request)
+    }
+}
