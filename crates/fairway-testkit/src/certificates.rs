@@ -9,7 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, RsaKeySize, date_time_ymd};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
+};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
 /// What key a certificate has.
@@ -100,9 +103,19 @@ impl Authority {
     /// Never: an authority made here is a valid trust anchor.
     #[must_use]
     pub fn client_config(&self) -> ClientConfig {
+        self.client_config_for(rustls::ALL_VERSIONS)
+    }
+
+    /// As [`Authority::client_config`] for some versions of TLS only.
+    ///
+    /// # Panics
+    ///
+    /// When `versions` is empty.
+    #[must_use]
+    pub fn client_config_for(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
-        client_builder().with_root_certificates(roots).with_no_client_auth()
+        client_builder(versions).with_root_certificates(roots).with_no_client_auth()
     }
 }
 
@@ -171,7 +184,10 @@ pub fn tls_secret_yaml((namespace, name): (&str, &str), certificate: &[u8], key:
 #[must_use]
 pub fn trusting_anything() -> ClientConfig {
     let verifier = Arc::new(TrustAnything(provider()));
-    client_builder().dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+    client_builder(rustls::ALL_VERSIONS)
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth()
 }
 
 /// The cryptography of every configuration made here.
@@ -180,9 +196,11 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn client_builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+fn client_builder(
+    versions: &[&'static SupportedProtocolVersion],
+) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
     ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .expect("the provider speaks TLS 1.2 and 1.3")
 }
 
