@@ -1,1 +1,116 @@
+//! Both forms of a path, as data.
 
+use super::*;
+
+fn form(of: fn(&[u8], &mut Vec<u8>) -> Result<(), Malformed>, path: &str) -> Result<String, Malformed> {
+    let mut out = b"before".to_vec();
+    of(path.as_bytes(), &mut out)?;
+    Ok(String::from_utf8_lossy(out.strip_prefix(b"before").unwrap()).into_owned())
+}
+
+#[track_caller]
+fn both(path: &str, expected: &str) {
+    assert_eq!(form(normalise, path).as_deref(), Ok(expected), "{path}");
+    assert_eq!(form(decode, path).as_deref(), Ok(expected), "{path}");
+}
+
+#[track_caller]
+fn neither(path: &str, expected: Malformed) {
+    assert_eq!(form(normalise, path), Err(expected), "{path:?}");
+    assert_eq!(form(decode, path), Err(expected), "{path:?}");
+}
+
+#[test]
+fn a_plain_path_is_its_own_form() {
+    for path in ["/", "/a", "/a/b.c/", "/a.b/~c_d-e", "/a;b=c/d,e", "*", "/a/b:c@d", "/a..", "/a/b.."] {
+        assert!(is_plain(path.as_bytes()), "{path}");
+        both(path, path);
+    }
+}
+
+#[test]
+fn what_may_have_another_form_is_not_plain() {
+    for path in [
+        "", "a", "//", "/a//b", "/.", "/..", "/a/./b", "/a/..", "/%41", "/a%", "/a b", "/\u{e9}", "/\0",
+        "/.a", "/\x7f", "**",
+    ] {
+        assert!(!is_plain(path.as_bytes()), "{path:?}");
+    }
+}
+
+#[test]
+fn dot_segments_are_removed() {
+    both("/a/./b", "/a/b");
+    both("/a/../b", "/b");
+    both("/a/b/../../c", "/c");
+    both("/a/.", "/a/");
+    both("/a/..", "/");
+    both("/a/b/..", "/a/");
+    both("/./", "/");
+    both("/a/b/c/./../../g", "/a/g");
+}
+
+#[test]
+fn only_whole_segments_are_dot_segments() {
+    for path in ["/.well-known/x", "/...", "/a/.../b", "/..a", "/a./b", "/a/.b."] {
+        both(path, path);
+    }
+}
+
+#[test]
+fn duplicate_slashes_are_merged() {
+    both("//", "/");
+    both("//a///b//", "/a/b/");
+    both("/a//../b", "/b");
+    both("/a/.//b", "/a/b");
+}
+
+#[test]
+fn escaped_unreserved_bytes_are_decoded_before_dots_are_resolved() {
+    both("/%41%7e%2D", "/A~-");
+    both("/a/%2e%2E/b", "/b");
+    both("/a/%2e/b", "/a/b");
+}
+
+#[test]
+fn other_escapes_stay_with_upper_case_digits_or_are_decoded() {
+    for (path, normal, decoded) in [
+        ("/a%2fb", "/a%2Fb", "/a/b"),
+        ("/a%2F..%2fb", "/a%2F..%2Fb", "/b"),
+        ("/a%20b", "/a%20b", "/a b"),
+        ("/%c3%a9", "/%C3%A9", "/\u{e9}"),
+        ("/%252e", "/%252e", "/%2e"),
+        ("/a%3fb%23", "/a%3Fb%23", "/a?b#"),
+        ("/%2f%2fa", "/%2F%2Fa", "/a"),
+        ("/a/%5c..", "/a/%5C..", "/a/\\.."),
+    ] {
+        assert_eq!(form(normalise, path).as_deref(), Ok(normal), "{path}");
+        assert_eq!(form(decode, path).as_deref(), Ok(decoded), "{path}");
+    }
+}
+
+#[test]
+fn a_path_above_the_root_is_refused() {
+    for path in ["/..", "/../a", "/a/../..", "/a/../../b", "/%2e%2e/a", "/./..", "//.."] {
+        neither(path, Malformed::PathAboveRoot);
+    }
+    assert_eq!(form(decode, "/a%2f..%2f..%2fb"), Err(Malformed::PathAboveRoot));
+}
+
+#[test]
+fn invalid_escapes_nul_and_raw_bytes_are_refused() {
+    for path in ["/%", "/%4", "/%zz", "/a%4", "/%-1", "/% 1", "/%%41"] {
+        neither(path, Malformed::PathEscape);
+    }
+    neither("/a%00b", Malformed::PathNul);
+    for path in ["/\u{e9}", "/a b", "/\0", "/\x7f", "/a\r\n"] {
+        neither(path, Malformed::PathByte);
+    }
+}
+
+#[test]
+fn a_path_begins_with_a_slash() {
+    for path in ["", "a", "**", "a/b"] {
+        neither(path, Malformed::TargetInvalid);
+    }
+}
