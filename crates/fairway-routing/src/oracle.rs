@@ -163,6 +163,8 @@ impl Place<'_> {
     fn rank(&self) -> Rank {
         let (kind, length) = match &self.of.path {
             PathMatch::Exact(path) => (0, path.len()),
+            // What covers everything is shorter than all else, also than `*`.
+            PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (1, 0),
             PathMatch::Prefix(path) => (1, path.len()),
             PathMatch::Regex { pattern, .. } => (2, pattern.len()),
         };

@@ -1,0 +1,51 @@
+//! Time of one lookup with 100 to 100,000 routes, as hosts and as paths of one host, asked in random order so that
+//! nothing is in a cache only because it was asked before.
+
+mod tables;
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use fairway_model::Config;
+use fairway_routing::{Request, compile};
+use tables::{NoFields, hosts_with_a_rule, one_host_with_paths, shuffled};
+
+const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
+
+type Build = fn(usize) -> Config;
+
+fn lookup(criterion: &mut Criterion) {
+    let kinds: [(&str, Build); 2] = [("hosts", hosts_with_a_rule), ("paths", one_host_with_paths)];
+    for (kind, config) in kinds {
+        let mut group = criterion.benchmark_group(format!("lookup/{kind}"));
+        for size in SIZES {
+            let snapshot = compile(&config(size), None).snapshot;
+            let table = snapshot.table(tables::TABLE).expect("the table has hosts");
+            let asks: Vec<(String, String)> = shuffled(size)
+                .map(|n| match kind {
+                    "hosts" => (tables::host_name(n), "/some/path".to_owned()),
+                    _ => ("paths.example.com".to_owned(), format!("{}/below/it", tables::path(n))),
+                })
+                .collect();
+            let mut next = asks.iter().cycle();
+            group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+                bencher.iter(|| {
+                    let (host, path) = next.next().expect("a cycle does not end");
+                    let path = path.as_bytes();
+                    let request = Request {
+                        host,
+                        method: b"GET",
+                        normalised: path,
+                        decoded: path,
+                        query: b"",
+                        fields: &NoFields,
+                    };
+                    black_box(snapshot.lookup(table, black_box(&request)))
+                });
+            });
+        }
+    }
+}
+
+criterion_group!(benches, lookup);
+criterion_main!(benches);

@@ -1,0 +1,181 @@
+//! What a compile shares with the snapshot before it, and what stays the same to the outside.
+
+mod tables;
+
+use std::sync::Arc;
+
+use fairway_model::{Action, BackendKey, Config, Filter, PathRewrite, WeightedBackend};
+use fairway_routing::{CompiledHost, RuleId, Snapshot, Targets, compile};
+use tables::*;
+
+fn two_hosts() -> Config {
+    let of = |name: &str| host(name, vec![route("r", None, vec![rule(name, vec![prefix("/")])])]);
+    let mut config = config(vec![of("a.test"), of("b.test")]);
+    put_backend(&mut config, "a.test", 1);
+    put_backend(&mut config, "b.test", 1);
+    config
+}
+
+fn of<'s>(snapshot: &'s Snapshot, name: &str) -> &'s CompiledHost {
+    let table = snapshot.table(TABLE).expect("a listener names the table");
+    snapshot.host(table, name).expect("the host was put there")
+}
+
+fn id(snapshot: &Snapshot, name: &str) -> RuleId {
+    of(snapshot, name).rules()[0].id()
+}
+
+#[test]
+fn versions_count_up_from_one() {
+    let first = compile(&Config::default(), None).snapshot;
+    let second = compile(&Config::default(), Some(&first)).snapshot;
+    assert_eq!((first.version(), second.version()), (1, 2));
+}
+
+#[test]
+fn only_a_host_that_changed_is_compiled_again() {
+    let mut config = two_hosts();
+    let first = compile(&config, None).snapshot;
+    put(&mut config, host("a.test", vec![route("r", None, vec![rule("new", vec![prefix("/")])])]));
+    let second = compile(&config, Some(&first)).snapshot;
+    assert!(std::ptr::eq(of(&first, "b.test"), of(&second, "b.test")));
+    assert_eq!(id(&first, "b.test"), id(&second, "b.test"));
+    assert_ne!(id(&first, "a.test"), id(&second, "a.test"));
+    assert_eq!(winner(&second, &Ask::get("a.test", "/")), "new");
+    assert_eq!(winner(&first, &Ask::get("a.test", "/")), "a.test");
+}
+
+#[test]
+fn a_configuration_made_anew_with_the_same_content_changes_nothing() {
+    let first = compile(&two_hosts(), None).snapshot;
+    let second = compile(&two_hosts(), Some(&first)).snapshot;
+    let slot = first.slot(&"a.test".into()).unwrap();
+    assert_eq!(id(&first, "a.test"), id(&second, "a.test"));
+    assert!(Arc::ptr_eq(first.backend(slot).unwrap(), second.backend(slot).unwrap()));
+}
+
+#[test]
+fn an_endpoint_change_keeps_slot_generation_and_hosts() {
+    let mut config = two_hosts();
+    let first = compile(&config, None).snapshot;
+    put_backend(&mut config, "a.test", 3);
+    let second = compile(&config, Some(&first)).snapshot;
+    let slot = first.slot(&"a.test".into()).unwrap();
+    assert_eq!(second.slot(&"a.test".into()), Some(slot));
+    assert_eq!(first.generation(slot), second.generation(slot));
+    assert_eq!(first.backend(slot).unwrap().endpoints.len(), 1);
+    assert_eq!(second.backend(slot).unwrap().endpoints.len(), 3);
+    assert_eq!(id(&first, "a.test"), id(&second, "a.test"));
+}
+
+#[test]
+fn a_backend_that_comes_after_its_rule_is_found_through_the_rule() {
+    let mut config = two_hosts();
+    config.backends.remove(&BackendKey::from("a.test"));
+    let first = compile(&config, None).snapshot;
+    let slot = of(&first, "a.test").rules()[0].targets().pick(0).unwrap();
+    assert!(first.backend(slot).is_none());
+    put_backend(&mut config, "a.test", 2);
+    let second = compile(&config, Some(&first)).snapshot;
+    assert_eq!(second.backend(slot).unwrap().endpoints.len(), 2);
+    assert_eq!(id(&first, "a.test"), id(&second, "a.test"));
+}
+
+#[test]
+fn a_freed_slot_comes_back_with_another_generation() {
+    let mut config = two_hosts();
+    let first = compile(&config, None).snapshot;
+    let slot = first.slot(&"a.test".into()).unwrap();
+    let removed = config.hosts.keys().next().unwrap().clone();
+    config.hosts.remove(&removed);
+    config.backends.remove(&BackendKey::from("a.test"));
+    let second = compile(&config, Some(&first)).snapshot;
+    assert_eq!((second.slot(&"a.test".into()), second.slots()), (None, 2));
+    assert!(second.backend(slot).is_none());
+    put_backend(&mut config, "c", 1);
+    let third = compile(&config, Some(&second)).snapshot;
+    assert_eq!((third.slot(&"c".into()), third.slots()), (Some(slot), 2));
+    assert_ne!(first.generation(slot), third.generation(slot));
+    assert_eq!(first.backend(slot).unwrap().key, "a.test".into());
+}
+
+#[test]
+fn a_slot_survives_moving_from_one_rule_to_another() {
+    let mut config = two_hosts();
+    config.backends.clear();
+    let first = compile(&config, None).snapshot;
+    put(&mut config, host("a.test", vec![]));
+    put(&mut config, host("z.test", vec![route("r", None, vec![rule("a.test", vec![prefix("/")])])]));
+    let second = compile(&config, Some(&first)).snapshot;
+    let slot = first.slot(&"a.test".into()).unwrap();
+    assert_eq!(second.slot(&"a.test".into()), Some(slot));
+    assert_eq!(first.generation(slot), second.generation(slot));
+}
+
+#[test]
+fn table_ids_stay_while_a_listener_or_a_host_names_the_table() {
+    let mut config = two_hosts();
+    config.listeners.push(listener("second", "second"));
+    let first = compile(&config, None).snapshot;
+    config.listeners.remove(0);
+    let second = compile(&config, Some(&first)).snapshot;
+    assert_eq!(second.table(TABLE), first.table(TABLE));
+    config.hosts.clear();
+    let third = compile(&config, Some(&second)).snapshot;
+    assert_eq!(third.table(TABLE), None);
+    assert_eq!(third.table("second"), first.table("second"));
+    config.listeners.push(listener("third", "third"));
+    let fourth = compile(&config, Some(&third)).snapshot;
+    assert_eq!(fourth.table("third"), first.table(TABLE), "a vacant id is used again");
+}
+
+#[test]
+fn problems_are_reported_until_they_are_gone() {
+    let mut config = two_hosts();
+    put(&mut config, host("bad.test", vec![route("r", None, vec![rule("bad", vec![regex("(")])])]));
+    let first = compile(&config, None);
+    put_backend(&mut config, "a.test", 5);
+    let second = compile(&config, Some(&first.snapshot));
+    assert_eq!((first.problems.len(), &second.problems), (1, &first.problems));
+    put(&mut config, host("bad.test", vec![]));
+    assert_eq!(compile(&config, Some(&second.snapshot)).problems, []);
+}
+
+#[test]
+fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
+    let mut bad = rule("bad", vec![prefix("/")]);
+    bad.filters.push(Filter::RewritePath(PathRewrite::Regex {
+        pattern: "(".into(),
+        replacement: "/".into(),
+        ignore_case: true,
+    }));
+    let compiled = compile(&config(vec![host("a.test", vec![route("r", None, vec![bad])])]), None);
+    assert!(
+        compiled.problems[0].text.ends_with("requests of this rule are answered 500"),
+        "{:?}",
+        compiled.problems
+    );
+    let rule = &of(&compiled.snapshot, "a.test").rules()[0];
+    assert_eq!(rule.targets(), &Targets::None);
+    assert!(rule.rewrite().is_none());
+}
+
+#[test]
+fn weights_become_shares() {
+    let mut weighted = rule("w", vec![prefix("/")]);
+    let share = |backend: &str, weight| WeightedBackend { backend: backend.into(), weight };
+    weighted.action = Action::Forward(vec![share("a", 3), share("none", 0), share("b", 1)]);
+    let snapshot =
+        compile(&config(vec![host("a.test", vec![route("r", None, vec![weighted])])]), None).snapshot;
+    let targets = of(&snapshot, "a.test").rules()[0].targets();
+    let (a, b) = (snapshot.slot(&"a".into()), snapshot.slot(&"b".into()));
+    assert_eq!((targets.pick(0), targets.pick(u32::MAX / 4 * 3)), (a, a));
+    assert_eq!((targets.pick(u32::MAX / 4 * 3 + 4), targets.pick(u32::MAX)), (b, b));
+    assert_eq!(snapshot.slot(&"none".into()), None);
+}
+
+#[test]
+fn a_snapshot_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Snapshot>();
+}

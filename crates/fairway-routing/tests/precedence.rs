@@ -1,0 +1,214 @@
+//! Which of several rules of one host wins: one test per rule of precedence.
+
+mod tables;
+
+use std::sync::Arc;
+
+use fairway_model::{FieldMatch, Match, PathForm, Route, RuleOrder, TextMatch};
+use fairway_routing::{Matched, compile};
+use tables::*;
+
+fn ask(path: &str) -> Ask {
+    Ask::get("a.test", path)
+}
+
+fn with_method(of: Match, method: &str) -> Match {
+    Match { method: Some(method.into()), ..of }
+}
+
+fn with_headers(of: Match, names: &[&str]) -> Match {
+    Match { headers: names.iter().map(|name| field(name, "1")).collect(), ..of }
+}
+
+fn with_query(of: Match, names: &[&str]) -> Match {
+    Match { query: names.iter().map(|name| field(name, "1")).collect(), ..of }
+}
+
+#[test]
+fn an_exact_path_beats_every_prefix() {
+    let rules = vec![rule("prefix", vec![prefix("/a/b")]), rule("exact", vec![exact("/a/b")])];
+    assert_eq!(winner_among(rules.clone(), &ask("/a/b")), "exact");
+    assert_eq!(winner_among(rules, &ask("/a/b/")), "prefix");
+}
+
+#[test]
+fn the_longest_prefix_wins() {
+    let rules = ["/", "/a", "/a/b", "/a/b/", "/a/b/c"].map(|path| rule(path, vec![prefix(path)]));
+    for (path, winner) in [
+        ("/", "/"),
+        ("*", "/"),
+        ("", "/"),
+        ("/ab", "/"),
+        ("/a", "/a"),
+        ("/a/bb", "/a"),
+        ("/a/b", "/a/b"),
+        ("/a/b/", "/a/b/"),
+        ("/a/b/cc", "/a/b/"),
+        ("/a/b/c", "/a/b/c"),
+        ("/a/b/c/d/e", "/a/b/c"),
+    ] {
+        assert_eq!(winner_among(rules.to_vec(), &ask(path)), winner, "{path}");
+    }
+}
+
+#[test]
+fn a_trailing_slash_is_part_of_a_prefix() {
+    let rules = vec![rule("slash", vec![prefix("/a/")])];
+    assert_eq!(winner_among(rules.clone(), &ask("/a")), "no rule of a.test");
+    assert_eq!(winner_among(rules.clone(), &ask("/a/")), "slash");
+    assert_eq!(winner_among(rules, &ask("/a/b")), "slash");
+}
+
+#[test]
+fn a_regex_comes_after_prefixes_and_the_longest_text_first() {
+    let rules = vec![rule("short", vec![regex("/r.*")]), rule("long", vec![regex("/r[a-z]+")])];
+    assert_eq!(winner_among(rules.clone(), &ask("/rx")), "long");
+    assert_eq!(winner_among(rules.clone(), &ask("/r1")), "short");
+    let with_prefix = [rules, vec![rule("prefix", vec![prefix("/rx")])]].concat();
+    assert_eq!(winner_among(with_prefix, &ask("/rx")), "prefix");
+}
+
+#[test]
+fn a_regex_is_anchored_at_the_start_only() {
+    let rules = vec![rule("regex", vec![regex("/r|/s")])];
+    assert_eq!(winner_among(rules.clone(), &ask("/s/more")), "regex");
+    assert_eq!(winner_among(rules, &ask("/x/s")), "no rule of a.test");
+}
+
+#[test]
+fn a_method_beats_headers() {
+    let rules = vec![
+        rule("headers", vec![with_headers(prefix("/"), &["x", "y"])]),
+        rule("method", vec![with_method(prefix("/"), "GET")]),
+    ];
+    let ask = ask("/").header("x", "1").header("y", "1");
+    assert_eq!(winner_among(rules.clone(), &ask), "method");
+    assert_eq!(winner_among(rules, &ask.method("PUT")), "headers");
+}
+
+#[test]
+fn more_headers_beat_fewer_and_more_query_parameters() {
+    let rules = vec![
+        rule("query", vec![with_headers(with_query(prefix("/"), &["q", "r"]), &["x"])]),
+        rule("headers", vec![with_headers(prefix("/"), &["x", "y"])]),
+    ];
+    let asked = ask("/?q=1&r=1").header("x", "1");
+    assert_eq!(winner_among(rules.clone(), &asked), "query");
+    assert_eq!(winner_among(rules, &asked.header("y", "1")), "headers");
+}
+
+#[test]
+fn more_query_parameters_beat_fewer() {
+    let rules = vec![
+        rule("one", vec![with_query(prefix("/"), &["q"])]),
+        rule("two", vec![with_query(prefix("/"), &["q", "r"])]),
+    ];
+    assert_eq!(winner_among(rules.clone(), &ask("/?q=1&r=1")), "two");
+    assert_eq!(winner_among(rules, &ask("/?q=1")), "one");
+}
+
+fn winner_of_routes(routes: Vec<Arc<Route>>) -> String {
+    winner(&compile(&config(vec![host("a.test", routes)]), None).snapshot, &ask("/"))
+}
+
+fn catch_all(name: &str, created: Option<i64>) -> Arc<Route> {
+    route(name, created, vec![rule(name, vec![prefix("/")])])
+}
+
+#[test]
+fn the_oldest_route_wins_and_an_unknown_age_is_youngest() {
+    assert_eq!(winner_of_routes(vec![catch_all("a", Some(2)), catch_all("b", Some(1))]), "b");
+    assert_eq!(winner_of_routes(vec![catch_all("a", None), catch_all("b", Some(9))]), "b");
+}
+
+#[test]
+fn then_the_name_decides_as_one_text() {
+    assert_eq!(winner_of_routes(vec![catch_all("b", Some(1)), catch_all("a", Some(1))]), "a");
+    // "ns-2/z" is before "ns/a", because "-" is before "/".
+    let mut other = (*catch_all("z", Some(1))).clone();
+    other.origin.namespace = "ns-2".into();
+    assert_eq!(winner_of_routes(vec![catch_all("a", Some(1)), Arc::new(other)]), "z");
+}
+
+#[test]
+fn then_the_order_in_the_list() {
+    let same = route("r", None, vec![rule("first", vec![prefix("/")]), rule("second", vec![prefix("/")])]);
+    assert_eq!(winner_of_routes(vec![same]), "first");
+}
+
+#[test]
+fn a_better_path_whose_conditions_fail_leaves_the_request_to_the_next() {
+    let rules = vec![
+        rule("root", vec![prefix("/")]),
+        rule("exact", vec![with_method(exact("/a/b"), "PUT")]),
+        rule("long", vec![with_headers(prefix("/a/b"), &["x"])]),
+        rule("slash", vec![with_query(prefix("/a/"), &["q"])]),
+    ];
+    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1").header("x", "1").method("PUT")), "exact");
+    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1").header("x", "1")), "long");
+    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1")), "slash");
+    assert_eq!(winner_among(rules, &ask("/a/b")), "root");
+}
+
+#[test]
+fn a_listed_host_takes_the_first_that_matches() {
+    let rules = vec![
+        rule("prefix", vec![with_method(prefix("/a"), "PUT")]),
+        rule("regex", vec![regex("/a.*")]),
+        rule("exact", vec![exact("/a")]),
+    ];
+    let mut listed = host("a.test", vec![route("r", None, rules)]);
+    listed.order = RuleOrder::Listed;
+    let snapshot = compile(&config(vec![listed]), None).snapshot;
+    assert_eq!(winner(&snapshot, &ask("/a")), "regex");
+    assert_eq!(winner(&snapshot, &ask("/a").method("PUT")), "prefix");
+    assert_eq!(winner(&snapshot, &ask("/b")), "no rule of a.test");
+}
+
+#[test]
+fn rules_see_the_form_of_the_path_that_their_host_names() {
+    let mut of = host("a.test", vec![route("r", None, vec![rule("r", vec![prefix("/a/b")])])]);
+    let asked = Ask { normalised: "/a%2Fb/c".into(), decoded: "/a/b/c".into(), ..ask("/") };
+    assert_eq!(winner(&compile(&config(vec![of.clone()]), None).snapshot, &asked), "no rule of a.test");
+    of.path_form = PathForm::Decoded;
+    assert_eq!(winner(&compile(&config(vec![of]), None).snapshot, &asked), "r");
+}
+
+#[test]
+fn the_covered_prefix_is_counted_without_its_slash() {
+    let matches = vec![prefix("/p"), prefix("/s/"), exact("/e"), regex("/r+")];
+    let snapshot =
+        compile(&config(vec![host("a.test", vec![route("r", None, vec![rule("r", matches)])])]), None)
+            .snapshot;
+    for (path, expected) in [("/p/x", 2), ("/p", 2), ("/s/x", 2), ("/e", 2), ("/rrr", 0)] {
+        let asked = ask(path);
+        match snapshot.lookup(snapshot.table(TABLE).unwrap(), &asked.request()) {
+            Matched::Rule { prefix, .. } => assert_eq!(prefix, expected, "{path}"),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_match_that_does_not_compile_affects_nothing_else() {
+    let broken = FieldMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
+    let rules = vec![
+        rule("bad", vec![regex("/a("), prefix("/b")]),
+        rule("header", vec![Match { headers: vec![broken], ..exact("/c") }]),
+        rule("good", vec![prefix("/")]),
+    ];
+    let compiled = compile(&config(vec![host("a.test", vec![route("r", None, rules)])]), None);
+    let texts: Vec<_> = compiled.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "HTTPRoute ns/header spec.rules[0]: header \"x\": the regular expression is invalid: unclosed group; \
+             this match never applies",
+            "HTTPRoute ns/bad spec.rules[0]: path \"/a(\": the regular expression is invalid: unclosed group; \
+             this match never applies",
+        ]
+    );
+    for (path, expected) in [("/a(", "good"), ("/b", "bad"), ("/c", "good")] {
+        assert_eq!(winner(&compiled.snapshot, &ask(path).header("x", "(")), expected, "{path}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Values of the model for tests, in few words, and requests to look up in them.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::sync::Arc;
+
+use fairway_model::{
+    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, FieldMatch, HostKey,
+    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, Route, Rule,
+    RuleLabels, RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
+};
+use fairway_routing::oracle::Answer;
+use fairway_routing::{CompiledHost, Fields, Matched, Request, Snapshot, compile};
+
+pub(crate) const TABLE: &str = "table";
+
+/// The header fields of a test request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestFields(pub(crate) Vec<(String, String)>);
+
+impl Fields for TestFields {
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_bytes())
+    }
+}
+
+/// A request that owns its parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) host: String,
+    pub(crate) method: String,
+    pub(crate) normalised: String,
+    pub(crate) decoded: String,
+    pub(crate) query: String,
+    pub(crate) fields: TestFields,
+}
+
+impl Ask {
+    pub(crate) fn get(host: &str, path: &str) -> Self {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Self {
+            host: host.to_owned(),
+            method: "GET".to_owned(),
+            normalised: path.to_owned(),
+            decoded: path.to_owned(),
+            query: query.to_owned(),
+            fields: TestFields::default(),
+        }
+    }
+
+    pub(crate) fn method(self, method: &str) -> Self {
+        Self { method: method.to_owned(), ..self }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.fields.0.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn request(&self) -> Request<'_, TestFields> {
+        Request {
+            host: &self.host,
+            method: self.method.as_bytes(),
+            normalised: self.normalised.as_bytes(),
+            decoded: self.decoded.as_bytes(),
+            query: self.query.as_bytes(),
+            fields: &self.fields,
+        }
+    }
+}
+
+pub(crate) fn pattern(host: &str, span: WildcardSpan) -> HostPattern {
+    HostPattern::parse(host, span).expect("tests name valid hosts")
+}
+
+pub(crate) fn host(name: &str, routes: Vec<Arc<Route>>) -> VirtualHost {
+    VirtualHost {
+        key: HostKey { table: TABLE.into(), host: pattern(name, WildcardSpan::OneLabel) },
+        order: RuleOrder::Precedence,
+        path_form: PathForm::Normalised,
+        routes,
+        certificate: None,
+        falls_through: false,
+    }
+}
+
+pub(crate) fn route(name: &str, created: Option<i64>, rules: Vec<Rule>) -> Arc<Route> {
+    Arc::new(Route { origin: Origin::object("HTTPRoute", "ns", name), created, rules })
+}
+
+/// A rule that sends everything to the backend of its name.
+pub(crate) fn rule(name: &str, matches: Vec<Match>) -> Rule {
+    Rule {
+        origin: Origin::object("HTTPRoute", "ns", name).at("spec.rules[0]"),
+        matches,
+        filters: Vec::new(),
+        action: Action::Forward(vec![WeightedBackend { backend: name.into(), weight: 1 }]),
+        policy: Policy::default(),
+        labels: RuleLabels::default(),
+    }
+}
+
+pub(crate) fn exact(path: &str) -> Match {
+    Match { path: PathMatch::Exact(path.into()), ..Match::default() }
+}
+
+pub(crate) fn prefix(path: &str) -> Match {
+    Match { path: PathMatch::Prefix(path.into()), ..Match::default() }
+}
+
+pub(crate) fn regex(pattern: &str) -> Match {
+    Match { path: PathMatch::Regex { pattern: pattern.into(), ignore_case: false }, ..Match::default() }
+}
+
+pub(crate) fn field(name: &str, value: &str) -> FieldMatch {
+    FieldMatch { name: name.into(), value: TextMatch::Exact(value.into()) }
+}
+
+pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
+    let endpoint = |n: u16| Endpoint { address: ([10, 0, 0, 1], 8000 + n).into(), name: None };
+    Arc::new(Backend {
+        key: name.into(),
+        origin: Origin::object("Service", "ns", name),
+        service: ServiceName::default(),
+        endpoints: (0..endpoints).map(endpoint).collect(),
+        protocol: BackendProtocol::Http1,
+        tls: None,
+        balancing: Balancing::RoundRobin,
+    })
+}
+
+pub(crate) fn listener(name: &str, table: &str) -> Listener {
+    Listener { name: name.into(), protocol: ListenerProtocol::Http, public_port: 80, table: table.into() }
+}
+
+pub(crate) fn config(hosts: Vec<VirtualHost>) -> Config {
+    let mut config = Config { listeners: vec![listener("http", TABLE)], ..Config::default() };
+    for host in hosts {
+        put(&mut config, host);
+    }
+    config
+}
+
+pub(crate) fn put(config: &mut Config, host: VirtualHost) {
+    config.hosts.insert(host.key.clone(), Arc::new(host));
+}
+
+pub(crate) fn put_backend(config: &mut Config, name: &str, endpoints: u16) {
+    config.backends.insert(BackendKey::from(name), backend(name, endpoints));
+}
+
+/// What a lookup says, in the oracle's words.
+pub(crate) fn answer(matched: Matched<'_>) -> Answer {
+    let number = |host: &CompiledHost, id| {
+        host.rules().iter().position(|rule| rule.id() == id).expect("the rule is one of the host")
+    };
+    match matched {
+        Matched::Rule { host, rule, prefix } => {
+            Answer::Rule { host: host.key().clone(), rule: number(host, rule.id()), prefix }
+        }
+        Matched::NoRule(host) => Answer::NoRule(host.key().clone()),
+        Matched::NoHost => Answer::NoHost,
+    }
+}
+
+/// The backend that `ask` is forwarded to, which has the name of its rule.
+pub(crate) fn winner(snapshot: &Snapshot, ask: &Ask) -> String {
+    let table = snapshot.table(TABLE).expect("a listener names the table");
+    match snapshot.lookup(table, &ask.request()) {
+        Matched::Rule { rule, .. } => match &rule.rule().action {
+            Action::Forward(backends) => backends[0].backend.to_string(),
+            Action::Answer(answer) => answer.status.to_string(),
+        },
+        Matched::NoRule(host) => format!("no rule of {}", host.key().host),
+        Matched::NoHost => "no host".to_owned(),
+    }
+}
+
+/// The rule that wins on a host with these rules, each a route of its own.
+pub(crate) fn winner_among(rules: Vec<Rule>, ask: &Ask) -> String {
+    let routes =
+        rules.into_iter().enumerate().map(|(n, rule)| route(&format!("r{n}"), None, vec![rule])).collect();
+    winner(&compile(&config(vec![host("a.test", routes)]), None).snapshot, ask)
+}
