@@ -1,1 +1,20 @@
-//! placeholder
+//! Where configuration comes from and how it reaches the workers.
+//!
+//! A source ([`directory`], which reads [`manifest`]s) tells the [`pipeline`] what changed; its [`engine`] translates and
+//! compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses them
+//! ([`retired`]). [`admin`] answers questions about all this. Nothing here is on the path of a request, and nothing here
+//! knows the data plane: it sees only the snapshots go.
+
+pub mod admin;
+pub mod clock;
+pub mod directory;
+pub mod engine;
+mod journal;
+pub mod manifest;
+pub mod pipeline;
+mod resolve;
+mod retired;
+
+pub use directory::Directory;
+pub use engine::{Durations, Effect, Engine, Outcome};
+pub use pipeline::{Batch, Inlet, Pipeline, Publish, View, Viewer};

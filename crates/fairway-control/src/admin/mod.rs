@@ -1,0 +1,105 @@
+//! The admin server: a few read-only pages about the process, on a thread of its own.
+//!
+//! [`pages`] answers, [`metrics`] writes what the control side counts, [`readiness`] says why not yet. Never serves a
+//! private key: none can be written ([`fairway_model::PrivateKey`]).
+
+pub mod metrics;
+pub mod pages;
+pub mod readiness;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
+
+pub use pages::{Body, Pages};
+pub use readiness::Readiness;
+
+/// Connections at a time; more wait in the listen queue.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a request head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may last: nothing here is slow, and nobody may keep the places.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The pause after a failed accept (no descriptors left), so that it does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An address that is bound and not yet served.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+}
+
+impl Admin {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// It is in use or not allowed.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener })
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers with `pages` until the process ends.
+    ///
+    /// # Errors
+    /// No thread or runtime can be started.
+    pub fn serve(self, pages: Pages) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(self.listener)?
+        };
+        let run = move || runtime.block_on(accept(listener, Arc::new(pages)));
+        thread::Builder::new().name("fairway-admin".into()).spawn(run)?;
+        Ok(())
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "the admin server cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let pages = pages.clone();
+        tokio::spawn(async move {
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let pages = pages.clone();
+                async move { Ok::<Response<Body>, Infallible>(pages.answer(request.method(), request.uri()).await) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .max_buf_size(16 * 1024)
+                .serve_connection(TokioIo::new(stream), answer);
+            // A client that goes away or is too slow is its own business.
+            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! One manifest file: which objects it gives now, compared with what it gave before.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use fairway_model::{Origin, SourceLine};
+use fairway_translate::{Diagnostic, DocumentSource, Object, ObjectRef, Severity};
+
+use crate::manifest::{self, Reading, Section};
+
+/// What is remembered of a file: enough to read again only the documents that changed.
+#[derive(Debug, Default)]
+pub struct File {
+    documents: Vec<Document>,
+    /// Objects that a document gave before it became unreadable.
+    kept: BTreeSet<ObjectRef>,
+    refusal: Option<Diagnostic>,
+    doubles: Vec<Diagnostic>,
+}
+
+/// What reading a file again brought.
+#[derive(Debug, Default)]
+pub struct Update {
+    /// Objects that are new or stand in a changed document, each once.
+    pub set: BTreeMap<ObjectRef, (Object, DocumentSource)>,
+    /// Objects that the file gave and gives no more.
+    pub gone: BTreeSet<ObjectRef>,
+}
+
+#[derive(Debug)]
+struct Document {
+    identity: Identity,
+    objects: Vec<ObjectRef>,
+    broken: Vec<ObjectRef>,
+    readability: Readability,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// A document that did not change and did not move need not be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    hash: u64,
+    line: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readability {
+    /// It was read, though single objects may be broken.
+    Read,
+    /// It is no YAML: nobody knows which objects it was meant to give.
+    Unreadable,
+}
+
+impl File {
+    /// Takes the file's new text.
+    pub fn update(&mut self, file: &Arc<str>, text: &str) -> Update {
+        let before = self.references();
+        if self.documents.iter().map(|document| document.objects.len()).sum::<usize>() > self.given().len() {
+            // An object written twice: which of the two is served may change, so both are read.
+            self.forget_identities();
+        }
+        let mut known: HashMap<Identity, Document> =
+            self.documents.drain(..).map(|document| (document.identity, document)).collect();
+        let mut update = Update::default();
+        let mut carried = BTreeSet::new();
+        for section in manifest::sections(text) {
+            let identity = Identity::of(&section);
+            let document = if let Some(document) = known.remove(&identity) {
+                carried.extend(document.objects.iter().cloned());
+                document
+            } else {
+                let (document, objects) = Document::read(&section, identity, file);
+                for (object, source) in objects {
+                    let reference = object.reference();
+                    if !carried.contains(&reference) {
+                        update.set.entry(reference).or_insert((object, source));
+                    }
+                }
+                document
+            };
+            self.documents.push(document);
+        }
+        self.report_doubles(file);
+        self.refusal = None;
+        self.keep_last_good(&before);
+        let after = self.references();
+        update.gone = before.difference(&after).cloned().collect();
+        update
+    }
+
+    /// The file cannot be read; what it gave before stays.
+    pub fn refuse(&mut self, diagnostic: Diagnostic) {
+        self.refusal = Some(diagnostic);
+    }
+
+    /// Forgets which documents are known, so that the next update gives all objects again.
+    pub fn forget_identities(&mut self) {
+        for document in &mut self.documents {
+            document.identity = Identity { hash: 0, line: 0 };
+        }
+    }
+
+    /// The objects it gives.
+    #[must_use]
+    pub fn references(&self) -> BTreeSet<ObjectRef> {
+        let listed = self.documents.iter().flat_map(|document| &document.objects);
+        listed.chain(&self.kept).cloned().collect()
+    }
+
+    /// What to tell about it.
+    pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.refusal.iter().chain(&self.doubles).chain(self.documents.iter().flat_map(|document| &document.diagnostics))
+    }
+
+    fn given(&self) -> BTreeSet<ObjectRef> {
+        self.documents.iter().flat_map(|document| &document.objects).cloned().collect()
+    }
+
+    fn report_doubles(&mut self, file: &Arc<str>) {
+        let mut first = BTreeMap::new();
+        self.doubles.clear();
+        for document in &self.documents {
+            for reference in &document.objects {
+                match first.entry(reference.clone()) {
+                    Entry::Vacant(place) => _ = place.insert(document.identity.line),
+                    Entry::Occupied(winner) => {
+                        self.doubles.push(duplicate(reference, (file, document.identity.line), (file, *winner.get())));
+                    }
+                }
+            }
+        }
+    }
+
+    /// While a document is unreadable, every object that the file gave before and that no readable document gives now
+    /// stays: it is not known which of them the broken document was meant to give.
+    fn keep_last_good(&mut self, before: &BTreeSet<ObjectRef>) {
+        let unreadable = self.documents.iter().any(|document| document.readability == Readability::Unreadable);
+        let broken: BTreeSet<_> = self.documents.iter().flat_map(|document| &document.broken).cloned().collect();
+        let given = self.given();
+        let stays = |reference: &&ObjectRef| (unreadable || broken.contains(*reference)) && !given.contains(*reference);
+        self.kept = before.iter().filter(stays).cloned().collect();
+    }
+}
+
+/// Says that the object at `lost` is ignored for the one at `won`.
+#[must_use]
+pub fn duplicate(object: &ObjectRef, lost: (&Arc<str>, u32), won: (&Arc<str>, u32)) -> Diagnostic {
+    let origin = Origin {
+        source: Some(SourceLine { file: lost.0.clone(), line: lost.1 }),
+        ..Origin::object(object.kind.name(), &object.key.namespace, &object.key.name)
+    };
+    Diagnostic {
+        severity: Severity::Error,
+        origin,
+        code: "duplicate-object",
+        problem: format!("the same object is written in {}:{}", won.0, won.1),
+        consequence: "that one is served (the first file by name, the first document in it), this one is ignored".into(),
+    }
+}
+
+impl Identity {
+    fn of(section: &Section<'_>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        section.text.hash(&mut hasher);
+        Self { hash: hasher.finish(), line: section.line }
+    }
+}
+
+impl Document {
+    fn read(section: &Section<'_>, identity: Identity, file: &Arc<str>) -> (Self, Vec<(Object, DocumentSource)>) {
+        let mut readability = Readability::Read;
+        let Reading { objects, broken, diagnostics } = match manifest::parse(section) {
+            Ok(Some(root)) => manifest::read(&root, file),
+            Ok(None) => Reading::default(),
+            Err(flaw) => {
+                readability = Readability::Unreadable;
+                let consequence = "the document is not read; what the file gave before stays";
+                let because = (flaw.problem, consequence);
+                let diagnostic = manifest::about_line(file, flaw.line, "not-yaml", because);
+                Reading { diagnostics: vec![diagnostic], ..Reading::default() }
+            }
+        };
+        let references = objects.iter().map(|(object, _)| object.reference()).collect();
+        (Self { identity, objects: references, broken, readability, diagnostics }, objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str) -> String {
+        format!("---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n")
+    }
+
+    fn names(references: impl IntoIterator<Item = ObjectRef>) -> Vec<String> {
+        references.into_iter().map(|reference| reference.key.name.to_string()).collect()
+    }
+
+    fn update(file: &mut File, text: &str) -> (Vec<String>, Vec<String>) {
+        let update = file.update(&"web.yaml".into(), text);
+        (names(update.set.into_keys()), names(update.gone))
+    }
+
+    #[test]
+    fn only_changed_documents_are_read_again() {
+        let mut file = File::default();
+        let (a, b) = (service("a"), service("b"));
+        assert_eq!(update(&mut file, &format!("{a}{b}")).0, ["a", "b"]);
+        assert_eq!(update(&mut file, &format!("{a}{b}spec: {{}}\n")), (vec!["b".into()], vec![]));
+        assert_eq!(update(&mut file, &a), (vec![], vec!["b".into()]));
+    }
+
+    #[test]
+    fn an_unreadable_document_keeps_what_the_file_gave() {
+        let mut file = File::default();
+        let (a, b, c) = (service("a"), service("b"), service("c"));
+        update(&mut file, &format!("{a}{b}"));
+        let (set, gone) = update(&mut file, &format!("{a}---\n{{half\n{c}"));
+        assert_eq!((set, gone), (vec!["c".into()], vec![]));
+        assert_eq!(names(file.references()), ["a", "b", "c"]);
+        assert_eq!(file.diagnostics().count(), 1);
+        assert_eq!(update(&mut file, &format!("{a}{c}")).1, ["b"]);
+        assert_eq!(file.diagnostics().count(), 0);
+    }
+
+    #[test]
+    fn the_first_of_two_documents_for_an_object_counts() {
+        let mut file = File::default();
+        let (first, second) = (service("a"), format!("{}spec: {{type: ExternalName}}\n", service("a")));
+        let name = Arc::from("web.yaml");
+        let update = file.update(&name, &format!("{first}{second}"));
+        assert_eq!(update.set.values().map(|(_, source)| source.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(file.diagnostics().map(|it| it.code).collect::<Vec<_>>(), ["duplicate-object"]);
+        let update = file.update(&name, &second);
+        assert_eq!(update.set.len(), 1);
+        assert_eq!(file.diagnostics().count(), 0);
+    }
+
+    #[test]
+    fn a_broken_object_keeps_only_its_own_last_form() {
+        let mut file = File::default();
+        update(&mut file, &format!("{}{}", service("a"), service("b")));
+        let (_, gone) = update(&mut file, &format!("{}spec: 5\n", service("a")));
+        assert_eq!(gone, ["b"]);
+        assert_eq!(names(file.references()), ["a"]);
+    }
+}

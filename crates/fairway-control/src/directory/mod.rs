@@ -1,0 +1,41 @@
+//! The directory source: manifests on disk -> changes of objects, at once and file by file.
+//!
+//! [`watch`] hears of events, [`pending`] decides when a touched file is worth reading, [`scan`] walks when events do not
+//! tell enough, [`file`] and [`tree`] compare what is there with what was, so that only what changed is told.
+//! Never judges what an object means.
+
+pub mod file;
+pub mod names;
+pub mod pending;
+pub mod scan;
+pub mod tree;
+pub mod watch;
+
+use std::io;
+use std::path::Path;
+
+use fairway_translate::{Change, Diagnostic};
+
+pub use tree::Tree;
+pub use watch::{Directory, StartError};
+
+/// Everything a directory holds, read once.
+#[derive(Debug)]
+pub struct Contents {
+    /// Its objects.
+    pub changes: Vec<Change>,
+    /// What could not be read.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The number of manifest files.
+    pub files: usize,
+}
+
+/// Reads a directory (or a single file) once, for commands that do not watch.
+///
+/// # Errors
+/// It cannot be listed.
+pub fn read(path: &Path) -> io::Result<Contents> {
+    let mut tree = Tree::new(path);
+    let changes = if path.is_file() { tree.read(&[path.to_path_buf()]) } else { tree.read_all()? };
+    Ok(Contents { changes, diagnostics: tree.diagnostics(), files: tree.len() })
+}

@@ -1,0 +1,17 @@
+//! Text of a manifest file -> documents -> Kubernetes objects, each with the line it stands on.
+//!
+//! One document that cannot be read never costs its neighbours: [`split`] cuts the text, [`parse`] makes a tree of
+//! nodes that know their lines, [`decode`] turns a tree into a typed object and names the field that does not fit,
+//! [`object`] decides which kinds matter. Never touches the file system.
+
+pub mod decode;
+pub mod node;
+pub mod object;
+pub mod parse;
+pub mod scalar;
+pub mod split;
+
+pub use node::{Entry, Node, Value};
+pub use object::{Reading, about_line, read};
+pub use parse::{Flaw, parse};
+pub use split::{Section, sections};

@@ -1,0 +1,304 @@
+//! A tree of nodes -> the objects that Fairway reads, and what to say about those it does not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::{Origin, SourceLine};
+use fairway_translate::{Diagnostic, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Severity};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::decode::{Decoded, Misfit, decode, push_key};
+use super::{Node, Value};
+
+/// What a document gave.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Its objects.
+    pub objects: Vec<(Object, DocumentSource)>,
+    /// Objects of it that could not be read: what was known of them before stays.
+    pub broken: Vec<ObjectRef>,
+    /// What to tell about it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads a document of `file`; a `kind: List` is read item by item.
+#[must_use]
+pub fn read(root: &Node, file: &Arc<str>) -> Reading {
+    let mut reading = Reading::default();
+    read_node(root, file, &mut reading);
+    reading
+}
+
+/// A diagnostic about a line of a file where no object is known.
+#[must_use]
+pub fn about_line(file: &Arc<str>, line: u32, code: &'static str, because: (String, &str)) -> Diagnostic {
+    let origin = Origin { source: Some(SourceLine { file: file.clone(), line }), ..Origin::default() };
+    let (problem, consequence) = (because.0, because.1.to_owned());
+    Diagnostic { severity: Severity::Error, origin, code, problem, consequence }
+}
+
+fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
+    let place = Place { node, file };
+    let (Some(api), Some(kind)) = (node.text_of("apiVersion"), node.text_of("kind")) else {
+        let problem = "is no Kubernetes object: apiVersion or kind is missing".to_owned();
+        reading.diagnostics.push(about_line(file, node.line, "not-an-object", (problem, "it is ignored")));
+        return;
+    };
+    match (api, kind) {
+        (_, "List" | "IngressList" | "ServiceList" | "SecretList" | "ConfigMapList" | "EndpointSliceList")
+            if node.field("items").is_some() =>
+        {
+            let Some(Value::List(items)) = node.field("items").map(|items| &items.value) else {
+                place.refuse(reading, "items is no list");
+                return;
+            };
+            for item in items {
+                read_node(item, file, reading);
+            }
+        }
+        ("networking.k8s.io/v1", "Ingress") => place.typed(Kind::Ingress, Object::Ingress, reading),
+        ("networking.k8s.io/v1", "IngressClass") => place.typed(Kind::IngressClass, Object::IngressClass, reading),
+        ("v1", "Service") => place.typed(Kind::Service, Object::Service, reading),
+        ("v1", "Secret") => place.typed(Kind::Secret, |secret| Object::Secret(with_string_entries(secret)), reading),
+        ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, Object::ConfigMap, reading),
+        ("discovery.k8s.io/v1", "EndpointSlice") => place.typed(Kind::EndpointSlice, Object::EndpointSlice, reading),
+        ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
+            place.keep(Object::OldIngress(node.to_json()), reading);
+        }
+        _ => place.pass_over(api, kind, reading),
+    }
+}
+
+/// Moves `stringData` over `data`, as the API server does.
+fn with_string_entries(mut secret: Box<Secret>) -> Box<Secret> {
+    if let Some(texts) = secret.string_data.take() {
+        let entries = secret.data.get_or_insert_default();
+        entries.extend(texts.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
+    }
+    secret
+}
+
+/// An object in a file.
+struct Place<'a> {
+    node: &'a Node,
+    file: &'a Arc<str>,
+}
+
+impl Place<'_> {
+    fn typed<T>(&self, kind: Kind, wrap: impl FnOnce(Box<T>) -> Object, reading: &mut Reading)
+    where
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+    {
+        match decode::<T>(self.node) {
+            Ok(Decoded { mut value, unknown }) => {
+                if kind != Kind::IngressClass {
+                    value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
+                }
+                for misfit in unknown {
+                    reading.diagnostics.push(self.unknown_field(kind.name(), &misfit));
+                }
+                self.keep(wrap(Box::new(value)), reading);
+            }
+            Err(misfit) => {
+                let consequence = "the object is not read; what was known of it before stays";
+                let diagnostic = Diagnostic {
+                    severity: Severity::Error,
+                    origin: self.origin(kind.name(), &misfit),
+                    code: "wrong-type",
+                    problem: misfit.problem,
+                    consequence: consequence.to_owned(),
+                };
+                reading.diagnostics.push(diagnostic);
+                reading.broken.push(ObjectRef::new(kind, self.key(kind)));
+            }
+        }
+    }
+
+    fn keep(&self, object: Object, reading: &mut Reading) {
+        if object.reference().key.name.is_empty() {
+            self.refuse(reading, "has no metadata.name");
+            return;
+        }
+        let source = DocumentSource { file: self.file.clone(), line: self.node.line, lines: Some(Arc::new(lines(self.node))) };
+        reading.objects.push((object, source));
+    }
+
+    /// Kinds that are not read: workloads and the like in silence, relatives of what is read with a word.
+    fn pass_over(&self, api: &str, kind: &str, reading: &mut Reading) {
+        let group = api.split_once('/').map_or("", |(group, _)| group);
+        let (severity, code, problem, consequence) = match (group, kind) {
+            ("", "Endpoints") => {
+                (Severity::Warning, "endpoints-not-read", "is of a deprecated kind", "only EndpointSlice objects give endpoints")
+            }
+            ("networking.k8s.io" | "extensions", "Ingress") => {
+                (Severity::Error, "unknown-version", "is of an API version that does not exist", "it is ignored")
+            }
+            ("gateway.networking.k8s.io", _) => {
+                (Severity::Warning, "gateway-api-not-read", "belongs to the Gateway API, which is not served yet", "it is ignored")
+            }
+            _ if is_ordinary(group) => return,
+            _ => (Severity::Note, "unknown-kind", "is of a kind that is not read", "it is ignored"),
+        };
+        let key = self.key(Kind::Ingress);
+        let origin = self.origin_of(kind, &key, "", self.node.line);
+        let problem = format!("{problem} ({api})");
+        reading.diagnostics.push(Diagnostic { severity, origin, code, problem, consequence: consequence.to_owned() });
+    }
+
+    fn refuse(&self, reading: &mut Reading, problem: &str) {
+        let problem = format!("is no Kubernetes object: {problem}");
+        reading.diagnostics.push(about_line(self.file, self.node.line, "not-an-object", (problem, "it is ignored")));
+    }
+
+    fn unknown_field(&self, kind: &str, misfit: &Misfit) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            origin: self.origin(kind, misfit),
+            code: "unknown-field",
+            problem: misfit.problem.clone(),
+            consequence: "it is ignored".to_owned(),
+        }
+    }
+
+    fn origin(&self, kind: &str, misfit: &Misfit) -> Origin {
+        let key = self.key(if kind == "IngressClass" { Kind::IngressClass } else { Kind::Ingress });
+        self.origin_of(kind, &key, &misfit.field, misfit.line)
+    }
+
+    fn origin_of(&self, kind: &str, key: &ObjectKey, field: &str, line: u32) -> Origin {
+        Origin {
+            kind: kind.into(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            field: field.into(),
+            source: Some(SourceLine { file: self.file.clone(), line }),
+        }
+    }
+
+    /// The name as far as it can be read from an object that may be broken.
+    fn key(&self, kind: Kind) -> ObjectKey {
+        let metadata = self.node.field("metadata");
+        let text = |key| metadata.and_then(|metadata| metadata.text_of(key));
+        let namespace = if kind == Kind::IngressClass { "" } else { text("namespace").unwrap_or("default") };
+        ObjectKey::new(namespace, text("name").unwrap_or_default())
+    }
+}
+
+/// Groups whose kinds are a normal part of a directory of manifests and mean nothing to an ingress controller.
+fn is_ordinary(group: &str) -> bool {
+    matches!(
+        group,
+        "" | "apps"
+            | "batch"
+            | "autoscaling"
+            | "policy"
+            | "networking.k8s.io"
+            | "discovery.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "storage.k8s.io"
+            | "scheduling.k8s.io"
+            | "coordination.k8s.io"
+            | "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "certificates.k8s.io"
+            | "events.k8s.io"
+            | "kustomize.config.k8s.io"
+    )
+}
+
+/// The lines of all fields, by path.
+fn lines(root: &Node) -> BTreeMap<String, u32> {
+    let mut lines = BTreeMap::new();
+    let mut path = String::new();
+    collect_lines(root, &mut path, &mut lines);
+    lines
+}
+
+fn collect_lines(node: &Node, path: &mut String, lines: &mut BTreeMap<String, u32>) {
+    let length = path.len();
+    match &node.value {
+        Value::Map(entries) => {
+            for entry in entries {
+                push_key(path, &entry.key);
+                lines.insert(path.clone(), entry.line);
+                collect_lines(&entry.node, path, lines);
+                path.truncate(length);
+            }
+        }
+        Value::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                lines.insert(path.clone(), item.line);
+                collect_lines(item, path, lines);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Section, parse};
+
+    fn reading(text: &str) -> Reading {
+        let file: Arc<str> = "web.yaml".into();
+        read(&parse(&Section { text, line: 1 }).unwrap().unwrap(), &file)
+    }
+
+    fn codes(reading: &Reading) -> Vec<&str> {
+        reading.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    }
+
+    #[test]
+    fn a_list_is_read_item_by_item_with_the_lines_of_each() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata:\n    name: b\n    namespace: other\n  stringData:\n    password: x\n";
+        let reading = reading(text);
+        let names: Vec<_> = reading.objects.iter().map(|(object, source)| (object.reference().key.to_string(), source.line)).collect();
+        assert_eq!(names, [("default/a".to_owned(), 4), ("other/b".to_owned(), 7)]);
+        assert_eq!(reading.objects[1].1.line_of("metadata.namespace"), 11);
+        let Object::Secret(secret) = &reading.objects[1].0 else { panic!() };
+        assert_eq!(secret.data.as_ref().unwrap()["password"].0, b"x");
+    }
+
+    #[test]
+    fn workloads_are_passed_over_in_silence_and_strangers_with_a_note() {
+        let of = |api: &str, kind: &str| {
+            let reading = reading(&format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n"));
+            assert!(reading.objects.is_empty());
+            reading.diagnostics.first().map(|diagnostic| (diagnostic.severity, diagnostic.code))
+        };
+        assert_eq!(of("apps/v1", "Deployment"), None);
+        assert_eq!(of("v1", "Namespace"), None);
+        assert_eq!(of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
+        assert_eq!(of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
+        assert_eq!(of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
+        assert_eq!(of("gateway.networking.k8s.io/v1", "Gateway"), Some((Severity::Warning, "gateway-api-not-read")));
+    }
+
+    #[test]
+    fn what_is_no_object_is_reported_on_its_line() {
+        let values = reading("# values of a chart\nreplicas: 3\n");
+        assert_eq!(codes(&values), ["not-an-object"]);
+        assert_eq!(values.diagnostics[0].origin.source.as_ref().unwrap().line, 2);
+        assert_eq!(codes(&reading("apiVersion: v1\nkind: Service\nmetadata: {}\n")), ["not-an-object"]);
+    }
+
+    #[test]
+    fn a_broken_object_is_known_by_name() {
+        let reading = reading("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: 80}\n");
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        assert_eq!(reading.broken, [ObjectRef::new(Kind::Service, ObjectKey::new("default", "a"))]);
+    }
+
+    #[test]
+    fn old_ingresses_are_kept_as_written() {
+        let reading = reading("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: old}\n");
+        assert_eq!(reading.objects[0].0.reference().kind, Kind::OldIngress);
+    }
+}

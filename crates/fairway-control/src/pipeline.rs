@@ -1,0 +1,312 @@
+//! The thread between the sources and the workers: takes changes, keeps the [`Engine`], publishes its snapshots.
+//!
+//! The first change of a burst is applied at once; its followers wait a moment so that they are applied together.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fairway_routing::Snapshot;
+use fairway_translate::{Change, Diagnostic, Options};
+
+use crate::clock;
+use crate::engine::{Effect, Engine, Outcome};
+use crate::journal::Journal;
+use crate::resolve::Resolver;
+use crate::retired::Retired;
+
+/// After a publication, further changes are gathered for so long.
+const GATHER: Duration = Duration::from_millis(2);
+/// How often replaced snapshots are looked at.
+const SWEEP: Duration = Duration::from_millis(500);
+/// How often everything is judged again because time has passed: certificates expire.
+const AGE: Duration = Duration::from_secs(60);
+
+/// Receives every snapshot to be served; must not block.
+pub type Publish = Box<dyn FnMut(Arc<Snapshot>) + Send>;
+
+/// What a source tells.
+#[derive(Debug)]
+pub struct Batch {
+    /// What differs.
+    pub changes: Vec<Change>,
+    /// All that the source has to say now; replaces what it said before.
+    pub diagnostics: Vec<Diagnostic>,
+    /// When the source heard of it.
+    pub heard: Instant,
+}
+
+/// The way in, for sources.
+#[derive(Clone, Debug)]
+pub struct Inlet(Sender<Input>);
+
+/// The other end of an [`Inlet`].
+#[derive(Debug)]
+pub struct Outlet(Receiver<Input>);
+
+/// An inlet with its other end.
+#[must_use]
+pub fn pipe() -> (Inlet, Outlet) {
+    let (sender, receiver) = channel();
+    (Inlet(sender), Outlet(receiver))
+}
+
+/// The running pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    inlet: Inlet,
+    shared: Arc<Shared>,
+}
+
+/// What the pipeline has done so far.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What was made of the objects.
+    pub outcome: Outcome,
+    /// What the source has to say.
+    pub source: Arc<[Diagnostic]>,
+    /// When the current snapshot was published.
+    pub published: SystemTime,
+    /// From the source's event to the publication.
+    pub delay: Duration,
+    /// Snapshots that are kept for workers which have not adopted a newer one yet, the current one included.
+    pub kept: usize,
+}
+
+#[derive(Debug)]
+enum Input {
+    Batch(Batch),
+    Change(Change),
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    view: Mutex<Option<View>>,
+    first: Condvar,
+}
+
+impl Inlet {
+    /// Tells the pipeline; without effect once it has stopped.
+    pub fn send(&self, batch: Batch) {
+        _ = self.0.send(Input::Batch(batch));
+    }
+
+    /// Tells the pipeline of one change.
+    pub fn change(&self, change: Change) {
+        _ = self.0.send(Input::Change(change));
+    }
+}
+
+impl Outlet {
+    /// The next batch; `None` when none came in time.
+    #[must_use]
+    pub fn next(&self, timeout: Duration) -> Option<Batch> {
+        match self.0.recv_timeout(timeout) {
+            Ok(Input::Batch(batch)) => Some(batch),
+            Ok(Input::Change(change)) => {
+                Some(Batch { changes: vec![change], diagnostics: Vec::new(), heard: Instant::now() })
+            }
+            Ok(Input::Stop) | Err(_) => None,
+        }
+    }
+}
+
+impl Pipeline {
+    /// Starts the thread. Nothing is published before the first batch came.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(options: Options, publish: Publish) -> io::Result<Self> {
+        let (inlet, outlet) = pipe();
+        let shared = Arc::<Shared>::default();
+        let worker = Worker {
+            engine: Engine::new(options),
+            publish,
+            shared: shared.clone(),
+            source: Arc::default(),
+            journal: Journal::default(),
+            retired: Retired::default(),
+            resolver: Resolution::Unneeded(inlet.clone()),
+        };
+        thread::Builder::new().name("fairway-control".into()).spawn(move || worker.run(&outlet.0))?;
+        Ok(Self { inlet, shared })
+    }
+
+    /// The way in.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.inlet.clone()
+    }
+
+    /// What was done so far; `None` before the first batch is through.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        self.shared.lock().clone()
+    }
+
+    /// Another way to ask [`Pipeline::view`], for other threads.
+    #[must_use]
+    pub fn viewer(&self) -> Viewer {
+        Viewer(self.shared.clone())
+    }
+
+    /// Waits until the first batch is through.
+    #[must_use]
+    pub fn wait_for_first(&self, timeout: Duration) -> Option<View> {
+        let waiting = |view: &mut Option<View>| view.is_none();
+        let waited = self.shared.first.wait_timeout_while(self.shared.lock(), timeout, waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Ends the thread after what was sent before.
+    pub fn stop(&self) {
+        _ = self.inlet.0.send(Input::Stop);
+    }
+}
+
+/// Shows what the pipeline has done.
+#[derive(Clone, Debug)]
+pub struct Viewer(Arc<Shared>);
+
+impl Viewer {
+    /// See [`Pipeline::view`].
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        self.0.lock().clone()
+    }
+}
+
+impl View {
+    /// Everything there is to say: about files, objects and what could not be compiled.
+    pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.source.iter().chain(self.outcome.diagnostics().iter()).chain(self.outcome.problems.iter())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<View>> {
+        // Only whole values are ever put in, so that a panic elsewhere leaves a good one.
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Worker {
+    engine: Engine,
+    publish: Publish,
+    shared: Arc<Shared>,
+    source: Arc<[Diagnostic]>,
+    journal: Journal,
+    retired: Retired<Snapshot>,
+    resolver: Resolution,
+}
+
+/// The resolver is started by the first external name.
+enum Resolution {
+    Unneeded(Inlet),
+    Running(Resolver),
+}
+
+/// What came since the last update.
+#[derive(Default)]
+struct Gathered {
+    changes: Vec<Change>,
+    source: Option<Vec<Diagnostic>>,
+    heard: Option<Instant>,
+    stop: bool,
+}
+
+impl Gathered {
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Batch(Batch { changes, diagnostics, heard }) => {
+                self.changes.extend(changes);
+                self.source = Some(diagnostics);
+                self.heard.get_or_insert(heard);
+            }
+            Input::Change(change) => {
+                self.changes.push(change);
+                self.heard.get_or_insert_with(Instant::now);
+            }
+            Input::Stop => self.stop = true,
+        }
+    }
+}
+
+impl Worker {
+    fn run(mut self, inputs: &Receiver<Input>) {
+        let mut gathered = Gathered::default();
+        let (mut gather_until, mut judged) = (Instant::now(), Instant::now());
+        while !gathered.stop {
+            match inputs.recv_timeout(SWEEP) {
+                Ok(input) => gathered.take(input),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.retired.sweep();
+                    if judged.elapsed() < AGE || self.engine.current().is_none() {
+                        continue;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while let Ok(input) = inputs.recv_timeout(gather_until.saturating_duration_since(Instant::now())) {
+                gathered.take(input);
+            }
+            let stop = gathered.stop;
+            self.update(std::mem::take(&mut gathered));
+            gathered.stop = stop;
+            judged = Instant::now();
+            gather_until = judged + GATHER;
+        }
+    }
+
+    fn update(&mut self, gathered: Gathered) {
+        let heard = gathered.heard.unwrap_or_else(Instant::now);
+        if let Some(source) = gathered.source {
+            self.source = source.into();
+        }
+        let before = self.engine.current().map(|outcome| outcome.snapshot.clone());
+        let effect = self.engine.update(gathered.changes, clock::unix_seconds());
+        let Some(outcome) = self.engine.current().cloned() else {
+            return;
+        };
+        self.resolve(&outcome);
+        if effect == Effect::NewSnapshot {
+            (self.publish)(outcome.snapshot.clone());
+            self.retired.retire(outcome.snapshot.clone());
+        }
+        drop(before);
+        self.journal.note(&self.source, &outcome);
+        self.show(outcome, effect, heard.elapsed());
+    }
+
+    fn show(&self, outcome: Outcome, effect: Effect, delay: Duration) {
+        let mut shared = self.shared.lock();
+        let (published, delay) = match (&*shared, effect) {
+            (Some(view), Effect::Unchanged) => (view.published, view.delay),
+            _ => (SystemTime::now(), delay),
+        };
+        let version = outcome.snapshot.version();
+        *shared = Some(View { outcome, source: self.source.clone(), published, delay, kept: self.retired.len() });
+        drop(shared);
+        self.shared.first.notify_all();
+        tracing::debug!(version, ?effect, ?delay, "configuration updated");
+    }
+
+    fn resolve(&mut self, outcome: &Outcome) {
+        let names: Vec<_> = outcome.translation.external_names.iter().cloned().collect();
+        if let Resolution::Unneeded(inlet) = &self.resolver {
+            if names.is_empty() {
+                return;
+            }
+            match Resolver::start(inlet.clone()) {
+                Ok(resolver) => self.resolver = Resolution::Running(resolver),
+                Err(error) => tracing::error!(%error, "external names cannot be resolved"),
+            }
+        }
+        if let Resolution::Running(resolver) = &self.resolver {
+            resolver.want(names);
+        }
+    }
+}

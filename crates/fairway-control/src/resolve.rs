@@ -1,0 +1,79 @@
+//! Asks the system's resolver for the external names that Services refer to, on a thread of its own, again and again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairway_translate::Change;
+
+use crate::pipeline::Inlet;
+
+/// How long an answer is believed. The system's resolver does not tell how long it may be.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// The way to the resolving thread.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    wanted: Sender<Vec<Arc<str>>>,
+}
+
+impl Resolver {
+    /// Starts the thread, which tells `inlet` what differs.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn start(inlet: Inlet) -> io::Result<Self> {
+        let (wanted, names) = channel();
+        thread::Builder::new().name("fairway-dns".into()).spawn(move || run(&names, &inlet))?;
+        Ok(Self { wanted })
+    }
+
+    /// From now on exactly these names are asked for.
+    pub(crate) fn want(&self, names: Vec<Arc<str>>) {
+        // The thread is gone only while the process ends.
+        _ = self.wanted.send(names);
+    }
+}
+
+fn run(names: &Receiver<Vec<Arc<str>>>, inlet: &Inlet) {
+    let mut wanted: Vec<Arc<str>> = Vec::new();
+    let mut known = BTreeMap::<Arc<str>, Vec<IpAddr>>::new();
+    let mut next = Instant::now() + BELIEVED;
+    loop {
+        match names.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(names) => {
+                known.retain(|name, _| names.contains(name));
+                wanted = names;
+                wanted.iter().filter(|name| !known.contains_key(*name)).cloned().collect::<Vec<_>>()
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                next = Instant::now() + BELIEVED;
+                wanted.clone()
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        .iter()
+        .for_each(|name| ask(name, &mut known, inlet));
+    }
+}
+
+/// An error keeps the last addresses: a resolver that is down must not empty a backend.
+fn ask(name: &Arc<str>, known: &mut BTreeMap<Arc<str>, Vec<IpAddr>>, inlet: &Inlet) {
+    let mut addresses: Vec<IpAddr> = match (&**name, 0).to_socket_addrs() {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(%name, %error, "an external name cannot be resolved; what was known of it stays");
+            return;
+        }
+    };
+    addresses.sort_unstable();
+    addresses.dedup();
+    if known.get(name) != Some(&addresses) {
+        known.insert(name.clone(), addresses.clone());
+        inlet.change(Change::Resolved { name: name.clone(), addresses });
+    }
+}
