@@ -1,0 +1,71 @@
+//! The data plane alone: one rule, one backend, no control side. For profilers: `bare LISTEN ENDPOINT [ENDPOINT ...]`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fairway_model::{
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
+    WeightedBackend,
+};
+use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let addresses: Vec<SocketAddr> = std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let (listen, endpoints) = addresses.split_first().ok_or("usage: bare LISTEN ENDPOINT...")?;
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let options = ProxyOptions {
+        http: vec![*listen],
+        https: Vec::new(),
+        workers: 1,
+        access_log: AccessLogFormat::Off,
+        proxy_protocol: ProxyProtocol::default(),
+        limits: Limits::default(),
+        drain: DrainOptions::default(),
+        fallback_certificate: SelfSigned {
+            chain: vec![certified.cert.der().to_vec()],
+            private_key: certified.signing_key.serialize_der(),
+        },
+    };
+    let compiled = fairway_routing::compile(&config(endpoints), None);
+    Ok(Proxy::start(options, compiled.snapshot)?.join()?)
+}
+
+fn config(endpoints: &[SocketAddr]) -> Config {
+    let key = HostKey { table: "ingress".into(), host: HostPattern::Any };
+    let backend = Backend {
+        key: "bare".into(),
+        origin: Origin::object("Service", "default", "bare"),
+        service: ServiceName { namespace: "default".into(), name: "bare".into(), port: "80".into() },
+        endpoints: endpoints.iter().map(|address| Endpoint { address: *address, name: None }).collect(),
+        protocol: BackendProtocol::Http1,
+        tls: None,
+        balancing: Balancing::RoundRobin,
+    };
+    let rule = Rule {
+        origin: Origin::object("Ingress", "default", "bare"),
+        matches: vec![Match::default()],
+        filters: vec![Filter::StrictTransportSecurity("max-age=31536000".into())],
+        action: Action::Forward(vec![WeightedBackend { backend: "bare".into(), weight: 1 }]),
+        policy: Policy::default(),
+        labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },
+    };
+    let host = VirtualHost {
+        key: key.clone(),
+        order: RuleOrder::Precedence,
+        path_form: PathForm::Decoded,
+        routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+        certificate: None,
+        falls_through: false,
+    };
+    let mut config = Config::default();
+    config.listeners.push(Listener {
+        name: "http".into(),
+        protocol: ListenerProtocol::Http,
+        public_port: 80,
+        table: "ingress".into(),
+    });
+    config.hosts.insert(key, Arc::new(host));
+    config.backends.insert("bare".into(), Arc::new(backend));
+    config
+}

@@ -1,0 +1,95 @@
+//! One JSON object per line; docs/metrics.md lists the members.
+
+use serde::Serialize;
+
+use fairway_http1::Known;
+
+use super::flag;
+use crate::accept::Peer;
+use crate::exchange::record::Record;
+use crate::worker::Desk;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    client: String,
+    request: RequestPart<'a>,
+    status: u16,
+    flag: &'a str,
+    answer_body_bytes: u64,
+    sent_bytes: u64,
+    took_us: u128,
+    rule: Option<RulePart<'a>>,
+    upstream: Option<UpstreamPart>,
+}
+
+#[derive(Serialize)]
+struct RequestPart<'a> {
+    method: std::borrow::Cow<'a, str>,
+    target: std::borrow::Cow<'a, str>,
+    host: &'a str,
+    bytes: u64,
+    referer: Option<std::borrow::Cow<'a, str>>,
+    user_agent: Option<std::borrow::Cow<'a, str>>,
+    id: Option<std::borrow::Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct RulePart<'a> {
+    namespace: &'a str,
+    ingress: &'a str,
+    service: &'a str,
+    path: &'a str,
+}
+
+#[derive(Serialize)]
+struct UpstreamPart {
+    endpoint: String,
+    status: u16,
+    attempts: u8,
+    connect_us: u128,
+    header_us: u128,
+    response_us: u128,
+}
+
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
+    let request = &desk.request;
+    let field = |known| request.first(known).map(String::from_utf8_lossy);
+    let line = Line {
+        time,
+        client: crate::accept::canonical(peer.client).to_string(),
+        request: RequestPart {
+            method: String::from_utf8_lossy(request.method_bytes()),
+            target: String::from_utf8_lossy(request.target()),
+            host: &desk.host,
+            bytes: record.request_bytes,
+            referer: field(Known::Referer),
+            user_agent: field(Known::UserAgent),
+            id: field(Known::XRequestId),
+        },
+        status: record.status,
+        flag: flag(record),
+        answer_body_bytes: record.body_bytes,
+        sent_bytes: record.sent_bytes,
+        took_us: record.took.as_micros(),
+        rule: record.rule.map(|rule| {
+            let labels = &rule.rule().labels;
+            RulePart {
+                namespace: &labels.namespace,
+                ingress: &labels.ingress,
+                service: &labels.service,
+                path: &labels.path,
+            }
+        }),
+        upstream: record.upstream.map(|up| UpstreamPart {
+            endpoint: up.endpoint.to_string(),
+            status: up.status,
+            attempts: up.attempts,
+            connect_us: up.connect.as_micros(),
+            header_us: up.header.as_micros(),
+            response_us: up.response.as_micros(),
+        }),
+    };
+    serde_json::to_writer(&mut *out, &line).expect("the line has only text and numbers");
+    out.push(b'\n');
+}

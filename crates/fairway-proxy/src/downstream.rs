@@ -1,0 +1,132 @@
+//! A client's HTTP/1 connection: idle, a head, an exchange, idle again.
+//!
+//! ```text
+//! idle ──first byte──► head ──whole──► exchange ──┬─► idle
+//!  │ idle time-out      │ head time-out           ├─► linger ─► closed
+//!  │ drain              │ 408                     └─► abort
+//!  └──► closed ◄────────┘
+//! ```
+//!
+//! An idle connection holds no buffer and no desk: both are taken when its first byte is there.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fairway_http1::{HeadLimits, Malformed};
+
+use crate::accept::Peer;
+use crate::clock::{Deadline, Instant};
+use crate::exchange::{Connection, Ending, exchange};
+use crate::fault::Fault;
+use crate::h1::{H1, HeadRead, linger};
+use crate::options::Limits;
+use crate::transport::{Network, Transport};
+use crate::wire::Wire;
+use crate::worker::{Desk, Phase, Worker};
+
+/// How long the client may take to receive an answer that Fairway made.
+pub(crate) const OWN_ANSWER: Duration = Duration::from_secs(10);
+
+/// What a client gets whose head did not come in time.
+const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// What came instead of, or as, a request.
+enum Next {
+    /// A head, whole or malformed.
+    Request(Box<Desk>, Result<usize, Malformed>),
+    /// The head did not come in time.
+    Late,
+    /// The connection is over.
+    Over,
+}
+
+/// What the connection waits for.
+enum Waiting {
+    FirstByte,
+    /// The rest of a head, with the desk that remembers how far it was read.
+    Head(Box<Desk>),
+}
+
+/// Serves requests until the connection ends. `input` was read already.
+pub(crate) async fn serve<N: Network, S: Transport>(worker: &Rc<Worker<N>>, peer: Peer, stream: S, input: Vec<u8>) {
+    let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
+    let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
+    let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+    loop {
+        match next(worker, &mut connection).await {
+            Next::Request(mut desk, head) => {
+                let ending = exchange(worker, &mut connection, &mut desk, head).await;
+                worker.give_desk(desk);
+                connection.served += 1;
+                match ending {
+                    Ending::Again => connection.h1.rest(),
+                    Ending::Linger => {
+                        linger(&mut connection.h1).await;
+                        break;
+                    }
+                    Ending::Abort | Ending::Finished => break,
+                }
+            }
+            Next::Late => {
+                worker.counters.refused(Fault::ClientTimeout);
+                connection.h1.queue_answer(LATE);
+                linger(&mut connection.h1).await;
+                break;
+            }
+            Next::Over => break,
+        }
+    }
+    worker.unregister(slot);
+}
+
+/// Waits for the next request's head.
+async fn next<N: Network, S: Transport>(worker: &Worker<N>, connection: &mut Connection<S>) -> Next {
+    let mut waiting = Waiting::FirstByte;
+    connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.idle_timeout);
+    let limits = head_limits(&worker.options.limits);
+    poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
+}
+
+fn poll_next<N: Network, S: Transport>(
+    cx: &mut Context<'_>,
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    waiting: &mut Waiting,
+    limits: &HeadLimits,
+) -> Poll<Next> {
+    let (mut desk, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
+        Waiting::FirstByte => (worker.take_desk(), false),
+        Waiting::Head(desk) => (desk, true),
+    };
+    match connection.h1.poll_request(cx, &mut desk.request, limits) {
+        Poll::Ready(HeadRead::Whole(count)) => return Poll::Ready(Next::Request(desk, Ok(count))),
+        Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(desk, Err(rule))),
+        Poll::Ready(HeadRead::Closed | HeadRead::Cut) => {
+            worker.give_desk(desk);
+            return Poll::Ready(Next::Over);
+        }
+        Poll::Pending if connection.h1.wire.residue() > 0 => {
+            *waiting = Waiting::Head(desk);
+            if !begun {
+                connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.head_timeout);
+            }
+            return connection.deadline.poll_passed(cx).map(|()| Next::Late);
+        }
+        Poll::Pending => worker.give_desk(desk),
+    }
+    if worker.phase() == Phase::Draining {
+        return Poll::Ready(Next::Over);
+    }
+    connection.deadline.poll_passed(cx).map(|()| Next::Over)
+}
+
+/// The bounds of a head, of either side.
+pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
+    HeadLimits {
+        head_bytes: limits.head_bytes,
+        fields: limits.head_fields,
+        line_bytes: limits.request_line_bytes,
+    }
+}

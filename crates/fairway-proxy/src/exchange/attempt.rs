@@ -1,0 +1,156 @@
+//! One attempt: an endpoint, a connection to it, and the request up to the answer's head.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::body::RequestBody;
+use super::sides::Upstream;
+use super::transact::{Reply, Transaction};
+use super::{Connection, Scene};
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::h1::H1;
+use crate::metrics::count;
+use crate::transport::{Network, Transport};
+use crate::upstream::health::Blame;
+use crate::upstream::{Endpoint, Group, Pooled};
+use crate::wire::Wire;
+use crate::worker::{Desk, ToEndpoint};
+
+/// An attempt that brought an answer's head.
+pub(crate) struct Answered<S> {
+    pub(crate) connection: Pooled<S>,
+    pub(crate) reply: Reply,
+    pub(crate) connect: Duration,
+    /// When the request began to be sent.
+    pub(crate) sent: Instant,
+    /// When the head was there.
+    pub(crate) headed: Instant,
+}
+
+/// An attempt that did not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    pub(crate) written: Written,
+    pub(crate) age: Age,
+}
+
+/// Whether the endpoint can have seen any of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Nothing,
+    Something,
+}
+
+/// Whether the connection had carried an exchange before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    Fresh,
+    Reused,
+}
+
+impl Failed {
+    /// A reused connection that the endpoint had closed: says nothing about the endpoint.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.age == Age::Reused && self.fault == Fault::UpstreamClosed
+    }
+}
+
+/// Which connections may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// Any idle one.
+    Any,
+    /// Only one that answered within the last second: the request must not be sent twice.
+    Proven,
+    /// None: a stale one was met already.
+    Never,
+}
+
+/// Makes the attempt; `now` is the time it begins.
+pub(crate) async fn attempt<N: Network, S: Transport>(
+    scene: &Scene<'_, N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    body: &mut RequestBody,
+    to: &Target<'_, ToEndpoint<N>>,
+) -> Result<Answered<ToEndpoint<N>>, Failed> {
+    let (mut pooled, age, connect) = acquire(scene, to).await.map_err(|fault| {
+        let failed = Failed { fault, written: Written::Nothing, age: Age::Fresh };
+        note_failure(scene, to, &failed);
+        failed
+    })?;
+    count(&scene.worker.counters.attempts.sent);
+    let before = pooled.h1.wire.sent();
+    let sent = if age == Age::Fresh { Instant::now() } else { to.now };
+    let target = if desk.target.is_empty() { scene.forwarded_target(desk) } else { &desk.target };
+    pooled.h1.send_request(&desk.request, target, scene.intake.framing);
+    let transaction = Transaction::new(scene, &mut pooled.h1, body, sent);
+    match transaction.run(connection, desk).await {
+        Ok(reply) => {
+            let headed = Instant::now();
+            to.endpoint.succeeded(headed - sent);
+            Ok(Answered { connection: pooled, reply, connect, sent, headed })
+        }
+        Err(fault) => {
+            let written = if pooled.h1.wire.sent() == before { Written::Nothing } else { Written::Something };
+            let failed = Failed { fault, written, age };
+            note_failure(scene, to, &failed);
+            Err(failed)
+        }
+    }
+}
+
+/// Where an attempt goes.
+pub(crate) struct Target<'a, S> {
+    pub(crate) group: &'a Group<S>,
+    pub(crate) endpoint: &'a Rc<Endpoint<S>>,
+    pub(crate) reuse: Reuse,
+    /// What is left for connecting.
+    pub(crate) connect_limit: Duration,
+    pub(crate) now: Instant,
+}
+
+async fn acquire<N: Network>(
+    scene: &Scene<'_, N>,
+    to: &Target<'_, ToEndpoint<N>>,
+) -> Result<(Pooled<ToEndpoint<N>>, Age, Duration), Fault> {
+    let reused = match to.reuse {
+        Reuse::Any => to.endpoint.checkout(false, to.now),
+        Reuse::Proven => to.endpoint.checkout(true, to.now),
+        Reuse::Never => None,
+    };
+    if let Some(mut pooled) = reused {
+        pooled.served += 1;
+        return Ok((pooled, Age::Reused, Duration::ZERO));
+    }
+    let worker = scene.worker;
+    let limit = scene.rule.rule().policy.timeouts.connect.min(to.connect_limit);
+    let stream = worker.connector.connect(&to.endpoint.identity, scene.adopted.identities(), limit).await?;
+    count(&worker.counters.attempts.connected);
+    let answered = Instant::now();
+    let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
+    Ok((Pooled { h1, served: 1, answered }, Age::Fresh, answered - to.now))
+}
+
+/// What a failure says about the endpoint.
+fn note_failure<N: Network>(scene: &Scene<'_, N>, to: &Target<'_, ToEndpoint<N>>, failed: &Failed) {
+    let counters = &scene.worker.counters;
+    if failed.is_stale() {
+        count(&counters.attempts.stale);
+        to.endpoint.check_siblings();
+        return;
+    }
+    if !failed.fault.blames_endpoint() {
+        return;
+    }
+    let blame = match failed.fault {
+        Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamTls => Blame::Connect,
+        _ => Blame::BeforeHead,
+    };
+    if to.group.failed(to.endpoint, blame, Instant::now()) {
+        count(&counters.attempts.ejected);
+    }
+    to.endpoint.check_siblings();
+}

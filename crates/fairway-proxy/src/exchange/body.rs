@@ -1,0 +1,194 @@
+//! The request's body on its way, across all attempts: what is held for another one, and how much may come.
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::sides::{BodyStep, Downstream, Failure, Upstream};
+use crate::fault::Fault;
+use crate::wire::GATHER;
+
+/// How long a body may come slowly before its rate counts.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The request's body.
+pub(crate) struct RequestBody {
+    received: u64,
+    arrival: Arrival,
+    sending: Sending,
+    held: Held,
+    announcement: Announcement,
+    bounds: BodyBounds,
+    /// How long the client was waited for.
+    waited: Duration,
+}
+
+/// Whether the client was told to go on (`100 Continue`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announcement {
+    Due,
+    Made,
+}
+
+/// What a body may be.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyBounds {
+    /// Bytes in all.
+    pub(crate) most: Option<u64>,
+    /// Bytes held for another attempt.
+    pub(crate) replay: usize,
+    /// Bytes per second.
+    pub(crate) rate: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    Coming,
+    Whole,
+}
+
+/// How far this attempt's copy is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    Flowing,
+    Finished,
+    Sent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    All,
+    Lost,
+}
+
+/// Why the body does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFault {
+    /// The client's side failed.
+    Downstream(Fault),
+    /// The endpoint does not take it; it may still have answered.
+    Upstream,
+}
+
+impl RequestBody {
+    /// Nothing read yet.
+    pub(crate) fn new(bounds: BodyBounds) -> Self {
+        Self {
+            received: 0,
+            arrival: Arrival::Coming,
+            sending: Sending::Flowing,
+            held: Held::All,
+            announcement: Announcement::Due,
+            bounds,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Bytes of the body that came, without their framing.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether all of it left for the endpoint.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sending == Sending::Sent
+    }
+
+    /// Whether another attempt can send what this one did.
+    pub(crate) fn is_replayable(&self) -> bool {
+        self.held == Held::All
+    }
+
+    /// Whether `100 Continue` is still to be said; it is said once, whatever the number of attempts.
+    pub(crate) fn take_announcement(&mut self) -> bool {
+        std::mem::replace(&mut self.announcement, Announcement::Made) == Announcement::Due
+    }
+
+    /// Nothing is held any more: an answer has begun, there is no other attempt.
+    pub(crate) fn release(&mut self, replay: &mut Vec<u8>) {
+        self.held = Held::Lost;
+        replay.clear();
+    }
+
+    /// Begins an attempt: sends again what is held.
+    pub(crate) fn restart<U: Upstream>(&mut self, cx: &mut Context<'_>, up: &mut U, replay: &[u8]) -> Result<(), Failure> {
+        self.sending = Sending::Flowing;
+        if replay.is_empty() { Ok(()) } else { up.send_data(cx, replay) }
+    }
+
+    /// The client let us wait so long for its next piece. Says whether it is too slow altogether; waiting for the
+    /// endpoint does not count.
+    pub(crate) fn note_wait(&mut self, wait: Duration) -> bool {
+        self.waited += wait;
+        let due = self.waited.saturating_sub(GRACE).as_secs() * self.bounds.rate;
+        self.arrival == Arrival::Coming && self.received < due
+    }
+
+    /// Moves what is there from the client to the endpoint. Ready when all of it is sent.
+    pub(crate) fn poll_send<D: Downstream, U: Upstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &mut D,
+        up: &mut U,
+        replay: &mut Vec<u8>,
+    ) -> Poll<Result<(), BodyFault>> {
+        loop {
+            if up.queued() > GATHER || self.sending == Sending::Finished {
+                ready!(up.poll_flush(cx)).map_err(|_| BodyFault::Upstream)?;
+            }
+            match (self.sending, self.arrival) {
+                (Sending::Sent, _) => return Poll::Ready(Ok(())),
+                (Sending::Finished, _) => self.sending = Sending::Sent,
+                (Sending::Flowing, Arrival::Whole) => {
+                    up.finish(down.trailers()).map_err(|_| BodyFault::Upstream)?;
+                    self.sending = Sending::Finished;
+                }
+                (Sending::Flowing, Arrival::Coming) => {
+                    if self.poll_piece(cx, down, up, replay)?.is_pending() {
+                        // What is there leaves before more is waited for.
+                        if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
+                            return Poll::Ready(Err(BodyFault::Upstream));
+                        }
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_piece<D: Downstream, U: Upstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &mut D,
+        up: &mut U,
+        replay: &mut Vec<u8>,
+    ) -> Result<Poll<()>, BodyFault> {
+        let mut refusal = BodyFault::Upstream;
+        let step = down.poll_body(cx, |cx, data| {
+            self.received += data.len() as u64;
+            if self.bounds.most.is_some_and(|most| self.received > most) {
+                refusal = BodyFault::Downstream(Fault::BodyTooLarge);
+                return Err(Failure::Refused);
+            }
+            if self.held == Held::All {
+                if replay.len() + data.len() <= self.bounds.replay {
+                    replay.extend_from_slice(data);
+                } else {
+                    self.held = Held::Lost;
+                    replay.clear();
+                }
+            }
+            up.send_data(cx, data).map_err(|_| Failure::Refused)
+        });
+        match step {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Ok(BodyStep::More)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(BodyStep::End)) => {
+                self.arrival = Arrival::Whole;
+                Ok(Poll::Ready(()))
+            }
+            Poll::Ready(Err(Failure::Refused)) => Err(refusal),
+            Poll::Ready(Err(Failure::Closed)) => Err(BodyFault::Downstream(Fault::ClientGone)),
+            Poll::Ready(Err(Failure::Malformed(rule))) => Err(BodyFault::Downstream(Fault::Malformed(rule))),
+        }
+    }
+}

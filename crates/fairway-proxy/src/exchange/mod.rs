@@ -1,0 +1,173 @@
+//! One request and its answer: check, route, filter, forward or answer, relay, remember.
+//!
+//! ```text
+//! intake ─► lookup ─► filters ─┬─► own answer ───────────────────────────────┐
+//!                              └─► forward: attempt ─► transact ─► relay ────┴─► settle ─► next request | close
+//!                                     ▲ retry  │               └─► tunnel
+//!                                     └────────┘
+//! ```
+
+mod attempt;
+mod body;
+mod forward;
+pub(crate) mod forwarded;
+pub(crate) mod intake;
+pub(crate) mod record;
+mod relay;
+mod respond;
+pub(crate) mod sides;
+mod transact;
+mod tunnel;
+
+use fairway_http1::{Framing, Malformed};
+use fairway_model::{Action, AnswerReason};
+use fairway_routing::{CompiledRule, Matched, Request};
+
+use crate::accept::Peer;
+use crate::clock::{Deadline, Instant};
+use crate::fault::Fault;
+use crate::filter::{self, FilterContext, Verdict};
+use crate::h1::H1;
+use crate::listener::ListenerName;
+use crate::transport::{Network, Transport};
+use crate::worker::{Adopted, Desk, ToEndpoint, Worker};
+
+use forwarded::Client;
+use intake::{Fields, Intake};
+use record::Record;
+
+/// A client's connection.
+pub(crate) struct Connection<S> {
+    pub(crate) h1: H1<S>,
+    pub(crate) deadline: Deadline,
+    pub(crate) peer: Peer,
+    /// Requests before this one.
+    pub(crate) served: u64,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It waits for the next request.
+    Again,
+    /// It is closed so that the answer is received.
+    Linger,
+    /// It is closed at once; the client sees a failure.
+    Abort,
+    /// Both sides are done with it.
+    Finished,
+}
+
+/// What every step of an exchange knows.
+pub(crate) struct Scene<'a, N: Network> {
+    pub(crate) worker: &'a Worker<N>,
+    pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
+    pub(crate) intake: &'a Intake,
+    pub(crate) client: &'a Client,
+    pub(crate) rule: &'a CompiledRule,
+}
+
+/// Serves the request whose head stands on the desk.
+pub(crate) async fn exchange<N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    head: Result<usize, Malformed>,
+) -> Ending {
+    let adopted = worker.adopted();
+    worker.budget.earn();
+    let mut record = Record::new(Instant::now(), head.unwrap_or_default());
+    let sent_before = connection.h1.wire.sent();
+    let ending = match head {
+        Ok(_) => serve(worker, connection, desk, &adopted, &mut record).await,
+        Err(malformed) => respond::refuse(connection, desk, Fault::Malformed(malformed), &mut record).await,
+    };
+    record.took = record.began.elapsed();
+    record.sent_bytes = connection.h1.wire.sent() - sent_before;
+    worker.counters.exchange(&record);
+    worker.log.write(&record, desk, &connection.peer);
+    ending
+}
+
+async fn serve<'a, N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    adopted: &'a Adopted<ToEndpoint<N>>,
+    record: &mut Record<'a>,
+) -> Ending {
+    let intake = match Intake::check(desk) {
+        Ok(intake) => intake,
+        Err(fault) => return respond::refuse(connection, desk, fault, record).await,
+    };
+    record.method = intake.method;
+    connection.h1.expect_request_body(intake.framing);
+    let public_port = adopted.listener(connection.peer.listener).map_or(0, |facts| facts.public_port);
+    let trust = &adopted.settings().forwarded;
+    let client = Client::of(&connection.peer, public_port, trust, &desk.request);
+    let Some((rule, prefix)) = route(adopted, &connection.peer, &intake, desk, record) else {
+        return respond::fault(worker, connection, desk, (&intake, Fault::NoRoute), record).await;
+    };
+    let scene = Scene { worker, adopted, intake: &intake, client: &client, rule };
+    match decide(&scene, prefix, desk) {
+        Verdict::Pass => forward::forward(&scene, connection, desk, record).await,
+        Verdict::Answered => respond::own(&scene, connection, desk, record).await,
+        Verdict::Refused(fault) => respond::refuse_by_rule(&scene, connection, desk, fault, record).await,
+    }
+}
+
+/// The rule of the request, and how much of the path its prefix covers.
+fn route<'a, S: Transport>(
+    adopted: &'a Adopted<S>,
+    peer: &Peer,
+    intake: &Intake,
+    desk: &Desk,
+    record: &mut Record<'a>,
+) -> Option<(&'a CompiledRule, usize)> {
+    let listener = adopted.listener(peer.listener)?;
+    let request = Request {
+        host: &desk.host,
+        method: desk.request.method_bytes(),
+        normalised: intake.normalised(desk),
+        decoded: intake.decoded(desk),
+        query: intake.query(desk),
+        fields: &Fields(&desk.request),
+    };
+    match adopted.snapshot().lookup(listener.table, &request) {
+        Matched::Rule { host, rule, prefix } => {
+            record.rule = Some(rule);
+            record.host_label = Some(&host.key().host);
+            Some((rule, prefix))
+        }
+        Matched::NoRule(_) | Matched::NoHost => None,
+    }
+}
+
+/// What the rule itself makes of the request.
+fn decide<N: Network>(scene: &Scene<'_, N>, prefix: usize, desk: &mut Desk) -> Verdict {
+    let https_port = scene.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
+    let context = FilterContext { intake: scene.intake, client: scene.client, https_port, prefix };
+    desk.target.clear();
+    let verdict = filter::on_request(scene.rule, &context, desk);
+    if verdict != Verdict::Pass {
+        return verdict;
+    }
+    let rule = scene.rule.rule();
+    if let (Framing::Length(length), Some(most)) = (scene.intake.framing, rule.policy.max_body)
+        && length > most
+    {
+        return Verdict::Refused(Fault::BodyTooLarge);
+    }
+    match &rule.action {
+        Action::Forward(_) => Verdict::Pass,
+        Action::Answer(answer) => match answer.reason {
+            AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
+            AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
+            AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),
+            AnswerReason::NoRoute => {
+                filter::own_answer(desk, answer.status, None);
+                Verdict::Answered
+            }
+        },
+    }
+}

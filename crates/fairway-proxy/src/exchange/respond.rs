@@ -1,0 +1,170 @@
+//! Answers that Fairway makes, and what becomes of the connection after any answer.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use fairway_http1::{Framing, Method};
+
+use super::intake::{Expectation, Intake};
+use super::record::Record;
+use super::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence};
+use super::{Connection, Ending, Scene};
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::filter;
+use crate::transport::{Network, Transport};
+use crate::worker::{Desk, Phase, Worker};
+
+/// An unread request body of at most this size is read and dropped to keep the connection.
+const WORTH_DRAINING: u64 = 64 * 1024;
+
+/// Answers what is no request, and closes.
+pub(crate) async fn refuse<S: Transport>(
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    fault: Fault,
+    record: &mut Record<'_>,
+) -> Ending {
+    record.fault = Some(fault);
+    filter::own_answer(desk, fault.status(), Some(fault.label()));
+    let version = desk.request.version();
+    let plan = AnswerPlan { version, persistence: Persistence::Close };
+    send(connection, desk, Method::Get, &plan, record).await;
+    Ending::Linger
+}
+
+/// Answers a fault of a request that has no rule.
+pub(crate) async fn fault<N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    (intake, fault): (&Intake, Fault),
+    record: &mut Record<'_>,
+) -> Ending {
+    record.fault = Some(fault);
+    filter::own_answer(desk, fault.status(), Some(fault.label()));
+    finish(worker, connection, desk, intake, record).await
+}
+
+/// Answers a fault under a rule: its response filters apply.
+pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
+    scene: &Scene<'_, N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    fault: Fault,
+    record: &mut Record<'_>,
+) -> Ending {
+    record.fault = Some(fault);
+    filter::own_answer(desk, fault.status(), Some(fault.label()));
+    own(scene, connection, desk, record).await
+}
+
+/// Sends the answer that stands on the desk.
+pub(crate) async fn own<N: Network, S: Transport>(
+    scene: &Scene<'_, N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    record: &mut Record<'_>,
+) -> Ending {
+    filter::on_answer(scene.rule, scene.client.scheme, desk);
+    finish(scene.worker, connection, desk, scene.intake, record).await
+}
+
+async fn finish<N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    intake: &Intake,
+    record: &mut Record<'_>,
+) -> Ending {
+    let plan = AnswerPlan { version: intake.version, persistence: persistence(worker, connection, intake) };
+    if !send(connection, desk, intake.method, &plan, record).await {
+        return Ending::Abort;
+    }
+    settle(connection, plan.persistence).await
+}
+
+/// Whether the connection can stay: the client wishes it, Fairway is not leaving, and what is unread of the body is
+/// little and sure to come.
+pub(crate) fn persistence<N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &Connection<S>,
+    intake: &Intake,
+) -> Persistence {
+    let most = worker.adopted().settings().downstream.requests_per_connection;
+    let unread = if connection.h1.is_body_read() { Some(0) } else { connection.h1.body_remaining() };
+    let drainable = match unread {
+        Some(0) => true,
+        Some(rest) => rest <= WORTH_DRAINING && intake.expectation == Expectation::Nothing,
+        None => false,
+    };
+    if intake.persistence == Persistence::KeepAlive
+        && worker.phase() == Phase::Running
+        && connection.served + 1 < most
+        && drainable
+    {
+        Persistence::KeepAlive
+    } else {
+        Persistence::Close
+    }
+}
+
+/// Sends head and body from the desk; `false` when the client is gone.
+async fn send<S: Transport>(
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+    method: Method,
+    plan: &AnswerPlan,
+    record: &mut Record<'_>,
+) -> bool {
+    record.status = desk.answer.status();
+    let framing = match desk.answer.status() {
+        204 | 304 => Framing::None,
+        _ => {
+            let length = itoa::Buffer::new().format(desk.text.len()).to_owned();
+            desk.answer.set(b"Content-Length", length.as_bytes());
+            Framing::Length(desk.text.len() as u64)
+        }
+    };
+    let framing = if method == Method::Head { Framing::None } else { framing };
+    connection.h1.send_head(&mut desk.answer, framing, plan);
+    let body: &[u8] = if framing == Framing::None { &[] } else { &desk.text };
+    record.body_bytes = body.len() as u64;
+    let Connection { h1, deadline, .. } = connection;
+    deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
+    let mut queued = false;
+    poll_fn(|cx| {
+        if !queued && (h1.send_data(cx, body).is_err() || h1.finish(std::iter::empty()).is_err()) {
+            return Poll::Ready(false);
+        }
+        queued = true;
+        match h1.poll_flush(cx) {
+            Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
+            Poll::Pending => deadline.poll_passed(cx).map(|()| false),
+        }
+    })
+    .await
+}
+
+/// Brings the connection to where the next request can be read, or to its end.
+pub(crate) async fn settle<S: Transport>(connection: &mut Connection<S>, persistence: Persistence) -> Ending {
+    if persistence != Persistence::KeepAlive {
+        return Ending::Linger;
+    }
+    let Connection { h1, deadline, .. } = connection;
+    if h1.is_body_read() {
+        return Ending::Again;
+    }
+    deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
+    poll_fn(|cx| {
+        loop {
+            match h1.poll_body(cx, |_, _| Ok(())) {
+                Poll::Ready(Ok(BodyStep::End)) => return Poll::Ready(Ending::Again),
+                Poll::Ready(Ok(BodyStep::More)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Ending::Abort),
+                Poll::Pending => return deadline.poll_passed(cx).map(|()| Ending::Linger),
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,172 @@
+//! Sending a request and waiting for its answer's head, both at once: an endpoint may answer before it has read all.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fairway_http1::{HeadLimits, Version, strip_hop_by_hop};
+
+use super::body::{BodyFault, RequestBody};
+use super::intake::{Expectation, Upgrade};
+use super::sides::{Channel, Downstream, Upstream};
+use super::{Connection, Scene};
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::h1::HeadRead;
+use crate::transport::{Network, Transport};
+use crate::worker::Desk;
+
+/// How the wait for the head ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// A final head stands on the desk.
+    Final,
+    /// The endpoint switched protocols; its head stands on the desk.
+    Switched,
+}
+
+/// One try with one connection to an endpoint.
+pub(crate) struct Transaction<'a, 'b, N: Network, U> {
+    pub(crate) scene: &'a Scene<'b, N>,
+    pub(crate) up: &'a mut U,
+    pub(crate) body: &'a mut RequestBody,
+    pub(crate) limits: HeadLimits,
+    /// What the last look saw: a change is progress.
+    seen: (u64, u64),
+    /// When the last progress was made.
+    since: Instant,
+    /// The endpoint takes no more bytes of the request; its answer may still come.
+    deaf: bool,
+}
+
+impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
+    pub(crate) fn new(scene: &'a Scene<'b, N>, up: &'a mut U, body: &'a mut RequestBody, now: Instant) -> Self {
+        let limits = crate::downstream::head_limits(&scene.worker.options.limits);
+        Self { scene, up, body, limits, seen: (0, 0), since: now, deaf: false }
+    }
+
+    /// Runs it to the answer's head.
+    pub(crate) async fn run<S: Transport>(
+        mut self,
+        connection: &mut Connection<S>,
+        desk: &mut Desk,
+    ) -> Result<Reply, Fault> {
+        desk.answer.clear();
+        self.announce(connection, desk);
+        let mut begun = false;
+        poll_fn(|cx| {
+            if !begun {
+                begun = true;
+                if self.body.restart(cx, self.up, &desk.replay).is_err() {
+                    self.deaf = true;
+                }
+            }
+            self.poll(cx, connection, desk)
+        })
+        .await
+    }
+
+    /// The client that waits for a word before it sends its body gets it now, once.
+    fn announce<S: Transport>(&mut self, connection: &mut Connection<S>, desk: &mut Desk) {
+        if self.scene.intake.expectation == Expectation::Continue && self.body.take_announcement() {
+            desk.answer.start_response(100);
+            connection.h1.send_interim(&desk.answer);
+        }
+    }
+
+    fn poll<S: Transport>(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection<S>,
+        desk: &mut Desk,
+    ) -> Poll<Result<Reply, Fault>> {
+        if connection.h1.queued() > 0
+            && let Poll::Ready(Err(_)) = connection.h1.poll_flush(cx)
+        {
+            return Poll::Ready(Err(Fault::ClientGone));
+        }
+        if !self.body.is_sent() && !self.deaf {
+            match self.body.poll_send(cx, &mut connection.h1, self.up, &mut desk.replay) {
+                Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
+                Poll::Ready(Err(BodyFault::Upstream)) => self.deaf = true,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        }
+        if let Poll::Ready(reply) = self.poll_head(cx, connection, desk) {
+            return Poll::Ready(reply);
+        }
+        if self.note_progress(connection) {
+            return Poll::Ready(Err(Fault::ClientTimeout));
+        }
+        ready!(connection.deadline.poll_passed(cx));
+        Poll::Ready(Err(self.lateness()))
+    }
+
+    fn poll_head<S: Transport>(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection<S>,
+        desk: &mut Desk,
+    ) -> Poll<Result<Reply, Fault>> {
+        loop {
+            match ready!(self.up.poll_answer(cx, &mut desk.answer, &self.limits)) {
+                HeadRead::Whole(_) => {}
+                HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
+                HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
+            }
+            match desk.answer.status() {
+                101 if self.scene.intake.upgrade == Upgrade::WebSocket => return Poll::Ready(Ok(Reply::Switched)),
+                // Nobody asked for another protocol (RFC 9110 §15.2.2).
+                101 => return Poll::Ready(Err(Fault::UpstreamClosed)),
+                // Fairway has said it itself, if it was to be said.
+                100 => {}
+                102..=199 if self.scene.intake.version == Version::Http11 => {
+                    strip_hop_by_hop(&mut desk.answer);
+                    connection.h1.send_interim(&desk.answer);
+                }
+                102..=199 => {}
+                _ => return Poll::Ready(Ok(Reply::Final)),
+            }
+        }
+    }
+
+    /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
+    fn note_progress<S: Transport>(&mut self, connection: &mut Connection<S>) -> bool {
+        let seen = (self.body.received(), self.up.sent());
+        let mut too_slow = false;
+        if self.seen != seen {
+            // The first look comes right after the beginning: the clock was just read.
+            if self.seen != (0, 0) {
+                let now = Instant::now();
+                if self.seen.0 != seen.0 {
+                    too_slow = self.body.note_wait(now.saturating_duration_since(self.since));
+                }
+                self.since = now;
+            }
+            self.seen = seen;
+        }
+        connection.deadline.set(self.since, self.patience());
+        too_slow
+    }
+
+    /// How long the next step may take.
+    fn patience(&self) -> Duration {
+        let timeouts = &self.scene.rule.rule().policy.timeouts;
+        if self.body.is_sent() || self.deaf {
+            timeouts.read
+        } else if self.up.queued() > 0 {
+            timeouts.send
+        } else {
+            self.scene.worker.options.limits.body_idle
+        }
+    }
+
+    /// Whose lateness it is.
+    fn lateness(&self) -> Fault {
+        if self.body.is_sent() || self.deaf || self.up.queued() > 0 {
+            Fault::UpstreamTimeout
+        } else {
+            Fault::ClientTimeout
+        }
+    }
+}

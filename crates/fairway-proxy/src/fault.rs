@@ -1,0 +1,161 @@
+//! What can go wrong in an exchange: who failed, when, and what it means for the client. Small `Copy` values only.
+
+use fairway_http1::Malformed;
+
+/// Whose doing it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The client.
+    Downstream,
+    /// The endpoint.
+    Upstream,
+    /// Fairway or its configuration.
+    Local,
+}
+
+/// Why an exchange did not end with an answer of the endpoint.
+///
+/// Every variant maps to one status, one access-log flag and one metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The request breaks a rule of HTTP/1.
+    Malformed(Malformed),
+    /// The client closed or reset its connection.
+    ClientGone,
+    /// The client did not finish its head or its body in time.
+    ClientTimeout,
+    /// The client takes no bytes of the answer.
+    ClientStalled,
+    /// The body is larger than the rule allows.
+    BodyTooLarge,
+    /// CONNECT, or an upgrade that the rule does not allow, or one that has a body.
+    Unsupported,
+    /// No virtual host or no rule.
+    NoRoute,
+    /// The rule names no backend, or all its weights are zero.
+    NoBackend,
+    /// The backend has no endpoint.
+    NoEndpoint,
+    /// The rule's protection cannot be given: closed rather than open.
+    ProtectionUnavailable,
+    /// What the rule refers to does not exist.
+    MissingReference,
+    /// The client's address may not pass.
+    AccessDenied,
+    /// No connection to any endpoint that was tried.
+    ConnectFailed,
+    /// Connecting took too long.
+    ConnectTimeout,
+    /// TLS towards the endpoint failed.
+    UpstreamTls,
+    /// The endpoint closed or reset the connection before its answer's head.
+    UpstreamClosed,
+    /// The endpoint closed or reset the connection within its answer's body.
+    UpstreamTruncated,
+    /// The endpoint took too long.
+    UpstreamTimeout,
+    /// The endpoint's answer breaks a rule of HTTP/1.
+    UpstreamMalformed(Malformed),
+    /// Too many connections or too little memory.
+    Overloaded,
+    /// Fairway ends the connection because it is stopping.
+    Stopping,
+}
+
+impl Fault {
+    /// Whose doing it was.
+    #[must_use]
+    pub fn party(self) -> Party {
+        match self {
+            Self::Malformed(_)
+            | Self::ClientGone
+            | Self::ClientTimeout
+            | Self::ClientStalled
+            | Self::BodyTooLarge
+            | Self::Unsupported
+            | Self::AccessDenied => Party::Downstream,
+            Self::ConnectFailed
+            | Self::ConnectTimeout
+            | Self::UpstreamTls
+            | Self::UpstreamClosed
+            | Self::UpstreamTruncated
+            | Self::UpstreamTimeout
+            | Self::UpstreamMalformed(_) => Party::Upstream,
+            Self::NoRoute
+            | Self::NoBackend
+            | Self::NoEndpoint
+            | Self::ProtectionUnavailable
+            | Self::MissingReference
+            | Self::Overloaded
+            | Self::Stopping => Party::Local,
+        }
+    }
+
+    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent: the client is gone.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Malformed(rule) => rule.status(),
+            Self::ClientGone | Self::ClientStalled => 499,
+            Self::ClientTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::Unsupported => 501,
+            Self::NoRoute => 404,
+            Self::AccessDenied => 403,
+            Self::NoBackend => 500,
+            Self::ConnectFailed
+            | Self::UpstreamTls
+            | Self::UpstreamClosed
+            | Self::UpstreamTruncated
+            | Self::UpstreamMalformed(_) => 502,
+            Self::ConnectTimeout | Self::UpstreamTimeout => 504,
+            Self::NoEndpoint
+            | Self::ProtectionUnavailable
+            | Self::MissingReference
+            | Self::Overloaded
+            | Self::Stopping => 503,
+        }
+    }
+
+    /// The reason as metrics and logs write it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Malformed(rule) => rule.label(),
+            Self::ClientGone => "client_gone",
+            Self::ClientTimeout => "client_timeout",
+            Self::ClientStalled => "client_stalled",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Unsupported => "unsupported",
+            Self::NoRoute => "no_route",
+            Self::NoBackend => "no_backend",
+            Self::NoEndpoint => "no_endpoint",
+            Self::ProtectionUnavailable => "protection_unavailable",
+            Self::MissingReference => "missing_reference",
+            Self::AccessDenied => "access_denied",
+            Self::ConnectFailed => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::UpstreamTls => "upstream_tls",
+            Self::UpstreamClosed => "upstream_closed",
+            Self::UpstreamTruncated => "upstream_truncated",
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::UpstreamMalformed(_) => "upstream_malformed",
+            Self::Overloaded => "overloaded",
+            Self::Stopping => "stopping",
+        }
+    }
+
+    /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).
+    #[must_use]
+    pub fn blames_endpoint(self) -> bool {
+        matches!(
+            self,
+            Self::ConnectFailed
+                | Self::ConnectTimeout
+                | Self::UpstreamTls
+                | Self::UpstreamClosed
+                | Self::UpstreamTimeout
+                | Self::UpstreamMalformed(_)
+        )
+    }
+}

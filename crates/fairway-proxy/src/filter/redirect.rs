@@ -1,0 +1,95 @@
+//! Answers that send the client elsewhere.
+
+use fairway_model::{HttpsRedirect, PathRewrite, Redirect, RedirectTarget};
+use fairway_routing::CompiledRule;
+
+use super::{FilterContext, Verdict, host_for_redirect, own_answer};
+use crate::exchange::forwarded::Scheme;
+use crate::worker::Desk;
+
+/// To https, where the request came in the clear.
+pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
+    let path = context.intake.decoded(desk);
+    if context.client.scheme == Scheme::Https || to.exempt.iter().any(|prefix| path.starts_with(prefix.as_bytes())) {
+        return Verdict::Pass;
+    }
+    let mut location = b"https://".to_vec();
+    location.extend_from_slice(host_for_redirect(desk));
+    push_port(&mut location, Scheme::Https, context.https_port);
+    let received = context.intake.received(desk);
+    let kept = if to.keep_trailing_slash { received } else { received.strip_suffix(b"/").unwrap_or(received) };
+    location.extend_from_slice(kept);
+    answer(desk, to.status, &location)
+}
+
+/// Wherever the rule says.
+pub(super) fn elsewhere(
+    to: &Redirect,
+    rule: &CompiledRule,
+    context: &FilterContext<'_>,
+    desk: &mut Desk,
+) -> Verdict {
+    let location = match &to.target {
+        RedirectTarget::Url(url) => url.as_bytes().to_vec(),
+        RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
+            let scheme = match scheme.as_deref() {
+                Some("https") => Scheme::Https,
+                Some("http") => Scheme::Http,
+                _ => context.client.scheme,
+            };
+            let port = port.unwrap_or(if scheme == context.client.scheme {
+                context.client.port
+            } else {
+                scheme.default_port()
+            });
+            let mut location = format!("{}://", scheme.as_str()).into_bytes();
+            location.extend_from_slice(host.as_ref().map_or(host_for_redirect(desk), |host| host.as_bytes()));
+            push_port(&mut location, scheme, port);
+            push_path(&mut location, path.as_ref(), rule, context, desk);
+            if *keep_query && !context.intake.query(desk).is_empty() {
+                location.push(b'?');
+                location.extend_from_slice(context.intake.query(desk));
+            }
+            location
+        }
+    };
+    answer(desk, to.status, &location)
+}
+
+fn push_path(
+    location: &mut Vec<u8>,
+    path: Option<&PathRewrite>,
+    rule: &CompiledRule,
+    context: &FilterContext<'_>,
+    desk: &Desk,
+) {
+    let received = context.intake.received(desk);
+    let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
+    match path {
+        None => location.extend_from_slice(own),
+        Some(PathRewrite::Full(full)) => location.extend_from_slice(full.as_bytes()),
+        Some(PathRewrite::Prefix(_) | PathRewrite::Regex { .. }) => {
+            let normalised = context.intake.normalised(desk);
+            let start = location.len();
+            let applied =
+                rule.rewrite().is_some_and(|rewrite| rewrite.apply(normalised, b"", context.prefix, location));
+            if !applied {
+                location.truncate(start);
+                location.extend_from_slice(own);
+            }
+        }
+    }
+}
+
+fn push_port(location: &mut Vec<u8>, scheme: Scheme, port: u16) {
+    if port != scheme.default_port() {
+        location.push(b':');
+        location.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+    }
+}
+
+fn answer(desk: &mut Desk, status: u16, location: &[u8]) -> Verdict {
+    own_answer(desk, status, None);
+    desk.answer.append(b"Location", location);
+    Verdict::Answered
+}

@@ -1,0 +1,57 @@
+//! Histograms with the bucket bounds of ingress-nginx, so that its dashboards read ours.
+
+/// Seconds, in microseconds: 0.005 to 10.
+pub(crate) const TIME: [u64; 11] =
+    [5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000];
+/// Bytes of a request or an answer.
+pub(crate) const LENGTH: [u64; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/// Bytes sent.
+pub(crate) const SIZE: [u64; 7] = [10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// Observations of one quantity: per bucket (not cumulative), in all, and their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Histogram<const N: usize> {
+    pub(crate) buckets: [u64; N],
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+}
+
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Self {
+        Self { buckets: [0; N], count: 0, sum: 0 }
+    }
+}
+
+impl<const N: usize> Histogram<N> {
+    /// Counts `value` in the first bucket whose bound it does not exceed.
+    pub(crate) fn observe(&mut self, bounds: &[u64; N], value: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        if let Some(bucket) = bounds.iter().position(|bound| value <= *bound) {
+            self.buckets[bucket] += 1;
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (own, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *own += more;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_on_a_bound_belongs_to_its_bucket_and_one_above_all_to_none() {
+        let mut histogram = Histogram::default();
+        for value in [5_000, 5_001, 20_000_000] {
+            histogram.observe(&TIME, value);
+        }
+        assert_eq!((histogram.buckets[0], histogram.buckets[1], histogram.count), (1, 1, 3));
+        assert_eq!(histogram.buckets.iter().sum::<u64>(), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! A worker's counters as a value, and the sum of several.
+
+use std::collections::BTreeMap;
+
+use super::{Reason, SeriesTable};
+
+/// What a worker counted until now.
+#[derive(Clone, Default)]
+pub(crate) struct Sample {
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    pub(crate) gauges: Gauges,
+    pub(crate) open_connections: u64,
+    pub(crate) reasons: BTreeMap<Reason, u64>,
+    pub(crate) series: SeriesTable,
+}
+
+/// What a worker holds now.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Gauges {
+    /// Idle connections to endpoints.
+    pub(crate) upstream_idle: u64,
+    /// Log lines that were dropped because the log's reader was slow.
+    pub(crate) log_dropped: u64,
+}
+
+impl Sample {
+    /// Adds another worker's.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (name, value) in other.counts {
+            *self.counts.entry(name).or_default() += value;
+        }
+        for (reason, value) in other.reasons {
+            *self.reasons.entry(reason).or_default() += value;
+        }
+        self.gauges.upstream_idle += other.gauges.upstream_idle;
+        self.gauges.log_dropped += other.gauges.log_dropped;
+        self.open_connections += other.open_connections;
+        self.series.merge(other.series);
+    }
+}

@@ -1,0 +1,131 @@
+//! Metrics in the Prometheus text format: our own names, and those of ingress-nginx for requests, so that its
+//! dashboards and alerts go on working. Names and labels: docs/metrics.md.
+
+use std::fmt::Write;
+
+use super::histogram::{Histogram, LENGTH, SIZE, TIME};
+use super::series::{Series, SeriesLabels};
+use super::{Sample, Stage};
+
+const REQUESTS: &str = "nginx_ingress_controller_";
+
+/// Writes everything of `sample`.
+pub(crate) fn write(sample: Sample, out: &mut String) {
+    let Sample { counts, gauges, open_connections, reasons, series } = sample;
+    for (name, value) in &counts {
+        head(out, &format!("fairway_{name}"), "counter");
+        line(out, &format!("fairway_{name}"), "", *value);
+    }
+    for (name, value) in [
+        ("fairway_connections_open", open_connections),
+        ("fairway_upstream_idle_connections", gauges.upstream_idle),
+        ("fairway_access_log_dropped_lines", gauges.log_dropped),
+    ] {
+        head(out, name, "gauge");
+        line(out, name, "", value);
+    }
+    head(out, "fairway_refused_connections_total", "counter");
+    head(out, "fairway_faults_total", "counter");
+    for ((stage, reason), value) in &reasons {
+        let name = match stage {
+            Stage::Connection => "fairway_refused_connections_total",
+            Stage::Exchange => "fairway_faults_total",
+        };
+        line(out, name, &format!("reason=\"{reason}\""), *value);
+    }
+    let mut merged: Vec<(String, Series)> =
+        series.into_merged().into_iter().map(|series| (labels(&series.labels), series)).collect();
+    merged.sort_by(|left, right| left.0.cmp(&right.0));
+    requests(&merged, out);
+}
+
+fn requests(all: &[(String, Series)], out: &mut String) {
+    let name = format!("{REQUESTS}requests");
+    head(out, &name, "counter");
+    for (labels, series) in all {
+        line(out, &name, labels, series.requests);
+    }
+    family(out, "request_duration_seconds", all, |series| (&series.request_time, &TIME, SECONDS));
+    family(out, "response_duration_seconds", all, |series| (&series.response_time, &TIME, SECONDS));
+    family(out, "header_duration_seconds", all, |series| (&series.header_time, &TIME, SECONDS));
+    family(out, "connect_duration_seconds", all, |series| (&series.connect_time, &TIME, SECONDS));
+    family(out, "request_size", all, |series| (&series.request_size, &LENGTH, UNITS));
+    family(out, "response_size", all, |series| (&series.response_size, &LENGTH, UNITS));
+    family(out, "bytes_sent", all, |series| (&series.bytes_sent, &SIZE, UNITS));
+}
+
+/// What one unit of an observation is in the unit of the metric.
+const SECONDS: f64 = 1e-6;
+const UNITS: f64 = 1.0;
+
+fn family<const N: usize>(
+    out: &mut String,
+    suffix: &str,
+    all: &[(String, Series)],
+    of: impl Fn(&Series) -> (&Histogram<N>, &'static [u64; N], f64),
+) {
+    let name = format!("{REQUESTS}{suffix}");
+    head(out, &name, "histogram");
+    for (labels, series) in all {
+        let (histogram, bounds, unit) = of(series);
+        let mut below = 0;
+        for (count, bound) in histogram.buckets.iter().zip(bounds) {
+            below += count;
+            #[expect(clippy::cast_precision_loss, reason = "bucket bounds are small")]
+            let bound = *bound as f64 * unit;
+            line(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), below);
+        }
+        line(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), histogram.count);
+        #[expect(clippy::cast_precision_loss, reason = "a sum is an approximation to its reader")]
+        let sum = histogram.sum as f64 * unit;
+        writeln!(out, "{name}_sum{{{labels}}} {sum}").expect("a string takes every write");
+        line(out, &format!("{name}_count"), labels, histogram.count);
+    }
+}
+
+fn labels(labels: &SeriesLabels) -> String {
+    let rule = &labels.rule;
+    let mut text = String::new();
+    for (name, value) in [
+        ("namespace", &*rule.namespace),
+        ("ingress", &*rule.ingress),
+        ("service", &*rule.service),
+        ("path", &*rule.path),
+        ("host", &labels.host),
+        ("method", method(labels.method)),
+        ("canary", ""),
+    ] {
+        write!(text, "{name}=\"{}\",", escape(value)).expect("a string takes every write");
+    }
+    write!(text, "status=\"{}\"", labels.status).expect("a string takes every write");
+    text
+}
+
+fn method(method: fairway_http1::Method) -> &'static str {
+    use fairway_http1::Method;
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+        Method::Patch => "PATCH",
+        Method::Trace => "TRACE",
+        Method::Connect => "CONNECT",
+        Method::Other => "OTHER",
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn head(out: &mut String, name: &str, kind: &str) {
+    writeln!(out, "# TYPE {name} {kind}").expect("a string takes every write");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: u64) {
+    let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+    writeln!(out, "{name}{open}{labels}{close} {value}").expect("a string takes every write");
+}

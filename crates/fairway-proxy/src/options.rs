@@ -1,0 +1,115 @@
+//! What the process fixes at its start: addresses, threads and hard limits. Everything else is configuration.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::tls::SelfSigned;
+
+/// How a [`crate::Proxy`] is started.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// Addresses of the listener `http`.
+    pub http: Vec<SocketAddr>,
+    /// Addresses of the listener `https`.
+    pub https: Vec<SocketAddr>,
+    /// Threads that serve traffic; at least 1.
+    pub workers: usize,
+    /// The format of the access log.
+    pub access_log: AccessLogFormat,
+    /// Which listeners expect a PROXY protocol header.
+    pub proxy_protocol: ProxyProtocol,
+    /// Hard limits.
+    pub limits: Limits,
+    /// How the process stops.
+    pub drain: DrainOptions,
+    /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
+    pub fallback_certificate: SelfSigned,
+}
+
+/// The format of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// The default of ingress-nginx (`log-format-upstream`).
+    Nginx,
+    /// One JSON object per line.
+    Json,
+    /// None.
+    Off,
+}
+
+/// Where a PROXY protocol header (version 1 or 2) must come first on every connection.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyProtocol {
+    /// The listeners that expect it.
+    pub on: ProxyProtocolOn,
+    /// Peers that may send it; empty trusts every peer of those listeners. Others are closed.
+    pub trusted: Vec<IpNet>,
+}
+
+/// The listeners that expect a PROXY protocol header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyProtocolOn {
+    /// None.
+    #[default]
+    Off,
+    /// The plain one.
+    Http,
+    /// The TLS one.
+    Https,
+    /// Both.
+    Both,
+}
+
+/// Hard limits: docs/limits.md.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a head, of either side.
+    pub head_bytes: u32,
+    /// Header fields of a head, of either side.
+    pub head_fields: u16,
+    /// Bytes of a request line.
+    pub request_line_bytes: u32,
+    /// Downstream connections of the process; beyond it new ones are answered 503 and closed. `None`: half of the
+    /// file limit.
+    pub connections: Option<usize>,
+    /// Bytes of a request body that are held for a retry.
+    pub replay_bytes: usize,
+    /// How long written bytes to an endpoint may stay unacknowledged (`TCP_USER_TIMEOUT`).
+    pub upstream_unacknowledged: Duration,
+    /// How long the client may send nothing of a body that was announced.
+    pub body_idle: Duration,
+    /// Bytes per second that a request body must bring on average, after its first five seconds. 0 switches it off.
+    pub body_rate: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 32 * 1024,
+            head_fields: 100,
+            request_line_bytes: 8 * 1024,
+            connections: None,
+            replay_bytes: 64 * 1024,
+            upstream_unacknowledged: Duration::from_secs(2),
+            body_idle: Duration::from_secs(60),
+            body_rate: 240,
+        }
+    }
+}
+
+/// How the process stops.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainOptions {
+    /// How long it goes on accepting after it was told to stop, so that load balancers see it first.
+    pub delay: Duration,
+    /// How long exchanges in flight may take after that.
+    pub timeout: Duration,
+}
+
+impl Default for DrainOptions {
+    fn default() -> Self {
+        Self { delay: Duration::from_secs(5), timeout: Duration::from_secs(240) }
+    }
+}

@@ -1,0 +1,146 @@
+//! The data plane as the rest of the process sees it: start, publish, measure, drain.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fairway_routing::Snapshot;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::access_log::{AccessLog, LogSender, LogThread};
+use crate::listener::{BindError, ListenerName, bind};
+use crate::metrics::{Sample, write_text};
+use crate::options::{AccessLogFormat, ProxyOptions};
+use crate::publish::Publisher;
+use crate::tls::ServerTls;
+use crate::tls::identities::IdentityError;
+use crate::worker::{Command, Launch, run};
+
+/// The running data plane.
+pub struct Proxy {
+    publisher: Publisher,
+    handle: ProxyHandle,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+    log: Option<LogThread>,
+}
+
+/// Asks the workers things; may be cloned and sent anywhere.
+#[derive(Clone)]
+pub struct ProxyHandle {
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+}
+
+/// Why the data plane does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The fallback certificate cannot be used.
+    #[error("the fallback certificate: {0}")]
+    Certificate(#[from] IdentityError),
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Proxy {
+    /// Binds all addresses, then starts the workers, which serve by `first`.
+    ///
+    /// # Errors
+    /// When an address, the fallback certificate or a thread cannot be had; nothing is left running then.
+    pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
+        let workers = options.workers.max(1);
+        let tls = ServerTls::new(&options.fallback_certificate)?;
+        let mut sockets: Vec<Vec<(ListenerName, TcpListener)>> = (0..workers).map(|_| Vec::new()).collect();
+        for (name, addresses) in [(ListenerName::Http, &options.http), (ListenerName::Https, &options.https)] {
+            for address in addresses {
+                for (worker, socket) in sockets.iter_mut().zip(bind(name, *address, workers)?) {
+                    worker.push((name, socket));
+                }
+            }
+        }
+        let (publisher, problems) = Publisher::new(tls, first, workers);
+        for problem in problems {
+            tracing::warn!(certificate = %problem.certificate, error = %problem.error, "a certificate cannot be used");
+        }
+        let (log, sender) = match options.access_log {
+            AccessLogFormat::Off => (None, LogSender::none()),
+            _ => LogThread::start().map(|(thread, sender)| (Some(thread), sender))?,
+        };
+        let options = Arc::new(options);
+        let mut threads = Vec::new();
+        let mut handle = ProxyHandle { workers: Vec::new() };
+        for (index, listeners) in sockets.into_iter().enumerate() {
+            let (commands, receiver) = mpsc::unbounded_channel();
+            let launch = Launch {
+                index,
+                options: Arc::clone(&options),
+                publisher: publisher.clone(),
+                listeners,
+                commands: receiver,
+                log: AccessLog::new(options.access_log, sender.clone()),
+            };
+            handle.workers.push(commands);
+            threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?);
+        }
+        Ok(Self { publisher, handle, threads, log })
+    }
+
+    /// Publishes snapshots; may be cloned and sent anywhere.
+    #[must_use]
+    pub fn publisher(&self) -> Publisher {
+        self.publisher.clone()
+    }
+
+    /// Asks the workers things; may be cloned and sent anywhere.
+    #[must_use]
+    pub fn handle(&self) -> ProxyHandle {
+        self.handle.clone()
+    }
+
+    /// Waits until every worker has drained. Blocks: call it on a thread of its own.
+    ///
+    /// # Errors
+    /// The first error that ended a worker.
+    pub fn join(self) -> std::io::Result<()> {
+        let Self { threads, log, handle, publisher } = self;
+        let mut first = Ok(());
+        for thread in threads {
+            let ended = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a worker panicked")));
+            first = first.and(ended);
+        }
+        drop((handle, publisher));
+        if let Some(log) = log {
+            log.join();
+        }
+        first
+    }
+}
+
+impl ProxyHandle {
+    /// Everything the workers counted, in the Prometheus text format.
+    pub async fn metrics_text(&self) -> String {
+        let mut sum = Sample::default();
+        for worker in &self.workers {
+            let (reply, sample) = oneshot::channel();
+            // A worker that has drained has no numbers left to give.
+            if worker.send(Command::Sample(reply)).is_ok()
+                && let Ok(sample) = sample.await
+            {
+                sum.merge(sample);
+            }
+        }
+        let mut text = String::new();
+        write_text(sum, &mut text);
+        text
+    }
+
+    /// Tells every worker to stop as the options say.
+    pub fn drain(&self) {
+        for worker in &self.workers {
+            // One that is gone has drained.
+            let _ = worker.send(Command::Drain);
+        }
+    }
+}

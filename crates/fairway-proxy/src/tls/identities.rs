@@ -1,0 +1,144 @@
+//! Certificates ready for use, made from the configuration away from the workers.
+//!
+//! A certificate whose content did not change keeps its parsed form from snapshot to snapshot; all of them share one
+//! ticket key, so that a session resumes on every worker and after every change.
+
+use std::sync::Arc;
+
+use fairway_model::{Certificate, CertificateKey, Config};
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate and key that the caller made for clients that name no known host.
+#[derive(Clone, Debug)]
+pub struct SelfSigned {
+    /// The chain in DER, the end-entity certificate first.
+    pub chain: Vec<Vec<u8>>,
+    /// The key in DER.
+    pub private_key: Vec<u8>,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The key is of no kind that TLS here can use.
+    #[error("the private key cannot be used: {0}")]
+    Key(String),
+    /// The library refused the whole.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+/// What all certificates share.
+#[derive(Clone)]
+pub(crate) struct ServerTls {
+    provider: Arc<CryptoProvider>,
+    tickets: Arc<dyn ProducesTickets>,
+    fallback: Arc<ServerConfig>,
+}
+
+/// The certificates of one snapshot.
+#[derive(Clone)]
+pub(crate) struct Identities {
+    sources: OrdMap<CertificateKey, Arc<Certificate>>,
+    by_key: OrdMap<CertificateKey, Arc<Identity>>,
+    default: Arc<ServerConfig>,
+}
+
+struct Identity {
+    server: Arc<ServerConfig>,
+    certified: Arc<CertifiedKey>,
+}
+
+impl ServerTls {
+    /// With `fallback` for clients that name no host with a certificate, where the configuration has no default.
+    pub(crate) fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+        let certified = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
+        let fallback = server_config(&provider, &tickets, &certified)?;
+        Ok(Self { provider, tickets, fallback })
+    }
+
+    /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
+    /// change.
+    pub(crate) fn identities(
+        &self,
+        config: &Config,
+        previous: Option<&Identities>,
+    ) -> (Identities, Vec<(CertificateKey, IdentityError)>) {
+        let mut problems = Vec::new();
+        let nothing = OrdMap::new();
+        let (sources, mut by_key) =
+            previous.map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
+        for change in sources.diff(&config.certificates) {
+            let (key, source) = match change {
+                DiffItem::Add(key, source) | DiffItem::Update { new: (key, source), .. } => (key, source),
+                DiffItem::Remove(key, _) => {
+                    by_key.remove(key);
+                    continue;
+                }
+            };
+            match self.identity(source) {
+                Ok(identity) => {
+                    by_key.insert(key.clone(), Arc::new(identity));
+                }
+                Err(error) => problems.push((key.clone(), error)),
+            }
+        }
+        let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
+        let default = chosen.map_or_else(|| Arc::clone(&self.fallback), |identity| Arc::clone(&identity.server));
+        (Identities { sources: config.certificates.clone(), by_key, default }, problems)
+    }
+
+    fn identity(&self, source: &Arc<Certificate>) -> Result<Identity, IdentityError> {
+        let chain = source.chain.iter().map(AsRef::as_ref);
+        let certified = certified(&self.provider, chain, source.private_key.der())?;
+        let server = server_config(&self.provider, &self.tickets, &certified)?;
+        Ok(Identity { server, certified })
+    }
+}
+
+impl Identities {
+    /// The settings for a host: its own certificate, else the default.
+    pub(crate) fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
+        certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
+    }
+
+    /// A certificate to show to an endpoint.
+    pub(crate) fn certified(&self, key: &CertificateKey) -> Option<&Arc<CertifiedKey>> {
+        self.by_key.get(key).map(|identity| &identity.certified)
+    }
+}
+
+fn certified<'a>(
+    provider: &CryptoProvider,
+    chain: impl Iterator<Item = &'a [u8]>,
+    key: &[u8],
+) -> Result<Arc<CertifiedKey>, IdentityError> {
+    let key = PrivateKeyDer::try_from(key).map_err(|why| IdentityError::Key(why.to_owned()))?.clone_key();
+    let signer = provider.key_provider.load_private_key(key)?;
+    let chain = chain.map(|der| CertificateDer::from(der.to_vec())).collect();
+    Ok(Arc::new(CertifiedKey::new(chain, signer)))
+}
+
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    tickets: &Arc<dyn ProducesTickets>,
+    certified: &Arc<CertifiedKey>,
+) -> Result<Arc<ServerConfig>, IdentityError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.ticketer = Arc::clone(tickets);
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 1;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,145 @@
+//! TLS towards endpoints: what is verified is what the backend says, and nothing where it says so (the default of
+//! ingress-nginx, whose users' pods have certificates of their own making).
+
+use std::sync::Arc;
+
+use fairway_model::{UpstreamTls, UpstreamVerification};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::tls::Identities;
+
+/// The settings for one kind of backend.
+///
+/// # Errors
+/// When the roots are no certificates, or the client certificate is not there.
+pub(crate) fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = verifier(&tls.verification, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match &tls.client_certificate {
+        Some(key) => {
+            let certified = identities
+                .certified(key)
+                .ok_or_else(|| Error::General(format!("the client certificate {key} is not there")))?;
+            builder.with_client_cert_resolver(resolver(certified))
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.enable_sni = tls.server_name.is_some();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn resolver(certified: &Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
+    Arc::new(SingleCertAndKey::from(Arc::clone(certified)))
+}
+
+fn verifier(
+    verification: &UpstreamVerification,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    match verification {
+        UpstreamVerification::Off => Ok(Arc::new(TrustsAll(Arc::clone(provider)))),
+        UpstreamVerification::Chain { roots, name } => {
+            let mut store = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(roots.as_bytes()) {
+                store.add(certificate.map_err(|error| Error::General(error.to_string()))?)?;
+            }
+            let name = ServerName::try_from(name.to_string()).map_err(|error| Error::General(error.to_string()))?;
+            let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+                .build()
+                .map_err(|error| Error::General(error.to_string()))?;
+            Ok(Arc::new(TrustsName { chain, name }))
+        }
+    }
+}
+
+/// Takes any certificate. The handshake is still signed by its key.
+#[derive(Debug)]
+struct TrustsAll(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustsAll {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Verifies the chain, and a name of its own instead of the one that was dialled.
+#[derive(Debug)]
+struct TrustsName {
+    chain: Arc<WebPkiServerVerifier>,
+    name: ServerName<'static>,
+}
+
+impl ServerCertVerifier for TrustsName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.chain.verify_server_cert(certificate, intermediates, &self.name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}

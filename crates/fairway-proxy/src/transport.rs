@@ -1,0 +1,202 @@
+//! The bytes below HTTP: what a connection needs of a stream, and how streams to endpoints are made.
+//!
+//! The two traits are all that the rest of the proxy knows of sockets, so scripted peers can stand in for them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{client, server};
+
+/// A stream of bytes in both directions: a socket, TLS over one, or a script.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
+    fn abort(&mut self);
+}
+
+impl Transport for TcpStream {
+    fn abort(&mut self) {
+        // A socket that cannot be told to reset is gone already.
+        let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl<S: Transport> Transport for server::TlsStream<S> {
+    fn abort(&mut self) {
+        self.get_mut().0.abort();
+    }
+}
+
+impl<S: Transport> Transport for client::TlsStream<S> {
+    fn abort(&mut self) {
+        self.get_mut().0.abort();
+    }
+}
+
+impl<S: Transport> Transport for Prefixed<S> {
+    fn abort(&mut self) {
+        self.stream.abort();
+    }
+}
+
+impl<P: Transport, T: Transport> Transport for Secured<P, T> {
+    fn abort(&mut self) {
+        match self {
+            Self::Plain(stream) => stream.abort(),
+            Self::Tls(stream) => stream.abort(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Transport for tokio::io::DuplexStream {
+    fn abort(&mut self) {}
+}
+
+/// Makes streams to endpoints.
+pub(crate) trait Network: 'static {
+    /// What it makes.
+    type Stream: Transport;
+
+    /// Connects; the caller limits the time.
+    fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+/// Real sockets.
+pub(crate) struct TcpNetwork {
+    /// How long written bytes may stay unacknowledged before the kernel gives the connection up (`TCP_USER_TIMEOUT`), so
+    /// that an endpoint that vanished shows on pooled connections too.
+    pub(crate) user_timeout: Duration,
+}
+
+impl Network for TcpNetwork {
+    type Stream = TcpStream;
+
+    async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        SockRef::from(&stream).set_tcp_user_timeout(Some(self.user_timeout))?;
+        Ok(stream)
+    }
+}
+
+/// A stream some of whose first bytes were already read (behind a PROXY protocol header).
+pub(crate) struct Prefixed<S> {
+    prefix: Vec<u8>,
+    taken: usize,
+    stream: S,
+}
+
+impl<S> Prefixed<S> {
+    /// `prefix` is read first, then the stream.
+    pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
+        Self { prefix, taken: 0, stream }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.taken < self.prefix.len() {
+            let rest = &self.prefix[self.taken..];
+            let some = rest.len().min(into.remaining());
+            into.put_slice(&rest[..some]);
+            self.taken += some;
+            if self.taken == self.prefix.len() {
+                self.prefix = Vec::new();
+                self.taken = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// A stream in the clear or under TLS. The enum costs one predictable branch; a trait object would cost a box.
+pub(crate) enum Secured<P, T> {
+    /// In the clear.
+    Plain(P),
+    /// Under TLS. Boxed: the session is large, and most connections of a worker may be plain.
+    Tls(Box<T>),
+}
+
+impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for Secured<P, T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Secured<P, T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+}

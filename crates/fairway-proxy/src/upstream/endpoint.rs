@@ -1,0 +1,171 @@
+//! One endpoint as one worker knows it: its health, its load and its idle connections.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fairway_model::UpstreamTls;
+
+use crate::clock::Instant;
+use crate::h1::H1;
+use crate::transport::Transport;
+use crate::upstream::health::{Blame, Health};
+
+/// A non-idempotent request may go on a reused connection only when that answered within this time.
+const PROVEN: Duration = Duration::from_secs(1);
+
+/// How much a new latency weighs in the moving average: 1/8.
+const EWMA_SHIFT: u32 = 3;
+
+/// Everything that makes two connections alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct EndpointIdentity {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<UpstreamTls>,
+}
+
+/// An endpoint.
+pub(crate) struct Endpoint<S> {
+    pub(crate) identity: EndpointIdentity,
+    idle: RefCell<Vec<Pooled<S>>>,
+    health: Cell<Health>,
+    in_flight: Cell<u32>,
+    latency_us: Cell<u32>,
+    /// How many groups have it.
+    memberships: Cell<u32>,
+}
+
+/// A connection to an endpoint.
+pub(crate) struct Pooled<S> {
+    pub(crate) h1: H1<S>,
+    /// Exchanges it has carried.
+    pub(crate) served: u64,
+    /// When its last answer came.
+    pub(crate) answered: Instant,
+}
+
+/// What of its pool an endpoint keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct PoolLimits {
+    pub(crate) idle_connections: usize,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) requests: u64,
+}
+
+impl<S: Transport> Endpoint<S> {
+    /// Healthy, without connections.
+    pub(crate) fn new(identity: EndpointIdentity) -> Self {
+        Self {
+            identity,
+            idle: RefCell::new(Vec::new()),
+            health: Cell::new(Health::new()),
+            in_flight: Cell::new(0),
+            latency_us: Cell::new(0),
+            memberships: Cell::new(0),
+        }
+    }
+
+    /// An idle connection that shows no event since its last answer; the youngest first, so that its memory is warm
+    /// and the others can time out. `proven` asks for one that answered within the last second.
+    pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Pooled<S>> {
+        let mut idle = self.idle.borrow_mut();
+        loop {
+            let youngest = idle.last()?;
+            if proven && now.saturating_duration_since(youngest.answered) > PROVEN {
+                return None;
+            }
+            let mut connection = idle.pop()?;
+            if connection.h1.wire.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Takes a connection back after an exchange that left it clean.
+    pub(crate) fn check_in(&self, mut connection: Pooled<S>, limits: &PoolLimits) {
+        if self.memberships.get() == 0 || connection.served >= limits.requests {
+            return;
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < limits.idle_connections {
+            connection.h1.rest();
+            idle.push(connection);
+        }
+    }
+
+    /// Closes idle connections that are too old or whose peer closed them.
+    pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
+        self.idle.borrow_mut().retain_mut(|connection| {
+            now.saturating_duration_since(connection.answered) < limits.idle_timeout && connection.h1.wire.is_quiet()
+        });
+    }
+
+    /// After one reused connection was found dead, the others are looked at.
+    pub(crate) fn check_siblings(&self) {
+        self.idle.borrow_mut().retain_mut(|connection| connection.h1.wire.is_quiet());
+    }
+
+    /// A group has it.
+    pub(crate) fn join(&self) {
+        self.memberships.set(self.memberships.get() + 1);
+    }
+
+    /// A group has it no more. After the last one idle connections close now, busy ones after their exchange.
+    pub(crate) fn leave(&self) {
+        self.memberships.set(self.memberships.get().saturating_sub(1));
+        if self.memberships.get() == 0 {
+            self.idle.borrow_mut().clear();
+        }
+    }
+
+    pub(crate) fn idle_connections(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health.get()
+    }
+
+    /// This request is the probe of an ejected endpoint.
+    pub(crate) fn begin_probe(&self, now: Instant) {
+        self.health.set(self.health.get().probing(now));
+    }
+
+    /// An exchange began.
+    pub(crate) fn begin(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+    }
+
+    /// It ended.
+    pub(crate) fn end(&self) {
+        self.in_flight.set(self.in_flight.get().saturating_sub(1));
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    /// A response head came after `latency`: peak EWMA, which follows a rise at once and a fall slowly.
+    pub(crate) fn succeeded(&self, latency: Duration) {
+        if !matches!(self.health.get(), Health::Good { failures: 0 }) {
+            self.health.set(self.health.get().succeeded());
+        }
+        let sample = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+        let mean = self.latency_us.get();
+        let next = if sample > mean { sample } else { mean - ((mean - sample) >> EWMA_SHIFT) };
+        self.latency_us.set(next);
+    }
+
+    /// Latency times load: what power of two choices compares.
+    pub(crate) fn cost(&self) -> u64 {
+        u64::from(self.latency_us.get().max(1)) * u64::from(self.in_flight.get() + 1)
+    }
+
+    /// It failed; `may_eject` says whether enough others are left. Returns whether this ejected it.
+    pub(crate) fn failed(&self, blame: Blame, may_eject: bool, now: Instant) -> bool {
+        let before = self.health.get();
+        let after = before.failed(blame, may_eject, now);
+        self.health.set(after);
+        before.is_good() && !after.is_good()
+    }
+}

@@ -1,0 +1,163 @@
+//! The endpoints of one backend as one worker uses them, and who gets the next request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use fairway_model::{Backend, Balancing};
+
+use crate::clock::Instant;
+use crate::transport::Transport;
+use crate::upstream::endpoint::{Endpoint, EndpointIdentity, PoolLimits};
+use crate::upstream::health::Blame;
+
+/// The most endpoints that one exchange tries.
+const MOST_TRIES: usize = 8;
+
+/// All endpoints that a worker knows, whichever backends they belong to.
+pub(crate) struct Groups<S> {
+    known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<S>>>>,
+}
+
+/// A backend's endpoints.
+pub(crate) struct Group<S> {
+    backend: Arc<Backend>,
+    members: Vec<Rc<Endpoint<S>>>,
+    next: Cell<usize>,
+}
+
+/// Endpoints that this exchange has tried.
+#[derive(Default)]
+pub(crate) struct Tried {
+    addresses: [usize; MOST_TRIES],
+    count: usize,
+}
+
+impl Tried {
+    /// Remembers one. Beyond the bound an endpoint may be tried twice.
+    pub(crate) fn insert<S>(&mut self, endpoint: &Rc<Endpoint<S>>) {
+        if self.count < MOST_TRIES {
+            self.addresses[self.count] = Rc::as_ptr(endpoint) as usize;
+            self.count += 1;
+        }
+    }
+
+    fn contains<S>(&self, endpoint: &Rc<Endpoint<S>>) -> bool {
+        self.addresses[..self.count].contains(&(Rc::as_ptr(endpoint) as usize))
+    }
+}
+
+impl<S: Transport> Groups<S> {
+    pub(crate) fn new() -> Self {
+        Self { known: RefCell::new(HashMap::new()) }
+    }
+
+    /// The group of a backend; endpoints that another group or an older version of this one has are shared.
+    pub(crate) fn group(&self, backend: Arc<Backend>, older: Option<&Group<S>>) -> Rc<Group<S>> {
+        let mut known = self.known.borrow_mut();
+        let members = backend
+            .endpoints
+            .iter()
+            .map(|endpoint| {
+                let identity = EndpointIdentity { address: endpoint.address, tls: backend.tls.clone() };
+                let shared = known.get(&identity).and_then(Weak::upgrade);
+                let member = shared.unwrap_or_else(|| {
+                    let fresh = Rc::new(Endpoint::new(identity.clone()));
+                    known.insert(identity, Rc::downgrade(&fresh));
+                    fresh
+                });
+                member.join();
+                member
+            })
+            .collect();
+        let next = Cell::new(older.map_or(0, |older| older.next.get()));
+        Rc::new(Group { backend, members, next })
+    }
+
+    /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
+    pub(crate) fn retire(&self, gone: &Group<S>) {
+        for member in &gone.members {
+            member.leave();
+        }
+    }
+
+    /// Once a second: closes what is too old or dead and forgets endpoints that nobody holds.
+    pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
+        self.known.borrow_mut().retain(|_, endpoint| match endpoint.upgrade() {
+            Some(endpoint) => {
+                endpoint.sweep(limits, now);
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Idle connections to all endpoints.
+    pub(crate) fn idle_connections(&self) -> usize {
+        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.idle_connections()).sum()
+    }
+}
+
+impl<S: Transport> Group<S> {
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
+    /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
+    /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
+    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Rc<Endpoint<S>>> {
+        let count = self.members.len();
+        if count == 0 {
+            return None;
+        }
+        let usable = |member: &Rc<Endpoint<S>>| {
+            !tried.contains(member) && (member.health().is_good() || member.health().wants_probe(now))
+        };
+        let start = self.start(random);
+        let chosen = match self.backend.balancing {
+            Balancing::RoundRobin | Balancing::Random => self.from(start).find(|member| usable(member)),
+            Balancing::PeakEwma => {
+                let mut two = self.from(start).filter(|member| usable(member)).take(2);
+                let first = two.next();
+                first.map(|first| match two.next() {
+                    Some(second) if second.cost() < first.cost() => second,
+                    _ => first,
+                })
+            }
+            Balancing::LeastRequests => {
+                self.from(start).filter(|member| usable(member)).min_by_key(|member| member.in_flight())
+            }
+        };
+        let chosen = chosen
+            .or_else(|| self.from(start).find(|member| !tried.contains(member)))
+            .unwrap_or_else(|| &self.members[start]);
+        if chosen.health().wants_probe(now) {
+            chosen.begin_probe(now);
+        }
+        Some(Rc::clone(chosen))
+    }
+
+    /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
+    pub(crate) fn failed(&self, member: &Endpoint<S>, blame: Blame, now: Instant) -> bool {
+        let ejected = self.members.iter().filter(|other| !other.health().is_good()).count();
+        let may_eject = self.members.len() > 1 && (ejected + 1) * 2 <= self.members.len();
+        member.failed(blame, may_eject, now)
+    }
+
+    fn start(&self, random: &mut fastrand::Rng) -> usize {
+        let count = self.members.len();
+        match self.backend.balancing {
+            Balancing::RoundRobin => {
+                let start = self.next.get() % count;
+                self.next.set(start + 1);
+                start
+            }
+            _ => random.usize(..count),
+        }
+    }
+
+    fn from(&self, start: usize) -> impl Iterator<Item = &Rc<Endpoint<S>>> {
+        self.members[start..].iter().chain(&self.members[..start])
+    }
+}

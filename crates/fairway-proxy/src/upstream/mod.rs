@@ -1,0 +1,14 @@
+//! The pods' side of one worker: groups of endpoints, their health and their idle connections.
+//!
+//! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
+//! everything that makes two connections to it alike.
+
+pub(crate) mod budget;
+pub(crate) mod connect;
+pub(crate) mod endpoint;
+pub(crate) mod group;
+pub(crate) mod health;
+
+pub(crate) use connect::{Connector, UpstreamStream};
+pub(crate) use endpoint::{Endpoint, Pooled};
+pub(crate) use group::{Group, Groups, Tried};

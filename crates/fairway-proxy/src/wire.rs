@@ -1,0 +1,345 @@
+//! A stream with what was read too early and what could not be sent yet.
+//!
+//! Reading goes through one scratch buffer per worker: bytes that are consumed at once are never stored, so an idle
+//! connection owns no buffer and a busy one owns only its residue.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::ReadBuf;
+
+use crate::transport::Transport;
+
+/// How much one read may bring. Large enough that a 1 MiB body takes few system calls, small enough for the L2 cache.
+pub(crate) const SCRATCH: usize = 128 * 1024;
+
+/// How much one read of a head may bring: what follows the head is copied to the residue.
+const HEAD_READ: usize = 16 * 1024;
+
+/// Smaller pieces are gathered behind what already waits; larger ones go to the socket from where they are.
+pub(crate) const GATHER: usize = 16 * 1024;
+
+/// Vectors that an idle connection gives back above this size are freed instead of kept.
+const SPARE_CAPACITY: usize = 64 * 1024;
+
+/// What all connections of one worker share: the scratch buffer and vectors that are out of use.
+pub(crate) struct Workspace {
+    scratch: RefCell<Box<[u8]>>,
+    spares: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Workspace {
+    /// A worker's own.
+    pub(crate) fn new() -> Self {
+        Self { scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()), spares: RefCell::new(Vec::new()) }
+    }
+
+    fn spare(&self) -> Vec<u8> {
+        self.spares.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut bytes: Vec<u8>) {
+        if (1..=SPARE_CAPACITY).contains(&bytes.capacity()) {
+            bytes.clear();
+            let mut spares = self.spares.borrow_mut();
+            if spares.len() < 1024 {
+                spares.push(bytes);
+            }
+        }
+    }
+}
+
+/// Bytes in order, consumed from the front.
+#[derive(Default)]
+struct Backlog {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Backlog {
+    fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
+    fn pending(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    fn extend(&mut self, data: &[u8], workspace: &Workspace) {
+        if data.is_empty() {
+            return;
+        }
+        self.reserve_from(workspace);
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(data);
+    }
+
+    fn reserve_from(&mut self, workspace: &Workspace) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = workspace.spare();
+        }
+    }
+
+    fn release(&mut self, workspace: &Workspace) {
+        if self.is_empty() && self.bytes.capacity() > 0 {
+            self.start = 0;
+            workspace.give_back(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// A stream, its residue and its outbox.
+pub(crate) struct Wire<S> {
+    stream: S,
+    inbox: Backlog,
+    outbox: Backlog,
+    sent: u64,
+}
+
+/// What [`Wire::poll_input`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Input<T> {
+    /// The consumer took something and is content.
+    Taken(T),
+    /// The peer sends no more.
+    Eof,
+}
+
+impl<S: Transport> Wire<S> {
+    /// Nothing read, nothing to send.
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, inbox: Backlog::default(), outbox: Backlog::default(), sent: 0 }
+    }
+
+    /// As [`Wire::new`], with bytes that were read before.
+    pub(crate) fn with_input(stream: S, input: Vec<u8>) -> Self {
+        Self { stream, inbox: Backlog { bytes: input, start: 0 }, outbox: Backlog::default(), sent: 0 }
+    }
+
+    /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.
+    ///
+    /// `take` returns how many bytes it is done with, and something when it is content; `None` asks for more and must
+    /// come with 0 bytes.
+    pub(crate) fn poll_whole<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        workspace: &Workspace,
+        mut take: impl FnMut(&[u8]) -> (usize, Option<T>),
+    ) -> Poll<io::Result<Input<T>>> {
+        if !self.inbox.is_empty()
+            && let (used, Some(taken)) = take(self.inbox.pending())
+        {
+            self.inbox.consume(used);
+            return Poll::Ready(Ok(Input::Taken(taken)));
+        }
+        let mut scratch = workspace.scratch.borrow_mut();
+        loop {
+            let count = ready!(read(&mut self.stream, cx, &mut scratch[..HEAD_READ]))?;
+            if count == 0 {
+                return Poll::Ready(Ok(Input::Eof));
+            }
+            let fresh = &scratch[..count];
+            if self.inbox.is_empty() {
+                let (used, taken) = take(fresh);
+                self.inbox.extend(&fresh[used..], workspace);
+                if let Some(taken) = taken {
+                    return Poll::Ready(Ok(Input::Taken(taken)));
+                }
+            } else {
+                self.inbox.extend(fresh, workspace);
+                if let (used, Some(taken)) = take(self.inbox.pending()) {
+                    self.inbox.consume(used);
+                    return Poll::Ready(Ok(Input::Taken(taken)));
+                }
+            }
+        }
+    }
+
+    /// Hands the bytes that are there, or those of one read, to `take`, which returns how many it used; the rest stays.
+    pub(crate) fn poll_input<T, E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        workspace: &Workspace,
+        take: impl FnOnce(&mut Context<'_>, &[u8]) -> (usize, Result<T, E>),
+    ) -> Poll<io::Result<Input<Result<T, E>>>> {
+        if !self.inbox.is_empty() {
+            let (used, taken) = take(cx, self.inbox.pending());
+            self.inbox.consume(used);
+            return Poll::Ready(Ok(Input::Taken(taken)));
+        }
+        let mut scratch = workspace.scratch.borrow_mut();
+        let count = ready!(read(&mut self.stream, cx, &mut scratch))?;
+        if count == 0 {
+            return Poll::Ready(Ok(Input::Eof));
+        }
+        let (used, taken) = take(cx, &scratch[..count]);
+        self.inbox.extend(&scratch[used..count], workspace);
+        Poll::Ready(Ok(Input::Taken(taken)))
+    }
+
+    /// Bytes that were read and not consumed.
+    pub(crate) fn residue(&self) -> usize {
+        self.inbox.pending().len()
+    }
+
+    /// The end of the outbox, to write heads and small pieces to.
+    pub(crate) fn outbox(&mut self, workspace: &Workspace) -> &mut Vec<u8> {
+        self.outbox.reserve_from(workspace);
+        &mut self.outbox.bytes
+    }
+
+    /// Sends `data` after what waits: small pieces wait with it for the next flush, large ones go straight out as far
+    /// as the socket takes them.
+    pub(crate) fn send(&mut self, cx: &mut Context<'_>, workspace: &Workspace, data: &[u8]) -> io::Result<()> {
+        if data.len() < GATHER {
+            self.outbox.extend(data, workspace);
+            return Ok(());
+        }
+        let waiting = self.outbox.pending();
+        let sent = match if waiting.is_empty() {
+            Pin::new(&mut self.stream).poll_write(cx, data)
+        } else {
+            let both = [io::IoSlice::new(waiting), io::IoSlice::new(data)];
+            Pin::new(&mut self.stream).poll_write_vectored(cx, &both)
+        } {
+            Poll::Ready(sent) => sent?,
+            Poll::Pending => 0,
+        };
+        self.sent += sent as u64;
+        let from_outbox = sent.min(self.outbox.pending().len());
+        self.outbox.consume(from_outbox);
+        self.outbox.extend(&data[sent - from_outbox..], workspace);
+        Ok(())
+    }
+
+    /// Ready when nothing waits any more.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outbox.is_empty() {
+            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, self.outbox.pending()))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.sent += count as u64;
+            self.outbox.consume(count);
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn queued(&self) -> usize {
+        self.outbox.pending().len()
+    }
+
+    /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The peer shall see a failure when this is dropped.
+    pub(crate) fn abort(&mut self) {
+        self.stream.abort();
+    }
+
+    /// Tells the peer that nothing more comes.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    /// Gives the buffers back that hold nothing: the connection is idle.
+    pub(crate) fn rest(&mut self, workspace: &Workspace) {
+        self.inbox.release(workspace);
+        self.outbox.release(workspace);
+    }
+
+    /// Whether an idle stream is still usable: nothing arrived and the peer did not close. Costs no system call unless
+    /// the readiness of the socket says that something happened.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut byte = [0; 1];
+        self.inbox.is_empty() && read(&mut self.stream, &mut cx, &mut byte).is_pending()
+    }
+}
+
+fn read<S: Transport>(stream: &mut S, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    let mut buffer = ReadBuf::new(into);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    Poll::Ready(Ok(buffer.filled().len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    /// Takes everything up to and including the first `;`.
+    fn word(bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
+        match bytes.iter().position(|b| *b == b';') {
+            Some(end) => (end + 1, Some(bytes[..end].to_vec())),
+            None => (0, None),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_word_is_kept_for_the_next() {
+        let workspace = Workspace::new();
+        let (ours, mut theirs) = duplex(64);
+        let mut wire = Wire::new(ours);
+        theirs.write_all(b"on").await.unwrap();
+        theirs.write_all(b"e;two;th").await.unwrap();
+        for expected in [&b"one"[..], b"two"] {
+            let input = poll_fn(|cx| wire.poll_whole(cx, &workspace, word)).await.unwrap();
+            assert_eq!(input, Input::Taken(expected.to_vec()));
+        }
+        assert_eq!(wire.residue(), 2);
+        drop(theirs);
+        assert_eq!(poll_fn(|cx| wire.poll_whole(cx, &workspace, word)).await.unwrap(), Input::Eof);
+    }
+
+    #[tokio::test]
+    async fn large_pieces_keep_their_order_behind_small_ones() {
+        let workspace = Workspace::new();
+        let (ours, mut theirs) = duplex(1000);
+        let mut wire = Wire::new(ours);
+        let large = vec![b'x'; GATHER + 7];
+        let reader = async {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).await.unwrap();
+            all
+        };
+        let writer = async {
+            poll_fn(|cx| Poll::Ready(wire.send(cx, &workspace, b"head"))).await.unwrap();
+            poll_fn(|cx| Poll::Ready(wire.send(cx, &workspace, &large))).await.unwrap();
+            poll_fn(|cx| wire.poll_flush(cx)).await.unwrap();
+            drop(wire);
+        };
+        let (all, ()) = tokio::join!(reader, writer);
+        assert_eq!(all.len(), 4 + large.len());
+        assert!(all.starts_with(b"headxxx"));
+    }
+
+    #[tokio::test]
+    async fn a_closed_or_talking_peer_is_not_quiet() {
+        let (ours, mut theirs) = duplex(64);
+        let mut wire = Wire::new(ours);
+        assert!(wire.is_quiet());
+        theirs.write_all(b"x").await.unwrap();
+        assert!(!wire.is_quiet());
+        let (ours, theirs) = duplex(64);
+        drop(theirs);
+        assert!(!Wire::new(ours).is_quiet());
+    }
+}

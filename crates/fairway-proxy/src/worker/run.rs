@@ -1,0 +1,120 @@
+//! A worker's thread from its start to its end.
+
+use std::cell::Cell;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+use crate::accept::{self, Accepting};
+use crate::access_log::AccessLog;
+use crate::listener::ListenerName;
+use crate::metrics::Sample;
+use crate::options::ProxyOptions;
+use crate::publish::{Published, Publisher};
+use crate::transport::TcpNetwork;
+use crate::worker::{Phase, Worker};
+
+/// How often pools are swept.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a worker's thread is given.
+pub(crate) struct Launch {
+    pub(crate) index: usize,
+    pub(crate) options: Arc<ProxyOptions>,
+    pub(crate) publisher: Publisher,
+    pub(crate) listeners: Vec<(ListenerName, TcpListener)>,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) log: AccessLog,
+}
+
+/// What the rest of the process asks of a worker.
+pub(crate) enum Command {
+    /// Its counters.
+    Sample(oneshot::Sender<Sample>),
+    /// Stop as the options say.
+    Drain,
+}
+
+/// Runs until the worker has drained.
+pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    LocalSet::new().block_on(&runtime, serve(launch))
+}
+
+async fn serve(launch: Launch) -> std::io::Result<()> {
+    let Launch { index, options, publisher, listeners, mut commands, log } = launch;
+    let network = TcpNetwork { user_timeout: options.limits.upstream_unacknowledged };
+    let mut updates = publisher.subscribe();
+    let first = Arc::clone(&updates.borrow_and_update());
+    let worker = Rc::new(Worker::new(options, network, &first, log));
+    publisher.note_adoption(index, first.snapshot.version());
+
+    let accepting = Rc::new(Accepting::new(&worker)?);
+    let mut loops = Vec::new();
+    for (name, socket) in listeners {
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        loops.push(tokio::task::spawn_local(accept::accept(Rc::clone(&worker), Rc::clone(&accepting), name, socket)));
+    }
+    tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
+    tokio::task::spawn_local(tick(Rc::clone(&worker)));
+
+    // A control side that is gone without a word counts as an order to stop.
+    while let Some(Command::Sample(reply)) = commands.recv().await {
+        // The asker may have given up.
+        let _ = reply.send(worker.sample());
+    }
+    drain(&worker, &mut commands).await;
+    for accepting in loops {
+        accepting.abort();
+    }
+    Ok(())
+}
+
+/// Adopts each newer snapshot as soon as it is published.
+async fn follow(
+    worker: Rc<Worker<TcpNetwork>>,
+    publisher: Publisher,
+    index: usize,
+    mut updates: watch::Receiver<Arc<Published>>,
+) {
+    while updates.changed().await.is_ok() {
+        let published = Arc::clone(&updates.borrow_and_update());
+        worker.adopt(&published);
+        publisher.note_adoption(index, published.snapshot.version());
+    }
+}
+
+async fn tick(worker: Rc<Worker<TcpNetwork>>) {
+    let mut interval = tokio::time::interval(TICK);
+    loop {
+        interval.tick().await;
+        worker.tick();
+    }
+}
+
+/// Goes on accepting for a while, then waits for the exchanges in flight; answers samples all the time.
+async fn drain(worker: &Rc<Worker<TcpNetwork>>, commands: &mut mpsc::UnboundedReceiver<Command>) {
+    worker.enter(Phase::Leaving);
+    let drained = async {
+        tokio::time::sleep(worker.options.drain.delay).await;
+        worker.enter(Phase::Draining);
+        worker.counters.connections_closed(worker.options.drain.timeout).await;
+    };
+    tokio::pin!(drained);
+    let open = Cell::new(true);
+    loop {
+        tokio::select! {
+            () = &mut drained => return,
+            command = commands.recv(), if open.get() => match command {
+                Some(Command::Sample(reply)) => { let _ = reply.send(worker.sample()); }
+                Some(Command::Drain) => {}
+                None => open.set(false),
+            },
+        }
+    }
+}
