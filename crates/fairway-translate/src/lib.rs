@@ -7,11 +7,29 @@
 //!
 //! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.
 
+mod access;
+pub mod annotation;
+mod backend;
+mod certificate;
+mod class;
+mod cors;
 pub mod diagnostic;
+mod endpoints;
+mod headers;
+mod host;
+mod limits;
+mod old_api;
 pub mod options;
+mod path;
+mod plan;
+mod redirect;
 pub mod resources;
+mod rewrite;
+mod settings;
 pub mod translator;
+mod upstream;
 
+pub use annotation::registry::{Class, Known, Support, known_annotations};
 pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use options::{
     ClassCompat, ExternalNames, LoopbackEndpoints, Options, UnsupportedProtection, WithoutClass,

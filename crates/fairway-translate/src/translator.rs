@@ -1,12 +1,32 @@
-//! Keeps a translation up to date at a cost of what changed. Owns the memory of what depends on what; never reads an
-//! object's meaning itself.
+//! Keeps a translation up to date at a cost of what changed. Owns the memory of earlier results; never reads the
+//! meaning of an object itself.
+//!
+//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, hosts, backends and
+//! certificates are made again, each only where it was marked, and each marking what depends on it.
 
+mod dependencies;
+mod shelf;
+mod stages;
+mod work;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Config, HostPattern, Listener, ListenerProtocol};
+use fairway_model::{BackendKey, Config, HostPattern, Listener, ListenerProtocol};
 use imbl::{OrdMap, OrdSet};
 
-use crate::{Diagnostics, ObjectKey, ObjectRef, Options, Resources};
+use crate::class::Classes;
+use crate::diagnostic::Diagnostics;
+use crate::host::TABLE;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::resources::{ObjectKey, ObjectRef, Resources};
+use crate::settings::Defaults;
+
+use dependencies::Dependencies;
+use shelf::Shelf;
+use stages::{BackendMemo, CertificateUser, HostMemo};
+use work::Work;
 
 /// What the objects mean. All parts are persistent: a clone costs nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +46,7 @@ pub struct Translation {
 pub struct IngressStatus {
     /// Its name.
     pub ingress: ObjectKey,
-    /// The hosts it has rules for.
+    /// The hosts it has a part in.
     pub hosts: Vec<HostPattern>,
 }
 
@@ -34,7 +54,26 @@ pub struct IngressStatus {
 #[derive(Clone, Debug)]
 pub struct Translator {
     options: Options,
+    progress: Progress,
+    classes: Classes,
+    defaults: Defaults,
+    plans: BTreeMap<ObjectKey, Arc<Plan>>,
+    dependencies: Dependencies,
+    hosts: BTreeMap<HostPattern, HostMemo>,
+    backends: BTreeMap<BackendKey, BackendMemo>,
+    shelf: Shelf,
+    certificate_users: dependencies::Users<ObjectKey, CertificateUser>,
+    slice_owners: BTreeMap<ObjectKey, ObjectKey>,
     current: Translation,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing was visited yet.
+    New,
+    /// All was visited; diagnostics of certificates hold from the first moment to before the second.
+    Running { since: i64, until: i64 },
 }
 
 /// Translates from scratch; `now` is in seconds since 1970.
@@ -47,24 +86,51 @@ impl Translator {
     /// One that has seen nothing yet: its first [`Translator::update`] visits everything.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let listener = |name: &str, protocol, public_port| Listener {
-            name: name.into(),
-            protocol,
-            public_port,
-            table: "ingress".into(),
-        };
-        let listeners = vec![
-            listener("http", ListenerProtocol::Http, options.public_http_port),
-            listener("https", ListenerProtocol::Https, options.public_https_port),
-        ];
-        let config = Config { listeners, ..Config::default() };
-        Self { options, current: Translation { config, ..Translation::default() } }
+        let config = Config { listeners: listeners(&options), ..Config::default() };
+        Self {
+            options,
+            progress: Progress::New,
+            classes: Classes::default(),
+            defaults: Defaults::default(),
+            plans: BTreeMap::new(),
+            dependencies: Dependencies::default(),
+            hosts: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            shelf: Shelf::default(),
+            certificate_users: dependencies::Users::default(),
+            slice_owners: BTreeMap::new(),
+            current: Translation { config, ..Translation::default() },
+        }
     }
 
     /// The translation of `resources`, of which only `changed` differ from the last call; `now` is in seconds since
     /// 1970.
     pub fn update(&mut self, resources: &Resources, changed: &[ObjectRef], now: i64) -> Translation {
-        let _ = (&self.options, resources, changed, now);
+        let mut work = match self.progress {
+            Progress::New => Work::all(resources),
+            Progress::Running { .. } => self.work(changed),
+        };
+        self.remember_slices(resources, &mut work);
+        self.read_globals(resources, &mut work);
+        self.read_ingresses(resources, &mut work);
+        self.read_old_ingresses(resources, &work);
+        self.read_secrets(resources, &mut work, now);
+        self.make_hosts(resources, &mut work);
+        self.make_backends(resources, &mut work);
+        self.make_certificates(&work);
         self.current.clone()
     }
+}
+
+fn listeners(options: &Options) -> Vec<Listener> {
+    let listener = |name: &str, protocol, public_port| Listener {
+        name: name.into(),
+        protocol,
+        public_port,
+        table: TABLE.into(),
+    };
+    vec![
+        listener("http", ListenerProtocol::Http, options.public_http_port),
+        listener("https", ListenerProtocol::Https, options.public_https_port),
+    ]
 }

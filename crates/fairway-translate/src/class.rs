@@ -1,0 +1,110 @@
+//! Which Ingresses are this controller's: IngressClass, the older annotation, or no class at all.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+
+use crate::options::{ClassCompat, Options, WithoutClass};
+use crate::resources::Resources;
+
+const OWN_CONTROLLER: &str = "fairway.dev/ingress-controller";
+const INGRESS_NGINX_CONTROLLER: &str = "k8s.io/ingress-nginx";
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
+
+/// The classes that exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Classes {
+    ours: BTreeSet<Arc<str>>,
+    others: BTreeSet<Arc<str>>,
+    default: Nameless,
+    /// What the flag calls ours without an object.
+    names: BTreeSet<Arc<str>>,
+}
+
+/// What becomes of an Ingress that names no class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Nameless {
+    #[default]
+    Ignored,
+    Served,
+}
+
+/// Whose an Ingress is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Ours.
+    Ours,
+    /// Ours by the name alone: there is no such IngressClass object.
+    OursByName(Arc<str>),
+    /// Another controller's.
+    Others,
+    /// It names a class that does not exist.
+    NoSuchClass(Arc<str>),
+    /// It names none, and such are not served.
+    Classless,
+}
+
+impl Classes {
+    /// Reads the IngressClass objects.
+    pub(crate) fn read(resources: &Resources, options: &Options) -> Self {
+        let mut classes = Self::default();
+        classes.names.extend(options.ingress_classes.iter().cloned());
+        if options.class_compat == ClassCompat::IngressNginx {
+            classes.names.insert("nginx".into());
+        }
+        if options.without_class == WithoutClass::Served {
+            classes.default = Nameless::Served;
+        }
+        for (key, class) in &resources.classes {
+            if is_ours(&class.object, options) {
+                classes.ours.insert(key.name.clone());
+                if is_default(&class.object) {
+                    classes.default = Nameless::Served;
+                }
+            } else {
+                classes.others.insert(key.name.clone());
+            }
+        }
+        classes
+    }
+
+    /// Whose an Ingress is: `spec.ingressClassName`, else the annotation, else none (ingress-nginx `GetIngressClass`).
+    pub(crate) fn claim(&self, ingress: &Ingress) -> Claim {
+        let annotation = || ingress.metadata.annotations.as_ref()?.get(CLASS_ANNOTATION);
+        let field = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
+        match (field, annotation().map(String::as_str)) {
+            (Some(name), _) => self.by_field(name),
+            (None, Some(name)) if self.ours.contains(name) || self.names.contains(name) => Claim::Ours,
+            (None, Some(name)) if !name.is_empty() => Claim::Others,
+            _ if self.default == Nameless::Served => Claim::Ours,
+            _ => Claim::Classless,
+        }
+    }
+
+    fn by_field(&self, name: &str) -> Claim {
+        if self.ours.contains(name) {
+            Claim::Ours
+        } else if self.others.contains(name) {
+            Claim::Others
+        } else if self.names.contains(name) {
+            Claim::OursByName(name.into())
+        } else {
+            Claim::NoSuchClass(name.into())
+        }
+    }
+}
+
+fn is_ours(class: &IngressClass, options: &Options) -> bool {
+    match class.spec.as_ref().and_then(|spec| spec.controller.as_deref()) {
+        Some(OWN_CONTROLLER) => true,
+        Some(INGRESS_NGINX_CONTROLLER) => options.class_compat == ClassCompat::IngressNginx,
+        _ => false,
+    }
+}
+
+fn is_default(class: &IngressClass) -> bool {
+    let annotations = class.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(DEFAULT_ANNOTATION)).is_some_and(|value| value == "true")
+}

@@ -1,0 +1,67 @@
+//! `custom-headers`: response headers from a ConfigMap, as far as `global-allowed-response-headers` lets them.
+//!
+//! Anything wrong with them closes the paths, as ingress-nginx does: such headers often protect (CSP, frame options).
+
+use fairway_model::{HeaderEdit, HeaderField};
+
+use crate::annotation::Reader;
+use crate::plan::{Closed, Context};
+use crate::resources::ObjectKey;
+
+/// The ConfigMap that an Ingress names, which may be missing.
+pub(crate) fn config_map(reader: &Reader<'_>) -> Option<ObjectKey> {
+    let value = reader.value("custom-headers")?;
+    match value.split_once('/') {
+        Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
+        None => Some(ObjectKey { namespace: reader.key.namespace.clone(), name: value.into() }),
+    }
+}
+
+/// Reads the headers.
+pub(crate) fn read(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<HeaderEdit>, Closed> {
+    let name = "custom-headers";
+    let Some(key) = config_map(reader) else { return Ok(None) };
+    if key.namespace != reader.key.namespace {
+        let problem = format!("ConfigMap {key} is in another namespace");
+        return Err(Closed::invalid(reader, name, problem));
+    }
+    let Some(map) = context.resources.config_maps.get(&key) else {
+        return Err(Closed::missing(reader, name, format!("ConfigMap {key} does not exist")));
+    };
+    let mut set = Vec::new();
+    for (header, value) in map.object.data.iter().flatten() {
+        let allowed = &context.defaults.allowed_headers;
+        if !is_name(header) || !is_value(value) {
+            let problem = format!("ConfigMap {key}: \"{header}\" is no header or its value is none");
+            return Err(Closed::invalid(reader, name, problem));
+        }
+        if !allowed.contains(&header.to_ascii_lowercase()) {
+            let problem = format!("{header} is not in global-allowed-response-headers of the settings ConfigMap");
+            return Err(Closed::invalid(reader, name, problem));
+        }
+        set.push(HeaderField { name: header.as_str().into(), value: value.as_str().into() });
+    }
+    Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
+}
+
+/// RFC 9110 §5.1: a token.
+fn is_name(text: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(token)
+}
+
+/// RFC 9110 §5.5: visible characters, spaces and tabs.
+fn is_value(text: &str) -> bool {
+    text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_cannot_bring_a_line_of_its_own() {
+        assert!(is_name("X-Custom-One") && !is_name("X Custom") && !is_name("") && !is_name("X:"));
+        assert!(is_value("two words") && !is_value("a\r\nSet-Cookie: b") && !is_value("\0"));
+    }
+}

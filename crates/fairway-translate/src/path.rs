@@ -1,0 +1,277 @@
+//! The locations of a host: which paths its Ingresses claim, who gets a path that several claim, and the order in which
+//! nginx tries them (shared rules: ingress-nginx `getBackendServers`, `updateServerLocations`; nginx `location`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairway_model::{HostPattern, Match, PathMatch};
+use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::plan::{Paths, Plan};
+use crate::resources::Kind;
+use crate::rewrite;
+
+/// One path of a host and whose it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Location {
+    /// As the rule wrote it; `/` where it wrote none.
+    pub(crate) path: Arc<str>,
+    pub(crate) kind: PathKind,
+    /// `None` for the answer of a host where nobody has a default backend or annotations for it.
+    pub(crate) owner: Option<Arc<Plan>>,
+    pub(crate) place: Place,
+}
+
+/// The two kinds of paths that ingress-nginx knows; `ImplementationSpecific` is a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PathKind {
+    Exact,
+    Prefix,
+}
+
+/// Where in its owner a location is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `spec.rules[.0].http.paths[.1]`.
+    Path(usize, usize),
+    /// `spec.defaultBackend`.
+    DefaultBackend,
+    /// Nowhere: the answer is 404.
+    Nowhere,
+}
+
+/// How the paths of a host are matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matching {
+    /// By text.
+    Text,
+    /// All as regular expressions: one Ingress of the host asked for it.
+    Patterns,
+}
+
+/// The locations of a host.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) matching: Matching,
+    pub(crate) locations: Vec<Location>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Which location has a path.
+    holders: HashMap<(PathKind, Arc<str>), usize>,
+}
+
+/// A location as the routing table shall see it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Which location.
+    pub(crate) location: usize,
+    pub(crate) condition: Match,
+    /// The path with the slash, where the location only adds it.
+    pub(crate) adds_slash: Option<Arc<str>>,
+    /// The regular expression that cannot be used, where it is one.
+    pub(crate) unusable: bool,
+}
+
+impl Location {
+    /// Where its requests go, as the object says.
+    pub(crate) fn backend(&self) -> Option<&IngressBackend> {
+        let owner = self.owner.as_ref()?;
+        match self.place {
+            Place::Path(rule, path) => http_path(owner, rule, path).map(|path| &path.backend),
+            Place::DefaultBackend => owner.default_backend(),
+            Place::Nowhere => None,
+        }
+    }
+
+    /// The field that wrote it.
+    pub(crate) fn field(&self) -> String {
+        match self.place {
+            Place::Path(rule, path) => format!("spec.rules[{rule}].http.paths[{path}]"),
+            Place::DefaultBackend => "spec.defaultBackend".to_owned(),
+            Place::Nowhere => String::new(),
+        }
+    }
+
+    /// What `rewrite-target` makes of its path, where that differs from it (`needsRewrite`).
+    pub(crate) fn rewrite(&self) -> Option<&Arc<str>> {
+        let target = self.owner.as_ref()?.treatment.rewrite.as_ref()?;
+        (*target != self.path).then_some(target)
+    }
+
+    fn wants_patterns(&self) -> bool {
+        let by_annotation = |owner: &Arc<Plan>| owner.treatment.paths == Paths::Patterns;
+        self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
+    }
+}
+
+fn http_path(plan: &Plan, rule: usize, path: usize) -> Option<&HTTPIngressPath> {
+    plan.spec()?.rules.as_ref()?.get(rule)?.http.as_ref()?.paths.get(path)
+}
+
+/// Lays out the locations of a host; `plans` are the Ingresses with a part in it, the oldest first.
+pub(crate) fn layout(host: &HostPattern, plans: &[Arc<Plan>]) -> Layout {
+    let mut layout = Layout {
+        matching: Matching::Text,
+        locations: vec![fallback(host, plans)],
+        diagnostics: Vec::new(),
+        holders: [((PathKind::Prefix, "/".into()), 0)].into(),
+    };
+    for plan in plans {
+        for (_, rule) in plan.rules.iter().filter(|(of, _)| of == host) {
+            let rules = plan.spec().and_then(|spec| spec.rules.as_ref());
+            let http = rules.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
+            for (at, path) in http.into_iter().flat_map(|http| &http.paths).enumerate() {
+                layout.claim(plan, path, Place::Path(*rule, at));
+            }
+        }
+    }
+    if layout.locations.iter().any(Location::wants_patterns) {
+        layout.matching = Matching::Patterns;
+    } else {
+        layout.note_unused_patterns();
+    }
+    layout
+}
+
+/// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
+/// with the annotations of the oldest Ingress. On the catch-all host an Ingress without rules comes first.
+fn fallback(host: &HostPattern, plans: &[Arc<Plan>]) -> Location {
+    let catch_all = plans.iter().find(|plan| plan.is_catch_all());
+    let owner = catch_all.or_else(|| plans.iter().find(|plan| plan.default_backend().is_some()));
+    let (owner, place) = match owner {
+        Some(owner) => (Some(owner), Place::DefaultBackend),
+        None if *host == HostPattern::Any => (None, Place::Nowhere),
+        None => (plans.first(), Place::Nowhere),
+    };
+    Location { path: "/".into(), kind: PathKind::Prefix, owner: owner.cloned(), place }
+}
+
+impl Layout {
+    /// Gives a path to a plan, unless an older one has it.
+    fn claim(&mut self, plan: &Arc<Plan>, path: &HTTPIngressPath, place: Place) {
+        let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
+        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
+        let claimed = Location { path: text.into(), kind, owner: Some(plan.clone()), place };
+        if !text.starts_with('/') {
+            let problem = format!("path \"{text}\" does not begin with /");
+            return self.diagnose(&claimed, "path", ("invalid-path", problem), "it is not served");
+        }
+        let holder = self.holders.get(&(kind, claimed.path.clone())).copied();
+        match holder.map(|at| &mut self.locations[at]) {
+            None => {
+                self.holders.insert((kind, claimed.path.clone()), self.locations.len());
+                self.locations.push(claimed);
+            }
+            Some(older) if !matches!(older.place, Place::Path(..)) => *older = claimed,
+            Some(older) => {
+                let origin = older.owner.as_ref().map(|owner| {
+                    owner.ingress.origin(Kind::Ingress, &owner.key, &older.field()).to_string()
+                });
+                let older = origin.unwrap_or_default();
+                let problem = format!("path \"{text}\" of this type and host belongs to {older}, which is older");
+                self.diagnose(&claimed, "", ("conflict", problem), "this one gets no requests");
+            }
+        }
+    }
+
+    fn note_unused_patterns(&mut self) {
+        for at in 0..self.locations.len() {
+            let location = self.locations[at].clone();
+            if matches!(location.place, Place::Path(..)) && rewrite::looks_like_pattern(&location.path) {
+                let problem = format!("path \"{}\" looks like a regular expression, but use-regex is off", location.path);
+                let consequence = "it is matched as plain text";
+                let origin = origin(&location, ".path");
+                let found = Diagnostic::new(Severity::Warning, "pattern-not-used", origin);
+                self.diagnostics.push(found.because(problem, consequence));
+            }
+        }
+    }
+
+    fn diagnose(
+        &mut self,
+        location: &Location,
+        field: &str,
+        (code, problem): (&'static str, String),
+        consequence: &str,
+    ) {
+        let field = if field.is_empty() { String::new() } else { format!(".{field}") };
+        let found = Diagnostic::new(Severity::Error, code, origin(location, &field));
+        self.diagnostics.push(found.because(problem, consequence));
+    }
+
+    /// The locations as the routing table shall see them, in the order in which it shall try them.
+    pub(crate) fn entries(&mut self) -> Vec<Entry> {
+        match self.matching {
+            Matching::Text => self.text_entries(),
+            Matching::Patterns => self.pattern_entries(),
+        }
+    }
+
+    fn text_entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (at, location) in self.locations.iter().enumerate() {
+            let path = location.path.clone();
+            if let Some(without) = path.strip_suffix('/').filter(|without| !without.is_empty()) {
+                let taken = |kind| self.holders.contains_key(&(kind, without.into()));
+                if !taken(PathKind::Exact) && !taken(PathKind::Prefix) {
+                    let condition = on_path(PathMatch::Exact(without.into()));
+                    entries.push(Entry { location: at, condition, adds_slash: Some(path.clone()), unusable: false });
+                }
+            }
+            let condition = on_path(match location.kind {
+                PathKind::Exact => PathMatch::Exact(path),
+                PathKind::Prefix => PathMatch::Prefix(path),
+            });
+            entries.push(Entry { location: at, condition, adds_slash: None, unusable: false });
+        }
+        entries
+    }
+
+    /// The longest text first, then reverse lexical (`controller.go`: two stable sorts).
+    fn pattern_entries(&mut self) -> Vec<Entry> {
+        let mut patterns: Vec<(usize, String)> = Vec::new();
+        for (at, location) in self.locations.iter().enumerate() {
+            let path = location.path.to_string();
+            let splits = location.kind == PathKind::Prefix && path != "/" && !location.wants_patterns();
+            if !splits {
+                patterns.push((at, path));
+                continue;
+            }
+            // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`.
+            let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
+            let taken = self.holders.contains_key(&(PathKind::Exact, location.path.clone()));
+            if slashed != path && !taken {
+                patterns.push((at, path));
+            }
+            patterns.push((at, slashed));
+        }
+        patterns.sort_by(|(_, a), (_, b)| b.len().cmp(&a.len()).then_with(|| b.cmp(a)));
+        patterns.into_iter().map(|(at, pattern)| self.pattern_entry(at, pattern)).collect()
+    }
+
+    fn pattern_entry(&mut self, at: usize, pattern: String) -> Entry {
+        let location = self.locations[at].clone();
+        let error = rewrite::pattern_error(&pattern);
+        let unusable = error.is_some();
+        let pattern = match error {
+            None => pattern,
+            Some(error) => {
+                let problem = format!("the regular expression \"{pattern}\" {error}");
+                self.diagnose(&location, "path", ("invalid-regex", problem), "this path answers 503");
+                rewrite::stand_in(&pattern)
+            }
+        };
+        let condition = on_path(PathMatch::Regex { pattern: pattern.into(), ignore_case: true });
+        Entry { location: at, condition, adds_slash: None, unusable }
+    }
+}
+
+fn on_path(path: PathMatch) -> Match {
+    Match { path, ..Match::default() }
+}
+
+fn origin(location: &Location, field: &str) -> fairway_model::Origin {
+    location.owner.as_ref().map_or_else(Default::default, |owner| {
+        owner.ingress.origin(Kind::Ingress, &owner.key, &format!("{}{field}", location.field()))
+    })
+}

@@ -1,0 +1,113 @@
+//! Who must be looked at again when something changes. Owns reverse look-up tables and nothing of what they mean.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_model::{BackendKey, HostPattern};
+
+use crate::plan::{Plan, Uses};
+use crate::resources::ObjectKey;
+
+/// From a thing to those who use it.
+#[derive(Clone, Debug)]
+pub(super) struct Users<K, V>(BTreeMap<K, BTreeSet<V>>);
+
+/// All look-up tables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dependencies {
+    /// The Ingresses that refer to a Service.
+    pub(super) services: Users<ObjectKey, ObjectKey>,
+    /// The Ingresses that refer to a Secret.
+    pub(super) secrets: Users<ObjectKey, ObjectKey>,
+    /// The Ingresses that show the certificate in a Secret.
+    pub(super) certificates: Users<ObjectKey, ObjectKey>,
+    /// The Ingresses that refer to a ConfigMap.
+    pub(super) config_maps: Users<ObjectKey, ObjectKey>,
+    /// The Ingresses with a part in a host, the oldest first.
+    pub(super) hosts: Users<HostPattern, (i64, ObjectKey)>,
+    /// The exact hosts that a wildcard with this suffix covers.
+    pub(super) below: Users<Arc<str>, HostPattern>,
+    /// The backends of a Service.
+    pub(super) backends: Users<ObjectKey, BackendKey>,
+    /// The backends whose addresses are those of an external name.
+    pub(super) external: Users<Arc<str>, BackendKey>,
+    uses: BTreeMap<ObjectKey, Uses>,
+}
+
+impl<K, V> Default for Users<K, V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Clone, V: Ord> Users<K, V> {
+    /// Those who use `key`.
+    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
+        self.0.get(key).into_iter().flatten()
+    }
+
+    /// Whether anybody uses `key`.
+    pub(super) fn has(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub(super) fn add(&mut self, key: &K, user: V) {
+        self.0.entry(key.clone()).or_default().insert(user);
+    }
+
+    pub(super) fn remove(&mut self, key: &K, user: &V) {
+        if let Some(users) = self.0.get_mut(key) {
+            users.remove(user);
+            if users.is_empty() {
+                self.0.remove(key);
+            }
+        }
+    }
+}
+
+impl Dependencies {
+    /// What an Ingress refers to from now on; gives what it referred to before.
+    pub(super) fn set_uses(&mut self, ingress: &ObjectKey, new: Uses) -> Uses {
+        let old = self.uses.remove(ingress).unwrap_or_default();
+        let exchange = |users: &mut Users<ObjectKey, ObjectKey>, old: &BTreeSet<_>, new: &BTreeSet<_>| {
+            old.difference(new).for_each(|key| users.remove(key, ingress));
+            new.difference(old).for_each(|key| users.add(key, ingress.clone()));
+        };
+        exchange(&mut self.services, &old.services, &new.services);
+        exchange(&mut self.secrets, &old.secrets, &new.secrets);
+        exchange(&mut self.certificates, &old.certificates, &new.certificates);
+        exchange(&mut self.config_maps, &old.config_maps, &new.config_maps);
+        if new != Uses::default() {
+            self.uses.insert(ingress.clone(), new);
+        }
+        old
+    }
+
+    /// Takes a plan's part in its hosts.
+    pub(super) fn join_hosts(&mut self, plan: &Plan) {
+        for host in plan.hosts() {
+            self.hosts.add(&host, (plan.age().0, plan.key.clone()));
+            if let Some(suffix) = parent(&host) {
+                self.below.add(&suffix, host);
+            }
+        }
+    }
+
+    /// Forgets a plan's part in its hosts.
+    pub(super) fn leave_hosts(&mut self, plan: &Plan) {
+        for host in plan.hosts() {
+            self.hosts.remove(&host, &(plan.age().0, plan.key.clone()));
+            if let Some(suffix) = parent(&host).filter(|_| !self.hosts.has(&host)) {
+                self.below.remove(&suffix, &host);
+            }
+        }
+    }
+}
+
+/// The suffix of the wildcard that would cover an exact host.
+pub(super) fn parent(host: &HostPattern) -> Option<Arc<str>> {
+    match host {
+        HostPattern::Exact(name) => name.split_once('.').map(|(_, suffix)| suffix.into()),
+        HostPattern::Wildcard { .. } | HostPattern::Any => None,
+    }
+}
