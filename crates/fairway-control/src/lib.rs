@@ -16,5 +16,5 @@ mod resolve;
 mod retired;
 
 pub use directory::Directory;
-pub use engine::{Durations, Effect, Engine, Outcome};
+pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};
 pub use pipeline::{Batch, Inlet, Pipeline, Publish, View, Viewer};

@@ -12,7 +12,7 @@ use fairway_routing::Snapshot;
 use fairway_translate::{Change, Diagnostic, Options};
 
 use crate::clock;
-use crate::engine::{Effect, Engine, Outcome};
+use crate::engine::{Effect, Engine, FlagSettings, Outcome};
 use crate::journal::Journal;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
@@ -119,11 +119,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(options: Options, publish: Publish) -> io::Result<Self> {
+    pub fn start(options: Options, flags: FlagSettings, publish: Publish) -> io::Result<Self> {
         let (inlet, outlet) = pipe();
         let shared = Arc::<Shared>::default();
         let worker = Worker {
-            engine: Engine::new(options),
+            engine: Engine::new(options, flags),
             publish,
             shared: shared.clone(),
             source: Arc::default(),

@@ -1,1 +1,37 @@
-fn main() {}
+//! The binary: reads arguments, wires the crates together, turns outcomes into exit codes. Holds no logic of its own.
+//!
+//! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
+
+mod args;
+mod check;
+mod echo;
+mod explain;
+mod logging;
+mod offline;
+mod run;
+mod version;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(run) => run::run(*run),
+        Command::Check(check) => check::check(&check),
+        Command::Explain(explain) => explain::explain(&explain),
+        Command::Echo(echo) => echo::echo(echo),
+        Command::Version => version::print(),
+    };
+    outcome.unwrap_or_else(|error| {
+        // Nobody is left to tell when even this cannot be written.
+        _ = writeln!(std::io::stderr(), "fairway: {error:#}");
+        ExitCode::from(2)
+    })
+}

@@ -51,8 +51,7 @@ impl Stamp {
 pub fn walk(root: &Path) -> io::Result<Walk> {
     let mut walk = Walk::default();
     let mut seen = BTreeSet::new();
-    fs::read_dir(root)?;
-    enter(root, 0, &mut walk, &mut seen);
+    list(root, 0, &mut walk, &mut seen)?;
     Ok(walk)
 }
 

@@ -138,6 +138,10 @@ impl Tree {
                 self.settle(path, update, changes);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // When the whole directory is gone, what was known of it stays until it is back.
+                if fs::metadata(&self.root).is_err() {
+                    return;
+                }
                 if let Some(known) = self.files.remove(path) {
                     let gone = known.file.references();
                     self.settle(path, Update { gone, ..Update::default() }, changes);

@@ -1,0 +1,44 @@
+//! The command line: every flag is also an environment variable `FAIRWAY_*`.
+
+mod inspect;
+mod run;
+mod translation;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
+pub(crate) use run::{LogFormat, RunArgs};
+pub(crate) use translation::TranslationArgs;
+
+/// A Kubernetes ingress controller with its own data plane.
+#[derive(Debug, Parser)]
+#[command(name = "fairway", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = "\
+Examples:
+  fairway run --manifests examples/quickstart
+  fairway check examples/quickstart
+  fairway explain https://shop.example.com/cart --manifests examples/quickstart
+  fairway explain https://shop.example.com/cart --admin 127.0.0.1:10254
+
+Every flag can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
+Exit codes: 0 as asked, 1 problems were found, 2 the input cannot be used.")]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve traffic by the manifests in a directory, and follow their changes
+    Run(Box<RunArgs>),
+    /// Say everything that is wrong with a directory of manifests
+    Check(CheckArgs),
+    /// Say which rule serves a request, which others lost and why, and what decided
+    Explain(ExplainArgs),
+    /// Run a small backend that answers with what it received
+    Echo(EchoArgs),
+    /// Print the version
+    Version,
+}

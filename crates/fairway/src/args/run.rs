@@ -1,0 +1,287 @@
+//! The flags of `fairway run`, and what they must not say together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, ProxyProtocol, ProxyProtocolOn};
+use ipnet::IpNet;
+
+use super::TranslationArgs;
+
+/// Serves traffic by the manifests in a directory, and follows their changes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairway run --manifests ./manifests
+  fairway run --manifests ./manifests --http 0.0.0.0:80 --https 0.0.0.0:443 --access-log json
+  FAIRWAY_MANIFESTS=./manifests fairway run
+
+The first SIGTERM or SIGINT drains (see --drain-delay, --drain-timeout), a second one ends the process at once.")]
+pub(crate) struct RunArgs {
+    /// Where configuration comes from
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Where traffic arrives
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+    /// What objects mean
+    #[command(flatten)]
+    pub(crate) translation: TranslationArgs,
+    /// What is written to the standard output
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
+    /// How the process stops
+    #[command(flatten)]
+    pub(crate) drain: DrainArgs,
+    /// Limits
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// Where configuration comes from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where configuration comes from")]
+pub(crate) struct SourceArgs {
+    /// A directory of Kubernetes YAML or JSON; it is watched
+    #[arg(long, env = "FAIRWAY_MANIFESTS", value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// The Kubernetes API (not available yet: it comes with the cluster source)
+    #[arg(long, env = "FAIRWAY_KUBERNETES")]
+    pub(crate) kubernetes: bool,
+}
+
+/// Where traffic arrives.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where traffic arrives")]
+pub(crate) struct ListenArgs {
+    /// Addresses for plain HTTP
+    #[arg(long, env = "FAIRWAY_HTTP", value_name = "ADDR", value_delimiter = ',', default_value = "0.0.0.0:8080")]
+    pub(crate) http: Vec<SocketAddr>,
+    /// Addresses for HTTPS
+    #[arg(long, env = "FAIRWAY_HTTPS", value_name = "ADDR", value_delimiter = ',', default_value = "0.0.0.0:8443")]
+    pub(crate) https: Vec<SocketAddr>,
+    /// The address of the admin server: /healthz /readyz /metrics /config
+    #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
+    pub(crate) admin: SocketAddr,
+    /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
+    #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+    /// Listeners whose connections begin with a PROXY protocol header
+    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL", value_name = "WHERE", default_value = "off")]
+    pub(crate) proxy_protocol: ProxyProtocolChoice,
+    /// Peers that may send PROXY protocol headers [default: every peer of those listeners]
+    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL_TRUSTED", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) proxy_protocol_trusted: Vec<IpNet>,
+    /// Peers whose X-Forwarded-* headers are believed
+    #[arg(long, env = "FAIRWAY_TRUSTED_FORWARDERS", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) trusted_forwarders: Vec<IpNet>,
+}
+
+/// What is written to the standard output and error.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Logs")]
+pub(crate) struct LogArgs {
+    /// The access log on the standard output: the default format of ingress-nginx, JSON, or none
+    #[arg(long, env = "FAIRWAY_ACCESS_LOG", value_name = "FORMAT", default_value = "nginx")]
+    pub(crate) access_log: AccessLogChoice,
+    /// The format of messages on the standard error
+    #[arg(long, env = "FAIRWAY_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// Which messages: error, warn, info, debug, trace, or as in info,fairway_control=debug
+    #[arg(long, env = "FAIRWAY_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: String,
+}
+
+/// How the process stops.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stopping")]
+pub(crate) struct DrainArgs {
+    /// How long it goes on accepting after it was told to stop, so that load balancers see it first
+    #[arg(long, env = "FAIRWAY_DRAIN_DELAY", value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) drain_delay: Duration,
+    /// How long requests in flight may take after that
+    #[arg(long, env = "FAIRWAY_DRAIN_TIMEOUT", value_name = "SECONDS", default_value = "240", value_parser = seconds)]
+    pub(crate) drain_timeout: Duration,
+}
+
+/// Limits: docs/limits.md.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits (docs/limits.md)")]
+pub(crate) struct LimitArgs {
+    /// Downstream connections of the process [default: half of the limit of open files]
+    #[arg(long, env = "FAIRWAY_MAX_CONNECTIONS", value_name = "N")]
+    pub(crate) max_connections: Option<usize>,
+    /// Bytes of a request or response head
+    #[arg(long, env = "FAIRWAY_MAX_HEAD_BYTES", value_name = "BYTES", default_value_t = Limits::default().head_bytes,
+        value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
+    pub(crate) max_head_bytes: u32,
+    /// Header fields of a request or response
+    #[arg(long, env = "FAIRWAY_MAX_HEAD_FIELDS", value_name = "N", default_value_t = Limits::default().head_fields,
+        value_parser = clap::value_parser!(u16).range(10..=1000))]
+    pub(crate) max_head_fields: u16,
+    /// Bytes of a request line
+    #[arg(long, env = "FAIRWAY_MAX_REQUEST_LINE_BYTES", value_name = "BYTES",
+        default_value_t = Limits::default().request_line_bytes, value_parser = clap::value_parser!(u32).range(256..=1 << 20))]
+    pub(crate) max_request_line_bytes: u32,
+    /// Bytes of a request body that are held for a retry
+    #[arg(long, env = "FAIRWAY_REPLAY_BYTES", value_name = "BYTES", default_value_t = Limits::default().replay_bytes)]
+    pub(crate) replay_bytes: usize,
+    /// How long written bytes to an endpoint may stay unacknowledged
+    #[arg(long, env = "FAIRWAY_UPSTREAM_UNACKNOWLEDGED", value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) upstream_unacknowledged: Duration,
+    /// How long a client may send nothing of a body that it announced
+    #[arg(long, env = "FAIRWAY_BODY_IDLE", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) body_idle: Duration,
+    /// Bytes per second that a request body must bring on average after its first five seconds; 0 for no such limit
+    #[arg(long, env = "FAIRWAY_BODY_RATE", value_name = "BYTES", default_value_t = Limits::default().body_rate)]
+    pub(crate) body_rate: u64,
+}
+
+/// Values of `--access-log`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum AccessLogChoice {
+    Nginx,
+    Json,
+    Off,
+}
+
+/// Values of `--log-format`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Values of `--proxy-protocol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProxyProtocolChoice {
+    Off,
+    Http,
+    Https,
+    Both,
+}
+
+impl RunArgs {
+    /// The directory to serve.
+    ///
+    /// # Errors
+    /// The flags contradict each other.
+    pub(crate) fn validated(&self) -> Result<PathBuf> {
+        let manifests = match (&self.source.manifests, self.source.kubernetes) {
+            (Some(_), true) => bail!("--manifests and --kubernetes contradict each other: give one of them"),
+            (None, true) => bail!("--kubernetes comes with the cluster source and is not available yet: use --manifests DIR"),
+            (None, false) => bail!("where does configuration come from? Give --manifests DIR"),
+            (Some(manifests), false) => manifests.clone(),
+        };
+        self.listen.validate()?;
+        if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
+            bail!("--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part");
+        }
+        Ok(manifests)
+    }
+}
+
+impl ListenArgs {
+    fn validate(&self) -> Result<()> {
+        let http = self.http.iter().map(|address| ("--http", address));
+        let https = self.https.iter().map(|address| ("--https", address));
+        let all: Vec<_> = http.chain(https).chain([("--admin", &self.admin)]).collect();
+        for (index, (flag, address)) in all.iter().enumerate() {
+            if let Some((other, taken)) = all[..index].iter().find(|(_, other)| overlap(other, address)) {
+                bail!("{flag} {address} and {other} {taken} are the same address");
+            }
+        }
+        if self.proxy_protocol == ProxyProtocolChoice::Off && !self.proxy_protocol_trusted.is_empty() {
+            bail!("--proxy-protocol-trusted without --proxy-protocol: no listener expects the header");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn proxy_protocol(&self) -> ProxyProtocol {
+        let on = match self.proxy_protocol {
+            ProxyProtocolChoice::Off => ProxyProtocolOn::Off,
+            ProxyProtocolChoice::Http => ProxyProtocolOn::Http,
+            ProxyProtocolChoice::Https => ProxyProtocolOn::Https,
+            ProxyProtocolChoice::Both => ProxyProtocolOn::Both,
+        };
+        ProxyProtocol { on, trusted: self.proxy_protocol_trusted.clone() }
+    }
+}
+
+/// Whether two addresses of the same family cannot be bound together. Port 0 is always a free one.
+fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
+    let hosts = a.ip() == b.ip() || (a.is_ipv4() == b.is_ipv4() && (a.ip().is_unspecified() || b.ip().is_unspecified()));
+    hosts && a.port() == b.port() && a.port() != 0
+}
+
+impl DrainArgs {
+    pub(crate) fn options(&self) -> DrainOptions {
+        DrainOptions { delay: self.drain_delay, timeout: self.drain_timeout }
+    }
+}
+
+impl LimitArgs {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            head_bytes: self.max_head_bytes,
+            head_fields: self.max_head_fields,
+            request_line_bytes: self.max_request_line_bytes,
+            connections: self.max_connections,
+            replay_bytes: self.replay_bytes,
+            upstream_unacknowledged: self.upstream_unacknowledged,
+            body_idle: self.body_idle,
+            body_rate: self.body_rate,
+        }
+    }
+}
+
+impl From<AccessLogChoice> for AccessLogFormat {
+    fn from(choice: AccessLogChoice) -> Self {
+        match choice {
+            AccessLogChoice::Nginx => Self::Nginx,
+            AccessLogChoice::Json => Self::Json,
+            AccessLogChoice::Off => Self::Off,
+        }
+    }
+}
+
+/// Reads seconds, with a fraction or not.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let digits = text.strip_suffix('s').unwrap_or(text);
+    let seconds = digits.parse::<f64>().map_err(|_| "is no number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+    use super::*;
+
+    fn problem(line: &str) -> String {
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Run(run) = cli.command else { panic!() };
+        run.validated().map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        for (flags, part) in [
+            ("--manifests m --kubernetes", "contradict"),
+            ("--kubernetes", "cluster source"),
+            ("", "--manifests DIR"),
+            ("--manifests m --http 127.0.0.1:1 --https 127.0.0.1:1", "--https 127.0.0.1:1 and --http 127.0.0.1:1"),
+            ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
+            ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
+            ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
+        ] {
+            let told = problem(&format!("fairway run {flags}"));
+            assert!(told.contains(part), "{flags}: {told}");
+        }
+        assert_eq!(problem("fairway run --manifests m --http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5"), "");
+    }
+}

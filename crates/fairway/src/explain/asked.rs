@@ -1,0 +1,108 @@
+//! The request that is asked about, read as the data plane would read it.
+
+use anyhow::{Context, Result, anyhow, bail};
+use fairway_http1::{Method, Target, parse_authority, path};
+use fairway_model::ListenerProtocol;
+use fairway_routing::{Fields, Request};
+
+/// A request.
+pub(super) struct Asked {
+    pub(super) protocol: ListenerProtocol,
+    /// In lower case, without a port.
+    pub(super) host: String,
+    pub(super) method: String,
+    pub(super) target: String,
+    normalised: Vec<u8>,
+    decoded: Vec<u8>,
+    query: String,
+    headers: Headers,
+}
+
+struct Headers(Vec<(String, String)>);
+
+impl Fields for Headers {
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_bytes())
+    }
+}
+
+impl Asked {
+    /// Reads a URL as a client would; a fragment is never sent.
+    pub(super) fn read(url: &str, method: &str, headers: &[String]) -> Result<Self> {
+        let url = url.split('#').next().unwrap_or(url);
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let parsed = Target::parse(Method::Get, url.as_bytes()).map_err(|error| anyhow!("{url}: {error:?}"))?;
+        let protocol = match parsed.scheme {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => ListenerProtocol::Https,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => ListenerProtocol::Http,
+            _ => bail!("{url}: only http and https URLs are served"),
+        };
+        let headers = headers.iter().map(|header| header_of(header)).collect::<Result<Vec<_>>>()?;
+        let named = headers.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_bytes());
+        let authority = named.or(parsed.authority).with_context(|| format!("{url}: has no host"))?;
+        let authority = parse_authority(authority).map_err(|error| anyhow!("{url}: the host: {error:?}"))?;
+        let (mut normalised, mut decoded) = (Vec::new(), Vec::new());
+        path::normalise(parsed.path, &mut normalised).map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
+        path::decode(parsed.path, &mut decoded).map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
+        let query = String::from_utf8_lossy(parsed.query.unwrap_or_default()).into_owned();
+        let path = String::from_utf8_lossy(parsed.path);
+        let target = if parsed.query.is_some() { format!("{path}?{query}") } else { path.into_owned() };
+        Ok(Self {
+            protocol,
+            host: authority.host.to_ascii_lowercase(),
+            method: method.to_owned(),
+            target,
+            normalised,
+            decoded,
+            query,
+            headers: Headers(headers),
+        })
+    }
+
+    /// As lookup takes it.
+    pub(super) fn request(&self) -> Request<'_, impl Fields> {
+        Request {
+            host: &self.host,
+            method: self.method.as_bytes(),
+            normalised: &self.normalised,
+            decoded: &self.decoded,
+            query: self.query.as_bytes(),
+            fields: &self.headers,
+        }
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.protocol {
+            ListenerProtocol::Http => "http",
+            ListenerProtocol::Https => "https",
+        }
+    }
+}
+
+fn header_of(text: &str) -> Result<(String, String)> {
+    let (name, value) = text.split_once(':').with_context(|| format!("-H {text:?}: is no 'name: value'"))?;
+    Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_what_lookup_is_asked() {
+        let asked = Asked::read("https://Shop.Example.com:8443/a%2Fb/../c?x=1#top", "GET", &["X-A: b".into()]).unwrap();
+        let request = asked.request();
+        assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
+        assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
+        assert_eq!((request.query, request.fields.first("x-a")), (&b"x=1"[..], Some(&b"b"[..])));
+        assert_eq!(asked.scheme(), "https");
+    }
+
+    #[test]
+    fn what_no_client_could_ask_is_refused() {
+        for (url, header) in [("ftp://a/", None), ("http://a b/", None), ("http:///x", None), ("http://a/", Some("bad"))] {
+            let headers: Vec<_> = header.map(str::to_owned).into_iter().collect();
+            assert!(Asked::read(url, "GET", &headers).is_err(), "{url}");
+        }
+    }
+}

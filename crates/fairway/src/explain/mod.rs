@@ -1,0 +1,45 @@
+//! `fairway explain`: the chain from listener to endpoint for one request, with what lost and what decided.
+//!
+//! [`asked`] reads the request, [`fetched`] what a running process serves, [`told`] writes the chain.
+
+mod asked;
+mod fetched;
+mod told;
+mod words;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use fairway_model::Origin;
+use fairway_routing::Snapshot;
+
+use crate::args::ExplainArgs;
+use crate::{check, offline};
+use asked::Asked;
+
+/// What requests are explained by.
+struct Served {
+    snapshot: Arc<Snapshot>,
+    /// Each with the object it is about.
+    diagnostics: Vec<(Origin, String)>,
+}
+
+/// Explains one request.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
+    let asked = Asked::read(&args.url, &args.method, &args.headers)?;
+    let served = match (&args.manifests, args.admin) {
+        (Some(manifests), _) => {
+            let found = offline::read(manifests, args.translation.options()?)?;
+            let told = found.diagnostics.iter().map(|it| (it.origin.clone(), check::line(it)));
+            Served { snapshot: found.outcome.snapshot, diagnostics: told.collect() }
+        }
+        (None, Some(admin)) => fetched::fetch(admin)?,
+        (None, None) => bail!("by what? Give --manifests DIR or --admin ADDR"),
+    };
+    let mut text = String::new();
+    told::chain(&mut text, &asked, &served);
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,155 @@
+//! Writes the chain: listener -> certificate -> virtual host -> route, rule, match -> filters -> backend -> endpoints.
+
+use std::fmt::Write;
+
+use fairway_model::{Action, Config, HostPattern, ListenerProtocol, Origin, PathForm, RuleOrder};
+use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
+
+use super::asked::Asked;
+use super::{Served, words};
+
+/// Appends the whole answer.
+pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
+    // Writing to a String cannot fail: the results of all writes in this file are of no interest.
+    _ = writeln!(out, "{} {}://{}{}\n", asked.method, asked.scheme(), asked.host, asked.target);
+    let config = served.snapshot.config();
+    let Some(listener) = config.listeners.iter().find(|listener| listener.protocol == asked.protocol) else {
+        row(out, "listener", "none speaks this protocol: the connection is refused");
+        return;
+    };
+    row(out, "listener", &format!("{}, public port {}", listener.name, listener.public_port));
+    let Some(table) = served.snapshot.table(&listener.table) else {
+        row(out, "host", "none is configured: answered 404");
+        return;
+    };
+    let explanation = served.snapshot.explain(table, &asked.request());
+    if listener.protocol == ListenerProtocol::Https {
+        let host = served.snapshot.host(table, &asked.host);
+        certificate(out, config, asked, host.map(|host| host.model().certificate.as_ref()));
+    }
+    hosts(out, &explanation);
+    match explanation.outcome {
+        Matched::Rule { rule, prefix, .. } => won(out, asked, served, (rule, prefix)),
+        Matched::NoRule(host) => {
+            row(out, "outcome", &format!("no rule of {} matches: answered 404", host.key().host));
+        }
+        Matched::NoHost => row(out, "outcome", "no host covers the name: answered 404"),
+    }
+}
+
+fn certificate(out: &mut String, config: &Config, asked: &Asked, host: Option<Option<&fairway_model::CertificateKey>>) {
+    let own = host.flatten().and_then(|key| config.certificates.get(key));
+    let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
+    let (certificate, why) = match (own, default) {
+        (Some(own), _) => (own, format!("chosen by the name {} (SNI)", asked.host)),
+        (None, Some(default)) => (default, "the default one: no certificate for the name".to_owned()),
+        (None, None) => {
+            row(out, "certificate", "the self-signed one of the process: no certificate for the name, no default one");
+            return;
+        }
+    };
+    row(out, "certificate", &format!("{}, {why}", certificate.origin));
+    row(out, "", &format!("for {}", certificate.names.join(", ")));
+}
+
+fn hosts(out: &mut String, explanation: &Explanation<'_>) {
+    for (index, step) in explanation.hosts.iter().enumerate() {
+        let label = if index == 0 { "host" } else { "" };
+        row(out, label, &format!("{}: {}", step.host.key().host, verdict(step)));
+        if step.matches.is_empty() {
+            continue;
+        }
+        if step.host.model().order == RuleOrder::Listed {
+            row(out, "", "  a regular expression is in use on it: the first rule that matches, as listed, counts");
+        }
+        for (position, matched) in step.matches.iter().enumerate() {
+            let label = if position == 0 { "candidates" } else { "" };
+            let mark = if matched.verdict == MatchVerdict::Wins { "*" } else { "-" };
+            let told = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
+            row(out, label, &told);
+            row(out, "", &format!("    {}", matched.rule.rule().origin));
+        }
+    }
+}
+
+fn verdict(step: &HostStep<'_>) -> &'static str {
+    match (step.verdict, &step.host.key().host) {
+        (HostVerdict::Serves, HostPattern::Any) => "serves every name that no other host covers",
+        (HostVerdict::Serves, _) => "serves",
+        (HostVerdict::FallsThrough, _) => "no rule matches, the next less specific host is tried",
+        (HostVerdict::Stops, _) => "no rule matches, less specific hosts are not tried",
+        (HostVerdict::LessSpecific, _) => "lost: a more specific host covers the name",
+    }
+}
+
+fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&CompiledRule, usize)) {
+    let model = rule.rule();
+    row(out, "rule", &model.origin.to_string());
+    for (index, filter) in model.filters.iter().enumerate() {
+        row(out, if index == 0 { "filters" } else { "" }, &words::filter(filter));
+    }
+    match &model.action {
+        Action::Answer(answer) => {
+            row(out, "outcome", &format!("answered {}: {}", answer.status, words::reason(answer.reason)));
+        }
+        Action::Forward(backends) => {
+            row(out, "path", &forwarded(asked, (rule, prefix)));
+            let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
+            for weighted in backends {
+                let share = if backends.len() > 1 { format!(" ({} of {whole})", weighted.weight) } else { String::new() };
+                backend(out, served.snapshot.config(), &weighted.backend, &share);
+            }
+            row(out, "policy", &words::policy(&model.policy));
+        }
+    }
+    diagnostics(out, served, &model.origin);
+}
+
+fn forwarded(asked: &Asked, (rule, prefix): (&CompiledRule, usize)) -> String {
+    let Some(rewrite) = rule.rewrite() else {
+        return format!("{} as received", asked.target);
+    };
+    let request = asked.request();
+    let path = match rewrite.path_form() {
+        PathForm::Normalised => request.normalised,
+        PathForm::Decoded => request.decoded,
+    };
+    let mut target = Vec::new();
+    if rewrite.apply(path, request.query, prefix, &mut target) {
+        format!("{} after the rewrite", String::from_utf8_lossy(&target))
+    } else {
+        format!("{} as received: the rewrite's pattern is not found in it", asked.target)
+    }
+}
+
+fn backend(out: &mut String, config: &Config, key: &fairway_model::BackendKey, share: &str) {
+    let Some(backend) = config.backends.get(key) else {
+        row(out, "backend", &format!("{key}{share}: does not exist, answered 503"));
+        return;
+    };
+    let spoken = words::protocol(backend.protocol, backend.tls.as_ref());
+    let balancing = words::balancing(backend.balancing);
+    row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}; {}", backend.origin));
+    if backend.endpoints.is_empty() {
+        row(out, "endpoints", "none: answered 503");
+    }
+    for (index, endpoint) in backend.endpoints.iter().enumerate() {
+        let name = endpoint.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        row(out, if index == 0 { "endpoints" } else { "" }, &format!("{}{name}", endpoint.address));
+    }
+}
+
+/// What is wrong with the object that won.
+fn diagnostics(out: &mut String, served: &Served, object: &Origin) {
+    let same = |origin: &Origin| {
+        (&origin.kind, &origin.namespace, &origin.name) == (&object.kind, &object.namespace, &object.name)
+    };
+    let about = served.diagnostics.iter().filter(|(origin, _)| same(origin));
+    for (index, (_, told)) in about.enumerate() {
+        row(out, if index == 0 { "diagnostics" } else { "" }, told);
+    }
+}
+
+fn row(out: &mut String, label: &str, text: &str) {
+    _ = writeln!(out, "{}", format!("{label:<12} {text}").trim_end());
+}

@@ -1,0 +1,152 @@
+//! How parts of a configuration are said to people.
+
+use std::time::Duration;
+
+use fairway_model::{
+    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Match, PathMatch, PathRewrite,
+    Policy, RedirectTarget, TextMatch, UpstreamVerification,
+};
+use fairway_routing::explain::Criterion;
+use fairway_routing::MatchVerdict;
+
+pub(super) fn matched(it: &Match) -> String {
+    let mut parts = vec![path(&it.path)];
+    parts.extend(it.method.iter().map(|method| format!("method {method}")));
+    parts.extend(it.headers.iter().map(|field| format!("header {}", condition(field))));
+    parts.extend(it.query.iter().map(|field| format!("query {}", condition(field))));
+    parts.join(", ")
+}
+
+fn path(it: &PathMatch) -> String {
+    match it {
+        PathMatch::Exact(path) => format!("exact {path}"),
+        PathMatch::Prefix(path) => format!("prefix {path}"),
+        PathMatch::Regex { pattern, ignore_case: true } => format!("regex {pattern} (ignoring case)"),
+        PathMatch::Regex { pattern, ignore_case: false } => format!("regex {pattern}"),
+    }
+}
+
+fn condition(it: &FieldMatch) -> String {
+    match &it.value {
+        TextMatch::Exact(value) => format!("{} = {value}", it.name),
+        TextMatch::Regex(pattern) => format!("{} ~ {pattern}", it.name),
+    }
+}
+
+pub(super) fn verdict(it: &MatchVerdict) -> String {
+    match it {
+        MatchVerdict::Wins => "wins".into(),
+        MatchVerdict::Path => "the path is another".into(),
+        MatchVerdict::Method => "the method is another".into(),
+        MatchVerdict::Header(name) => format!("the header {name} is absent or another"),
+        MatchVerdict::Query(name) => format!("the query parameter {name} is absent or another"),
+        MatchVerdict::Invalid(why) => format!("never applies: {why}"),
+        MatchVerdict::Outranked(criterion) => format!("applies too, but {}", outranked(*criterion)),
+    }
+}
+
+fn outranked(criterion: Criterion) -> &'static str {
+    match criterion {
+        Criterion::PathKind => "exact is before prefix, and prefix before regex",
+        Criterion::PathLength => "the longer path is first",
+        Criterion::Method => "a rule that asks for a method is first",
+        Criterion::Headers => "the rule that asks for more headers is first",
+        Criterion::Query => "the rule that asks for more query parameters is first",
+        Criterion::Age => "the older object is first",
+        Criterion::Name => "the first by namespace/name counts",
+        Criterion::Listed => "the one that is listed first counts",
+    }
+}
+
+pub(super) fn filter(it: &Filter) -> String {
+    match it {
+        Filter::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
+        Filter::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
+        Filter::Access(it) => access(it),
+        Filter::Cors(it) => format!("cross-origin resource sharing: methods {}", it.methods),
+        Filter::RequestHeaders(it) => format!("request headers: {}", edit(it)),
+        Filter::ResponseHeaders(it) => format!("response headers: {}", edit(it)),
+        Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
+        Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
+        Filter::RewriteHost(host) => format!("host becomes {host}"),
+    }
+}
+
+fn redirect(it: &RedirectTarget) -> String {
+    match it {
+        RedirectTarget::Url(url) => url.to_string(),
+        RedirectTarget::Parts { scheme, host, port, path, .. } => {
+            let scheme = scheme.iter().map(|scheme| format!("scheme {scheme}"));
+            let host = host.iter().map(|host| format!("host {host}"));
+            let port = port.iter().map(|port| format!("port {port}"));
+            let path = path.iter().map(|path| format!("path {}", rewrite(path)));
+            scheme.chain(host).chain(port).chain(path).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn access(it: &AccessList) -> String {
+    let list = |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (it.deny.is_empty(), it.allow.is_empty()) {
+        (true, false) => format!("only clients in {}; others are answered {}", list(&it.allow), it.status),
+        (false, true) => format!("no clients in {}; they are answered {}", list(&it.deny), it.status),
+        _ => format!("clients in {} but not in {}; others {}", list(&it.allow), list(&it.deny), it.status),
+    }
+}
+
+fn edit(it: &HeaderEdit) -> String {
+    let removed = it.remove.iter().map(|name| format!("-{name}"));
+    let set = it.set.iter().map(|field| format!("{}={}", field.name, field.value));
+    let added = it.add.iter().map(|field| format!("+{}={}", field.name, field.value));
+    removed.chain(set).chain(added).collect::<Vec<_>>().join(", ")
+}
+
+fn rewrite(it: &PathRewrite) -> String {
+    match it {
+        PathRewrite::Full(path) => path.to_string(),
+        PathRewrite::Prefix(path) => format!("{path} instead of the matched prefix"),
+        PathRewrite::Regex { pattern, replacement, .. } => format!("{replacement} where {pattern} is found"),
+    }
+}
+
+pub(super) fn reason(it: AnswerReason) -> &'static str {
+    match it {
+        AnswerReason::ProtectionUnavailable => "the object asks for protection that is not given yet: closed, not open",
+        AnswerReason::MissingReference => "what the rule refers to does not exist",
+        AnswerReason::NoRoute => "no rule matches",
+    }
+}
+
+pub(super) fn balancing(it: Balancing) -> &'static str {
+    match it {
+        Balancing::RoundRobin => "round robin",
+        Balancing::PeakEwma => "peak EWMA of two",
+        Balancing::LeastRequests => "least requests",
+        Balancing::Random => "random",
+    }
+}
+
+pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::UpstreamTls>) -> String {
+    let spoken = match it {
+        BackendProtocol::Http1 => "HTTP/1.1",
+    };
+    match tls.map(|tls| &tls.verification) {
+        None => spoken.to_owned(),
+        Some(UpstreamVerification::Off) => format!("{spoken} over TLS, not verified"),
+        Some(UpstreamVerification::Chain { name, .. }) => format!("{spoken} over TLS, verified for {name}"),
+    }
+}
+
+pub(super) fn policy(it: &Policy) -> String {
+    let seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
+    let times = &it.timeouts;
+    let body = it.max_body.map_or("unlimited".into(), |bytes| format!("at most {bytes} bytes"));
+    format!(
+        "connect {}, send {}, read {}; body {body}; {} tries; WebSocket {}",
+        seconds(times.connect),
+        seconds(times.send),
+        seconds(times.read),
+        it.retry.tries,
+        if it.websocket { "yes" } else { "no" },
+    )
+}
