@@ -54,10 +54,12 @@ pub(crate) async fn serve<N: Network, S: Transport>(worker: &Rc<Worker<N>>, peer
     let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
     let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+    let mut now = Instant::now();
     loop {
-        match next(worker, &mut connection).await {
+        match next(worker, &mut connection, now).await {
             Next::Request(mut desk, head) => {
-                let ending = exchange(worker, &mut connection, &mut desk, head).await;
+                let (ending, ended) = exchange(worker, &mut connection, &mut desk, head).await;
+                now = ended;
                 worker.give_desk(desk);
                 connection.served += 1;
                 match ending {
@@ -81,10 +83,10 @@ pub(crate) async fn serve<N: Network, S: Transport>(worker: &Rc<Worker<N>>, peer
     worker.unregister(slot);
 }
 
-/// Waits for the next request's head.
-async fn next<N: Network, S: Transport>(worker: &Worker<N>, connection: &mut Connection<S>) -> Next {
+/// Waits for the next request's head, from `now` on.
+async fn next<N: Network, S: Transport>(worker: &Worker<N>, connection: &mut Connection<S>, now: Instant) -> Next {
     let mut waiting = Waiting::FirstByte;
-    connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.idle_timeout);
+    connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
     let limits = head_limits(&worker.options.limits);
     poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
 }

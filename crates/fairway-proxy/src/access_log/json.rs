@@ -71,7 +71,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
         flag: flag(record),
         answer_body_bytes: record.body_bytes,
         sent_bytes: record.sent_bytes,
-        took_us: record.took.as_micros(),
+        took_us: record.took().as_micros(),
         rule: record.rule.map(|rule| {
             let labels = &rule.rule().labels;
             RulePart {

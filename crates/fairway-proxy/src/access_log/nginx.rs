@@ -31,7 +31,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
     quoted(out, request.first(Known::Referer));
     out.push(b' ');
     quoted(out, request.first(Known::UserAgent));
-    write!(out, " {} {} [", record.request_bytes, Seconds(record.took)).expect("a vector takes every write");
+    write!(out, " {} {} [", record.request_bytes, Seconds(record.took())).expect("a vector takes every write");
     upstream_name(record, out);
     out.extend_from_slice(b"] [] ");
     match &record.upstream {

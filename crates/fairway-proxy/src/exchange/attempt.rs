@@ -19,7 +19,7 @@ use crate::worker::{Desk, ToEndpoint};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<S> {
-    pub(crate) connection: Pooled<S>,
+    pub(crate) connection: Box<Pooled<S>>,
     pub(crate) reply: Reply,
     pub(crate) connect: Duration,
     /// When the request began to be sent.
@@ -115,7 +115,7 @@ pub(crate) struct Target<'a, S> {
 async fn acquire<N: Network>(
     scene: &Scene<'_, N>,
     to: &Target<'_, ToEndpoint<N>>,
-) -> Result<(Pooled<ToEndpoint<N>>, Age, Duration), Fault> {
+) -> Result<(Box<Pooled<ToEndpoint<N>>>, Age, Duration), Fault> {
     let reused = match to.reuse {
         Reuse::Any => to.endpoint.checkout(false, to.now),
         Reuse::Proven => to.endpoint.checkout(true, to.now),
@@ -131,7 +131,7 @@ async fn acquire<N: Network>(
     count(&worker.counters.attempts.connected);
     let answered = Instant::now();
     let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
-    Ok((Pooled { h1, served: 1, answered }, Age::Fresh, answered - to.now))
+    Ok((Box::new(Pooled { h1, served: 1, answered }), Age::Fresh, answered - to.now))
 }
 
 /// What a failure says about the endpoint.

@@ -202,9 +202,10 @@ async fn conclude<N: Network, S: Transport>(
         switch(scene, connection, desk, &mut pooled.h1, record).await
     } else {
         let read_before = body.received();
-        match answer(scene, connection, desk, (&mut pooled.h1, body), record).await {
+        match answer(scene, connection, desk, (&mut pooled.h1, body, headed), record).await {
             Ok((persistence, reusable)) => {
                 pooled.answered = Instant::now();
+                record.ended = Some(pooled.answered);
                 upstream.response = pooled.answered - sent;
                 record.request_bytes += body.received() - read_before;
                 if reusable {
@@ -246,7 +247,7 @@ async fn answer<N: Network, S: Transport>(
     scene: &Scene<'_, N>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
-    (up, body): (&mut crate::h1::H1<ToEndpoint<N>>, &mut RequestBody),
+    (up, body, began): (&mut crate::h1::H1<ToEndpoint<N>>, &mut RequestBody, Instant),
     record: &mut Record<'_>,
 ) -> Result<(Persistence, bool), Fault> {
     let framing = match response_framing(&desk.answer, scene.intake.method) {
@@ -269,7 +270,7 @@ async fn answer<N: Network, S: Transport>(
     let persistence = if unbounded { Persistence::Close } else { persistence };
     let plan = AnswerPlan { version: scene.intake.version, persistence };
     connection.h1.send_head(&mut desk.answer, framing, &plan);
-    let relayed = relay(Relay { scene, up, body }, connection, &mut desk.replay, record).await;
+    let relayed = relay(Relay { scene, up, body, began }, connection, &mut desk.replay, record).await;
     relayed?;
     Ok((persistence, stays && body.is_sent() && up.is_body_read() && up.wire.residue() == 0))
 }

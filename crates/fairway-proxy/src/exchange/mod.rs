@@ -67,13 +67,13 @@ pub(crate) struct Scene<'a, N: Network> {
     pub(crate) rule: &'a CompiledRule,
 }
 
-/// Serves the request whose head stands on the desk.
+/// Serves the request whose head stands on the desk. Says when it was over.
 pub(crate) async fn exchange<N: Network, S: Transport>(
     worker: &Worker<N>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
     head: Result<usize, Malformed>,
-) -> Ending {
+) -> (Ending, Instant) {
     let adopted = worker.adopted();
     worker.budget.earn();
     let mut record = Record::new(Instant::now(), head.unwrap_or_default());
@@ -82,11 +82,12 @@ pub(crate) async fn exchange<N: Network, S: Transport>(
         Ok(_) => serve(worker, connection, desk, &adopted, &mut record).await,
         Err(malformed) => respond::refuse(connection, desk, Fault::Malformed(malformed), &mut record).await,
     };
-    record.took = record.began.elapsed();
+    let ended = record.ended.unwrap_or_else(Instant::now);
+    record.ended = Some(ended);
     record.sent_bytes = connection.h1.wire.sent() - sent_before;
     worker.counters.exchange(&record);
     worker.log.write(&record, desk, &connection.peer);
-    ending
+    (ending, ended)
 }
 
 async fn serve<'a, N: Network, S: Transport>(

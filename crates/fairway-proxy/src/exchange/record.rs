@@ -13,7 +13,8 @@ use crate::fault::Fault;
 /// One exchange, when it is over.
 pub(crate) struct Record<'a> {
     pub(crate) began: Instant,
-    pub(crate) took: Duration,
+    /// When it was over; none while it is not.
+    pub(crate) ended: Option<Instant>,
     pub(crate) method: Method,
     pub(crate) status: u16,
     /// Head and body of the request.
@@ -52,11 +53,16 @@ impl UpstreamRecord {
 }
 
 impl Record<'_> {
+    /// From the request's head to the answer's last byte.
+    pub(crate) fn took(&self) -> Duration {
+        self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))
+    }
+
     /// Nothing known yet but when it began.
     pub(crate) fn new(began: Instant, head_bytes: usize) -> Self {
         Self {
             began,
-            took: Duration::ZERO,
+            ended: None,
             method: Method::Other,
             status: 0,
             request_bytes: head_bytes as u64,

@@ -18,6 +18,8 @@ pub(crate) struct Relay<'a, 'b, N: Network, U> {
     pub(crate) scene: &'a Scene<'b, N>,
     pub(crate) up: &'a mut U,
     pub(crate) body: &'a mut RequestBody,
+    /// When the answer's head came.
+    pub(crate) began: Instant,
 }
 
 /// How far the answer is.
@@ -34,8 +36,8 @@ pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
     replay: &mut Vec<u8>,
     record: &mut Record<'_>,
 ) -> Result<(), Fault> {
-    let Relay { scene, up, body } = relay;
-    let mut flow = Flow { stage: Stage::Flowing, moved: 0, seen: None };
+    let Relay { scene, up, body, began } = relay;
+    let mut flow = Flow { stage: Stage::Flowing, moved: 0, seen: None, began };
     let mut deaf = false;
     let answered = poll_fn(|cx| {
         if !body.is_sent() && !deaf {
@@ -59,6 +61,7 @@ struct Flow {
     moved: u64,
     /// What the last look saw: a change is progress.
     seen: Option<(u64, u64)>,
+    began: Instant,
 }
 
 impl Flow {
@@ -100,8 +103,10 @@ impl Flow {
     fn limit<N: Network, S: Transport>(&mut self, scene: &Scene<'_, N>, connection: &mut Connection<S>) {
         let seen = Some((self.moved, connection.h1.wire.sent()));
         if self.seen != seen {
+            // The first look comes right after the head: the clock was just read.
+            let now = if self.seen.is_none() { self.began } else { Instant::now() };
             self.seen = seen;
-            connection.deadline.set(Instant::now(), self.patience(scene, connection));
+            connection.deadline.set(now, self.patience(scene, connection));
         }
     }
 

@@ -128,7 +128,7 @@ impl Series {
 
     fn observe(&mut self, record: &Record<'_>) {
         self.requests += 1;
-        self.request_time.observe(&TIME, micros(record.took));
+        self.request_time.observe(&TIME, micros(record.took()));
         self.request_size.observe(&LENGTH, record.request_bytes);
         self.bytes_sent.observe(&SIZE, record.sent_bytes);
         if let Some(upstream) = &record.upstream {

@@ -27,7 +27,7 @@ pub(crate) struct EndpointIdentity {
 /// An endpoint.
 pub(crate) struct Endpoint<S> {
     pub(crate) identity: EndpointIdentity,
-    idle: RefCell<Vec<Pooled<S>>>,
+    idle: RefCell<Vec<Box<Pooled<S>>>>,
     health: Cell<Health>,
     in_flight: Cell<u32>,
     latency_us: Cell<u32>,
@@ -35,7 +35,7 @@ pub(crate) struct Endpoint<S> {
     memberships: Cell<u32>,
 }
 
-/// A connection to an endpoint.
+/// A connection to an endpoint. Boxed wherever it goes: it passes through several hands in every exchange.
 pub(crate) struct Pooled<S> {
     pub(crate) h1: H1<S>,
     /// Exchanges it has carried.
@@ -67,7 +67,7 @@ impl<S: Transport> Endpoint<S> {
 
     /// An idle connection that shows no event since its last answer; the youngest first, so that its memory is warm
     /// and the others can time out. `proven` asks for one that answered within the last second.
-    pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Pooled<S>> {
+    pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Box<Pooled<S>>> {
         let mut idle = self.idle.borrow_mut();
         loop {
             let youngest = idle.last()?;
@@ -82,7 +82,7 @@ impl<S: Transport> Endpoint<S> {
     }
 
     /// Takes a connection back after an exchange that left it clean.
-    pub(crate) fn check_in(&self, mut connection: Pooled<S>, limits: &PoolLimits) {
+    pub(crate) fn check_in(&self, mut connection: Box<Pooled<S>>, limits: &PoolLimits) {
         if self.memberships.get() == 0 || connection.served >= limits.requests {
             return;
         }
