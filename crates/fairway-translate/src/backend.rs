@@ -100,7 +100,9 @@ impl Unresolved {
             Self::External => (
                 "external-name-refused",
                 "service.name",
-                format!("Service {service} is of type ExternalName, which is not served unless a flag allows it"),
+                format!(
+                    "Service {service} is of type ExternalName, which is not served unless a flag allows it"
+                ),
             ),
         };
         let origin = origin.at(format!("{}.{field}", origin.field));
@@ -125,7 +127,8 @@ fn external_name(service: &Service) -> Option<&str> {
 
 /// The port by its number or name; else, as ingress-nginx does, by its target port.
 fn service_port<'a>(ports: &'a [ServicePort], wanted: &str) -> Option<&'a ServicePort> {
-    let by_name = |port: &&ServicePort| port.name.as_deref() == Some(wanted) || port.port.to_string() == wanted;
+    let by_name =
+        |port: &&ServicePort| port.name.as_deref() == Some(wanted) || port.port.to_string() == wanted;
     let by_target = |port: &&ServicePort| match &port.target_port {
         Some(IntOrString::Int(number)) => number.to_string() == wanted,
         Some(IntOrString::String(name)) => name == wanted,
@@ -182,7 +185,8 @@ pub(crate) fn build(wanted: &Wanted, context: &Context<'_>) -> Option<(Backend, 
 fn no_endpoints(wanted: &Wanted, service: &Sourced<Service>) -> Diagnostic {
     let origin = service.origin(Kind::Service, &wanted.service, "");
     let problem = format!("port {} has no endpoint that is ready", wanted.port);
-    Diagnostic::new(Severity::Warning, "no-endpoints", origin).because(problem, "its paths answer 503 until it has")
+    Diagnostic::new(Severity::Warning, "no-endpoints", origin)
+        .because(problem, "its paths answer 503 until it has")
 }
 
 fn external_endpoints(resources: &Resources, name: &str, port: u16) -> Vec<Endpoint> {

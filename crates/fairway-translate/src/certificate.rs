@@ -30,9 +30,10 @@ pub(crate) fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, 
         .collect::<Result<_, _>>()
         .map_err(|error| format!("tls.crt is no PEM: {error}"))?;
     let first = chain.first().ok_or("tls.crt has no certificate")?;
-    let private_key =
-        PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| format!("tls.key has no private key: {error}"))?;
-    let (_, parsed) = X509Certificate::from_der(first).map_err(|error| format!("tls.crt is no X.509: {error}"))?;
+    let private_key = PrivateKeyDer::from_pem_slice(key_pem)
+        .map_err(|error| format!("tls.key has no private key: {error}"))?;
+    let (_, parsed) =
+        X509Certificate::from_der(first).map_err(|error| format!("tls.crt is no X.509: {error}"))?;
     matches(&private_key, chain.clone())?;
     let certificate = Certificate {
         key: CertificateKey(key.to_string().into()),
@@ -51,7 +52,9 @@ fn matches(key: &PrivateKeyDer<'_>, chain: Vec<CertificateDer<'static>>) -> Resu
         .map_err(|error| format!("tls.key cannot be used: {error}"))?;
     match rustls::sign::CertifiedKey::new(chain, signing).keys_match() {
         Ok(()) => Ok(()),
-        Err(rustls::Error::InconsistentKeys(_)) => Err("tls.key is not the key of the certificate".to_owned()),
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            Err("tls.key is not the key of the certificate".to_owned())
+        }
         Err(error) => Err(format!("tls.crt cannot be used: {error}")),
     }
 }
@@ -76,7 +79,8 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<Arc<str>> {
 
 fn ip(bytes: &[u8]) -> Option<Arc<str>> {
     let v4 = <[u8; 4]>::try_from(bytes).map(|octets| std::net::IpAddr::from(octets).to_string());
-    let any = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|octets| std::net::IpAddr::from(octets).to_string()));
+    let any =
+        v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|octets| std::net::IpAddr::from(octets).to_string()));
     any.ok().map(Arc::from)
 }
 

@@ -62,7 +62,8 @@ fn origin(text: &str) -> Option<CorsOrigin> {
         None => (false, authority),
     };
     let scheme_name = scheme.trim_end_matches("://");
-    let good_scheme = scheme_name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    let good_scheme =
+        scheme_name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
     if !good_scheme || !is_host_and_port(rest.strip_prefix('.').unwrap_or(rest)) {
         return None;
     }

@@ -52,9 +52,11 @@ pub(crate) fn of_service(
                 match address(text, context.options.loopback_endpoints) {
                     Ok(ip) => add(into, ip, &numbers, endpoint),
                     Err(problem) => {
-                        let origin = slice.origin(Kind::EndpointSlice, key, &format!("endpoints[{at}].addresses"));
+                        let origin =
+                            slice.origin(Kind::EndpointSlice, key, &format!("endpoints[{at}].addresses"));
                         let found = Diagnostic::new(Severity::Error, "invalid-endpoint", origin);
-                        diagnostics.push(found.because(format!("\"{text}\" {problem}"), "the address is not used"));
+                        diagnostics
+                            .push(found.because(format!("\"{text}\" {problem}"), "the address is not used"));
                     }
                 }
             }
@@ -122,7 +124,9 @@ mod tests {
         for good in ["10.0.0.1", "2001:db8::1"] {
             assert!(address(good, refused).is_ok(), "{good}");
         }
-        for bad in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.169.254", "a.test"] {
+        for bad in
+            ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.169.254", "a.test"]
+        {
             assert!(address(bad, refused).is_err(), "{bad}");
         }
         assert!(address("::1", LoopbackEndpoints::Accepted).is_ok());

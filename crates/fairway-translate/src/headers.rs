@@ -36,7 +36,8 @@ pub(crate) fn read(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opt
             return Err(Closed::invalid(reader, name, problem));
         }
         if !allowed.contains(&header.to_ascii_lowercase()) {
-            let problem = format!("{header} is not in global-allowed-response-headers of the settings ConfigMap");
+            let problem =
+                format!("{header} is not in global-allowed-response-headers of the settings ConfigMap");
             return Err(Closed::invalid(reader, name, problem));
         }
         set.push(HeaderField { name: header.as_str().into(), value: value.as_str().into() });

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, Certificate, CertificateKey, Filter, HostKey, HostPattern, Match, Origin, PathForm,
-    PathMatch, Policy, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WeightedBackend, WildcardSpan,
+    Action, Answer, AnswerReason, Certificate, CertificateKey, Filter, HostKey, HostPattern, Match, Origin,
+    PathForm, PathMatch, Policy, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WeightedBackend,
+    WildcardSpan,
 };
 
 use crate::backend::{Wanted, port_text};
@@ -114,7 +115,8 @@ fn own_certificate(
     }
     if let Some(other) = (around.certificate)(&secret) {
         let origin = plan.ingress.origin(Kind::Ingress, &plan.key, &format!("spec.tls[{at}].secretName"));
-        let problem = format!("the certificate in Secret {secret} is for {}, not for {host}", other.names.join(", "));
+        let problem =
+            format!("the certificate in Secret {secret} is for {}, not for {host}", other.names.join(", "));
         let found = Diagnostic::new(Severity::Error, "certificate-for-other-names", origin);
         diagnostics.push(found.because(problem, "the default certificate is shown to its clients"));
     }
@@ -218,7 +220,8 @@ impl Builder<'_> {
         };
         match wanted.target(&self.context) {
             Ok(_) => {
-                let action = Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
+                let action =
+                    Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
                 self.backends.push(wanted);
                 action
             }
@@ -317,4 +320,3 @@ fn not_found() -> Action {
 fn unavailable(reason: AnswerReason) -> Action {
     Action::Answer(Answer { status: 503, reason })
 }
-

@@ -55,8 +55,12 @@ fn max_body(reader: &mut Reader<'_>, default: Option<u64>) -> Option<u64> {
     match bytes(value) {
         Some(size) => (size > 0).then_some(size),
         None => {
-            let limit = default.map_or("no limit".to_owned(), |size| format!("{size} bytes"));
-            reader.invalid(name, format!("\"{value}\" is no size (8, 8k, 8m, 8g)"), format!("{limit} applies"));
+            let limit = default.map_or("no limit".to_owned(), |size| format!("a limit of {size} bytes"));
+            reader.invalid(
+                name,
+                format!("\"{value}\" is no size (8, 8k, 8m, 8g)"),
+                format!("{limit} applies"),
+            );
             default
         }
     }

@@ -24,7 +24,8 @@ fn today(old: &Value) -> Value {
     let mut metadata = old.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let mut spec = Map::new();
     if let Some(metadata) = metadata.as_object_mut() {
-        let server_made = ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"];
+        let server_made =
+            ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"];
         metadata.retain(|field, _| !server_made.contains(&field.as_str()));
         if let Some(class) = take_class(metadata) {
             spec.insert("ingressClassName".into(), class);

@@ -164,11 +164,13 @@ impl Layout {
             }
             Some(older) if !matches!(older.place, Place::Path(..)) => *older = claimed,
             Some(older) => {
-                let origin = older.owner.as_ref().map(|owner| {
-                    owner.ingress.origin(Kind::Ingress, &owner.key, &older.field()).to_string()
-                });
+                let origin = older
+                    .owner
+                    .as_ref()
+                    .map(|owner| owner.ingress.origin(Kind::Ingress, &owner.key, &older.field()).to_string());
                 let older = origin.unwrap_or_default();
-                let problem = format!("path \"{text}\" of this type and host belongs to {older}, which is older");
+                let problem =
+                    format!("path \"{text}\" of this type and host belongs to {older}, which is older");
                 self.diagnose(&claimed, "", ("conflict", problem), "this one gets no requests");
             }
         }
@@ -178,7 +180,10 @@ impl Layout {
         for at in 0..self.locations.len() {
             let location = self.locations[at].clone();
             if matches!(location.place, Place::Path(..)) && rewrite::looks_like_pattern(&location.path) {
-                let problem = format!("path \"{}\" looks like a regular expression, but use-regex is off", location.path);
+                let problem = format!(
+                    "path \"{}\" looks like a regular expression, but use-regex is off",
+                    location.path
+                );
                 let consequence = "it is matched as plain text";
                 let origin = origin(&location, ".path");
                 let found = Diagnostic::new(Severity::Warning, "pattern-not-used", origin);
@@ -215,7 +220,12 @@ impl Layout {
                 let taken = |kind| self.holders.contains_key(&(kind, without.into()));
                 if !taken(PathKind::Exact) && !taken(PathKind::Prefix) {
                     let condition = on_path(PathMatch::Exact(without.into()));
-                    entries.push(Entry { location: at, condition, adds_slash: Some(path.clone()), unusable: false });
+                    entries.push(Entry {
+                        location: at,
+                        condition,
+                        adds_slash: Some(path.clone()),
+                        unusable: false,
+                    });
                 }
             }
             let condition = on_path(match location.kind {

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{AccessList, AnswerReason, Cors, HeaderEdit, HostPattern, Policy, Redirect, WildcardSpan};
+use fairway_model::{
+    AccessList, AnswerReason, Cors, HeaderEdit, HostPattern, Policy, Redirect, WildcardSpan,
+};
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressSpec};
 
 use crate::annotation::registry::{self, Class, Support};
@@ -165,11 +167,17 @@ fn is_claimed(claim: Claim, reader: &mut Reader<'_>) -> bool {
     let (claimed, problem, consequence) = match claim {
         Claim::Ours => return true,
         Claim::Others => return false,
-        Claim::OursByName(name) => {
-            (true, format!("IngressClass {name} does not exist"), "it is served because the name is one of ours")
+        Claim::OursByName(name) => (
+            true,
+            format!("IngressClass {name} does not exist"),
+            "it is served because the name is one of ours",
+        ),
+        Claim::NoSuchClass(name) => {
+            (false, format!("IngressClass {name} does not exist"), "it is not served")
         }
-        Claim::NoSuchClass(name) => (false, format!("IngressClass {name} does not exist"), "it is not served"),
-        Claim::Classless => (false, "it names no class and none of ours is the default".to_owned(), "it is not served"),
+        Claim::Classless => {
+            (false, "it names no class and none of ours is the default".to_owned(), "it is not served")
+        }
     };
     let origin = reader.field("spec.ingressClassName");
     let found = Diagnostic::new(Severity::Note, "ingress-class", origin).because(problem, consequence);
@@ -181,7 +189,8 @@ fn uses(reader: &Reader<'_>) -> Uses {
     let mut uses = Uses::default();
     let here = |name: &str| ObjectKey { namespace: reader.key.namespace.clone(), name: name.into() };
     let Some(spec) = &reader.ingress.object.spec else { return uses };
-    let paths = spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
+    let paths =
+        spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
     for backend in paths.map(|path| &path.backend).chain(&spec.default_backend) {
         uses.services.extend(backend.service.iter().map(|service| here(&service.name)));
     }
@@ -203,7 +212,9 @@ fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
             Err(error) => {
                 let origin = reader.field(&format!("spec.rules[{at}].host"));
                 let found = Diagnostic::new(Severity::Error, "invalid-host", origin);
-                reader.diagnostics.push(found.because(format!("\"{host}\" {error}"), "the rule is not served"));
+                reader
+                    .diagnostics
+                    .push(found.because(format!("\"{host}\" {error}"), "the rule is not served"));
             }
         }
     }
@@ -271,10 +282,14 @@ fn unsupported(reader: &mut Reader<'_>, options: &Options) -> Option<Closed> {
         }
         let problem = format!("{name} is not supported yet: {effect}");
         let (severity, code, consequence) = match (class, options.unsupported_protection) {
-            (Class::Feature, _) => (Severity::Warning, "unsupported-annotation", "the Ingress is served without it"),
-            (Class::Protection, UnsupportedProtection::Ignored) => {
-                (Severity::Warning, "unsupported-protection", "the Ingress is served without it, as the flag says")
+            (Class::Feature, _) => {
+                (Severity::Warning, "unsupported-annotation", "the Ingress is served without it")
             }
+            (Class::Protection, UnsupportedProtection::Ignored) => (
+                Severity::Warning,
+                "unsupported-protection",
+                "the Ingress is served without it, as the flag says",
+            ),
             (Class::Protection, UnsupportedProtection::Closed) => {
                 closed = Some(Closed(AnswerReason::ProtectionUnavailable));
                 (Severity::Error, "unsupported-protection", CLOSED)
@@ -294,5 +309,7 @@ fn unknown(reader: &mut Reader<'_>, name: &str) {
 
 /// Whether the value leaves the annotation's default as it is.
 fn asks_for_nothing(value: &str, inert: &[&str]) -> bool {
-    inert.iter().any(|nothing| value == *nothing || (switch(value).is_some() && switch(value) == switch(nothing)))
+    inert
+        .iter()
+        .any(|nothing| value == *nothing || (switch(value).is_some() && switch(value) == switch(nothing)))
 }

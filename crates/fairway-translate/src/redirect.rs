@@ -52,7 +52,8 @@ pub(crate) fn whole(reader: &mut Reader<'_>) -> Result<Option<Redirect>, Closed>
         }
         let status = reader.number(&format!("{name}-code"), statuses).unwrap_or(default_status);
         let target = target(url).ok_or_else(|| {
-            let problem = format!("of the variables in \"{url}\" only $scheme, $host and a final $request_uri work");
+            let problem =
+                format!("of the variables in \"{url}\" only $scheme, $host and a final $request_uri work");
             Closed::unsupported(reader, name, problem)
         })?;
         let status = u16::try_from(status).expect("the range says so");
@@ -118,7 +119,10 @@ pub(crate) fn to_trailing_slash(path_with_slash: &str) -> Redirect {
 
 fn same_url_with(status: u16, path: Arc<str>, keep_query: bool) -> Redirect {
     let path = Some(PathRewrite::Full(path));
-    Redirect { status, target: RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query } }
+    Redirect {
+        status,
+        target: RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query },
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,11 @@ pub(crate) fn target(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Closed
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~/$:".contains(c);
     if !value.chars().all(allowed) {
-        reader.invalid(name, format!("\"{value}\" has characters that no rewrite may have"), "paths stay as they are");
+        reader.invalid(
+            name,
+            format!("\"{value}\" has characters that no rewrite may have"),
+            "paths stay as they are",
+        );
         return Ok(None);
     }
     if value.contains("://") || has_variable(value) {

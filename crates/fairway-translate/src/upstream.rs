@@ -84,7 +84,8 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<TlsWish, Closed
         return Ok(TlsWish::default());
     };
     let (key, secret) = named_secret(reader, context, value)?;
-    let text = |entry| secret_value(&secret.object, entry).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+    let text =
+        |entry| secret_value(&secret.object, entry).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
     let roots = match (verify, text("ca.crt")) {
         (false, _) => None,
         (true, Some(roots)) => Some(Arc::from(roots)),

@@ -77,7 +77,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn switch(&mut self, name: &str, default: bool) -> bool {
         let Some(value) = self.value(name) else { return default };
         switch(value).unwrap_or_else(|| {
-            self.invalid(name, format!("\"{value}\" is neither true nor false"), format!("it counts as {default}"));
+            self.invalid(
+                name,
+                format!("\"{value}\" is neither true nor false"),
+                format!("it counts as {default}"),
+            );
             default
         })
     }

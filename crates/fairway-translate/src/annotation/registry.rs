@@ -47,11 +47,19 @@ pub(super) const fn done(name: &'static str) -> Known {
     Known { name, support: Support::Done }
 }
 
-pub(super) const fn guards(name: &'static str, effect: &'static str, inert: &'static [&'static str]) -> Known {
+pub(super) const fn guards(
+    name: &'static str,
+    effect: &'static str,
+    inert: &'static [&'static str],
+) -> Known {
     Known { name, support: Support::Missing { class: Class::Protection, effect, inert } }
 }
 
-pub(super) const fn offers(name: &'static str, effect: &'static str, inert: &'static [&'static str]) -> Known {
+pub(super) const fn offers(
+    name: &'static str,
+    effect: &'static str,
+    inert: &'static [&'static str],
+) -> Known {
     Known { name, support: Support::Missing { class: Class::Feature, effect, inert } }
 }
 
@@ -103,7 +111,8 @@ mod tests {
 
     #[test]
     fn what_lets_nobody_in_is_a_protection() {
-        for name in ["auth-type", "auth-url", "auth-tls-secret", "limit-rps", "enable-modsecurity", "satisfy"] {
+        for name in ["auth-type", "auth-url", "auth-tls-secret", "limit-rps", "enable-modsecurity", "satisfy"]
+        {
             let known = find(name).unwrap();
             assert!(matches!(known.support, Support::Missing { class: Class::Protection, .. }), "{name}");
         }

@@ -57,7 +57,10 @@ impl Draft<'_> {
             }
             "worker-rlimit-nofile" | "max-worker-open-files" => {
                 number::<u64>(value)?;
-                Err(Trouble::Note("the file limit is raised as far as the system lets it", "the number is not needed"))
+                Err(Trouble::Note(
+                    "the file limit is raised as far as the system lets it",
+                    "the number is not needed",
+                ))
             }
             "keep-alive" | "keepalive-timeout" => {
                 self.settings.downstream.idle_timeout = duration(value)?;
@@ -67,9 +70,11 @@ impl Draft<'_> {
                 self.settings.downstream.requests_per_connection = number(value)?;
                 Ok(())
             }
-            "disable-access-log" | "disable-http-access-log" | "access-log-off" | "access-log" | "access_log" => {
-                self.access_log(name, value)
-            }
+            "disable-access-log"
+            | "disable-http-access-log"
+            | "access-log-off"
+            | "access-log"
+            | "access_log" => self.access_log(name, value),
             _ => self.read_upstream(name, value),
         }
     }
@@ -142,7 +147,10 @@ impl Draft<'_> {
         if value != "auto" {
             self.settings.workers = Some(number::<u32>(value)?.max(1));
         }
-        Err(Trouble::Note("the number of workers changes only at a restart", "it is applied at the next start"))
+        Err(Trouble::Note(
+            "the number of workers changes only at a restart",
+            "it is applied at the next start",
+        ))
     }
 
     fn access_log(&mut self, name: &str, value: &str) -> Result<(), Trouble> {
@@ -160,14 +168,17 @@ impl Draft<'_> {
 
 /// A list that keeps somebody out: one that cannot be read keeps everybody out.
 fn guard(value: &str) -> Result<Vec<IpNet>, Trouble> {
-    ranges(value).map_err(|_| Trouble::Unprotected("the list has something that is neither an address nor a range"))
+    ranges(value)
+        .map_err(|_| Trouble::Unprotected("the list has something that is neither an address nor a range"))
 }
 
 /// Keys that protect and do not work yet.
 fn protection(name: &str, value: &str) -> Result<(), Trouble> {
     let asked = !value.is_empty() && switch(value) != Some(false);
     match name {
-        "global-auth-url" if asked => Err(Trouble::Unprotected("everybody would be let in without authentication")),
+        "global-auth-url" if asked => {
+            Err(Trouble::Unprotected("everybody would be let in without authentication"))
+        }
         "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" if asked => {
             Err(Trouble::Unprotected("requests would pass without the web application firewall"))
         }

@@ -65,7 +65,8 @@ impl Shelf {
                 None => "the default certificate is used in its place",
             };
             let origin = entry.secret.origin(Kind::Secret, key, "data");
-            Diagnostic::new(Severity::Error, "invalid-certificate", origin).because(problem.clone(), consequence)
+            Diagnostic::new(Severity::Error, "invalid-certificate", origin)
+                .because(problem.clone(), consequence)
         });
         let validity = entry.parsed.as_ref().and_then(|parsed| parsed.validity(now));
         broken.into_iter().chain(validity).collect()

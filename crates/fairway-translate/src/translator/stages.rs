@@ -97,8 +97,7 @@ impl Translator {
                 self.dependencies.leave_hosts(&plan);
                 work.hosts.extend(plan.hosts());
             }
-            let context =
-                Context { resources, options: &self.options, defaults: &self.defaults };
+            let context = Context { resources, options: &self.options, defaults: &self.defaults };
             let ingress = resources.ingresses.get(&key);
             let read = ingress.map(|it| plan::read(&key, it, &self.classes, &context)).unwrap_or_default();
             let now_shown = read.uses.certificates.clone();
@@ -176,8 +175,9 @@ impl Translator {
 
     /// Makes hosts: wildcards first, because hosts below them may show their certificate.
     pub(super) fn make_hosts(&mut self, resources: &Resources, work: &mut Work) {
-        let (exact, wide): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut work.hosts).into_iter().partition(|host| matches!(host, HostPattern::Exact(_)));
+        let (exact, wide): (Vec<_>, Vec<_>) = std::mem::take(&mut work.hosts)
+            .into_iter()
+            .partition(|host| matches!(host, HostPattern::Exact(_)));
         let mut exact: BTreeSet<HostPattern> = exact.into_iter().collect();
         for host in wide {
             let before = self.hosts.get(&host).map(|memo| memo.tls.clone()).unwrap_or_default();
@@ -296,12 +296,18 @@ impl Translator {
             let context = Context { resources, options: &self.options, defaults: &self.defaults };
             let built = wanted.then(|| backend::build(&memo.wanted, &context)).flatten();
             let external = match memo.wanted.target(&context) {
-                Ok(Target::External { name, .. }) if wanted && name.parse::<std::net::IpAddr>().is_err() => Some(name),
+                Ok(Target::External { name, .. }) if wanted && name.parse::<std::net::IpAddr>().is_err() => {
+                    Some(name)
+                }
                 _ => None,
             };
             self.exchange_external(&key, (&memo.external, &external));
             let certificate = memo.wanted.wish.client_certificate().filter(|_| wanted).cloned();
-            self.exchange_certificate(CertificateUser::Backend(key.clone()), (&memo.certificate, &certificate), work);
+            self.exchange_certificate(
+                CertificateUser::Backend(key.clone()),
+                (&memo.certificate, &certificate),
+                work,
+            );
             let (made, diagnostics) = built.unzip();
             self.current.diagnostics.replace(Scope::Backend(key.0.clone()), diagnostics.unwrap_or_default());
             self.set_backend(&key, made);
@@ -323,7 +329,11 @@ impl Translator {
         }
     }
 
-    fn exchange_external(&mut self, key: &BackendKey, (before, after): (&Option<Arc<str>>, &Option<Arc<str>>)) {
+    fn exchange_external(
+        &mut self,
+        key: &BackendKey,
+        (before, after): (&Option<Arc<str>>, &Option<Arc<str>>),
+    ) {
         if let Some(name) = before {
             self.dependencies.external.remove(name, key);
             if !self.dependencies.external.has(name) {

@@ -1,0 +1,118 @@
+//! Manifests in, configuration and diagnostics out, as files: `golden/<feature>-<case>/{in.yaml,out.yaml}`.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test golden` writes the second from what is translated now.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use fairway_model::{Action, Config, Filter, PathMatch, Policy, Rule, VirtualHost};
+use fairway_translate::{Translation, translate};
+use serde_json::{Map, Value, json};
+
+use support::{NOW, scene};
+
+#[test]
+fn every_case_gives_what_its_file_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut cases: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    assert!(cases.len() >= 30, "only {} cases", cases.len());
+    let wrong: Vec<String> = cases.iter().filter_map(|case| check(case).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+fn check(case: &Path) -> Result<(), String> {
+    let scene = scene(&fs::read_to_string(case.join("in.yaml")).unwrap());
+    let found = text(&translate(&scene.resources, &scene.options, NOW));
+    let file = case.join("out.yaml");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&file, &found).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    let first = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{}: line {}, found:\n{found}", case.display(), first.unwrap_or_default() + 1)),
+    }
+}
+
+/// What a reader wants to know of a translation: without the parts that are as always.
+fn text(translation: &Translation) -> String {
+    let config = &translation.config;
+    let hosts: Map<String, Value> = config.hosts.values().filter_map(|host| describe(host)).collect();
+    let backends: Map<String, Value> =
+        config.backends.values().map(|it| (it.key.to_string(), backend(it))).collect();
+    let certificates: Vec<_> = config.certificates.keys().map(|key| key.to_string()).collect();
+    let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
+    let mut all = json!({"hosts": hosts, "backends": backends, "certificates": certificates});
+    all["diagnostics"] = json!(diagnostics);
+    all["default certificate"] = json!(config.default_certificate.as_ref().map(ToString::to_string));
+    all["settings"] = settings(config);
+    all["external names"] = json!(translation.external_names);
+    all.as_object_mut().unwrap().retain(|_, value| !is_empty(value));
+    serde_saphyr::to_string(&all).unwrap()
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null()
+        || value.as_array().is_some_and(Vec::is_empty)
+        || value.as_object().is_some_and(Map::is_empty)
+}
+
+fn settings(config: &Config) -> Value {
+    let mut settings = serde_json::to_value(&config.settings).unwrap();
+    let default = serde_json::to_value(Config::default().settings).unwrap();
+    settings.as_object_mut().unwrap().retain(|key, value| *value != default[key]);
+    settings
+}
+
+/// The catch-all that only says 404 is left out.
+fn describe(host: &VirtualHost) -> Option<(String, Value)> {
+    let rules: Vec<Value> = host.routes.iter().flat_map(|route| &route.rules).map(rule).collect();
+    if host.key.host.to_string() == "*" && rules == [json!("Prefix / -> 404 NoRoute")] {
+        return None;
+    }
+    let certificate = host.certificate.as_ref().map(|key| format!(", {key}")).unwrap_or_default();
+    Some((format!("{} ({:?}{certificate})", host.key.host, host.order), json!(rules)))
+}
+
+fn rule(rule: &Rule) -> Value {
+    let path = match &rule.matches[0].path {
+        PathMatch::Exact(path) => format!("Exact {path}"),
+        PathMatch::Prefix(path) => format!("Prefix {path}"),
+        PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
+    };
+    let to = match &rule.action {
+        Action::Forward(backends) => backends[0].backend.to_string(),
+        Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
+    };
+    let line = format!("{path} -> {to}");
+    let usual = |filter: &&Filter| matches!(filter, Filter::StrictTransportSecurity(value) if **value == *"max-age=31536000; includeSubDomains");
+    let filters: Vec<_> = rule.filters.iter().filter(|it| !usual(it)).collect();
+    let policy = policy(&rule.policy);
+    match filters.is_empty() && policy.is_none() {
+        true => json!(line),
+        false => json!({line: filters.iter().map(|it| json!(it)).chain(policy).collect::<Vec<_>>()}),
+    }
+}
+
+fn policy(policy: &Policy) -> Option<Value> {
+    let times =
+        [policy.timeouts.connect, policy.timeouts.send, policy.timeouts.read].map(|time| time.as_secs());
+    let usual = times == [5, 60, 60] && policy.max_body == Some(1 << 20);
+    (!usual).then(|| json!({"connect, send, read": times, "body": policy.max_body}))
+}
+
+fn backend(backend: &fairway_model::Backend) -> Value {
+    let endpoints: Vec<_> = backend.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
+    let mut shown = json!({"endpoints": endpoints});
+    if let Some(tls) = &backend.tls {
+        shown["tls"] = serde_json::to_value(tls).unwrap();
+        if let Some(roots) = shown["tls"].pointer_mut("/verification/Chain/roots") {
+            *roots = json!("(PEM)");
+        }
+    }
+    shown
+}
