@@ -4,10 +4,13 @@
 //! Owns the answers. Never parses more than the end of a head and the first bytes of the path; never sees a body,
 //! because the generator sends none.
 
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
 use std::time::Duration;
 
+use crate::pinning::Idle;
 use crate::readiness::{Readiness, Ready};
 
 /// How much a path answers with.
@@ -56,24 +59,42 @@ struct Connection {
     owed: Option<(Body, usize)>,
 }
 
-struct Backend {
+pub(crate) struct Backend {
     readiness: Readiness,
     listener: TcpListener,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     kilobyte: Vec<u8>,
     megabyte: Vec<u8>,
+    ready: Vec<Ready>,
+    buffer: Vec<u8>,
 }
 
-/// Starts the backend on a free loopback port; it lives as long as the process.
-pub(crate) fn start() -> anyhow::Result<SocketAddr> {
+/// Who gives the backend its turns.
+#[derive(Clone)]
+pub(crate) enum Backing {
+    /// A thread of its own, which sleeps when there is nothing to do.
+    Thread,
+    /// The generator, between its own turns; neither ever sleeps.
+    Generator(Rc<RefCell<Backend>>),
+}
+
+/// Listens on a free loopback port, for as long as the process lives.
+pub(crate) fn start(idle: Idle) -> anyhow::Result<(SocketAddr, Backing)> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
-    std::thread::Builder::new().name("backend".into()).spawn(move || match Backend::new(listener) {
-        Ok(mut backend) => backend.run(),
-        Err(error) => eprintln!("the backend cannot start: {error}"),
+    if idle == Idle::Spin {
+        return Ok((address, Backing::Generator(Rc::new(RefCell::new(Backend::new(listener)?)))));
+    }
+    std::thread::Builder::new().name("backend".into()).spawn(move || {
+        let ended = Backend::new(listener).and_then(|mut backend| {
+            loop {
+                backend.turn(Duration::from_secs(60))?;
+            }
+        });
+        ended.unwrap_or_else(|error: anyhow::Error| eprintln!("the backend has ended: {error}"));
     })?;
-    Ok(address)
+    Ok((address, Backing::Thread))
 }
 
 impl Backend {
@@ -88,22 +109,25 @@ impl Backend {
             free: Vec::new(),
             kilobyte: Body::Kilobyte.answer(),
             megabyte: Body::Megabyte.answer(),
+            ready: Vec::new(),
+            buffer: vec![0; 16 * 1024],
         })
     }
 
-    fn run(&mut self) {
-        let mut ready = Vec::new();
-        let mut buffer = vec![0; 16 * 1024];
-        while self.readiness.wait(Duration::from_secs(60), &mut ready).is_ok() {
-            for event in &ready {
-                if event.token == LISTENER {
-                    self.accept();
-                } else if self.serve(*event, &mut buffer).is_none() {
-                    self.connections[event.token] = None;
-                    self.free.push(event.token);
-                }
+    /// Answers what is ready, after waiting for at most `limit`.
+    pub(crate) fn turn(&mut self, limit: Duration) -> anyhow::Result<()> {
+        let (mut ready, mut buffer) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.buffer));
+        self.readiness.wait(limit, &mut ready)?;
+        for event in &ready {
+            if event.token == LISTENER {
+                self.accept();
+            } else if self.serve(*event, &mut buffer).is_none() {
+                self.connections[event.token] = None;
+                self.free.push(event.token);
             }
         }
+        (self.ready, self.buffer) = (ready, buffer);
+        Ok(())
     }
 
     fn accept(&mut self) {

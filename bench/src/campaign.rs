@@ -9,9 +9,10 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use tempfile::TempDir;
 
+use crate::backend::Backing;
 use crate::measure::{self, Effort};
 use crate::peers::{self, Binaries, Peer};
-use crate::pinning::Pin;
+use crate::pinning::{Idle, Pin};
 use crate::report::{Findings, Origin, Report, summarise};
 use crate::running::Running;
 use crate::scenario::{Load, Scenario};
@@ -20,7 +21,7 @@ use crate::{backend, load};
 
 pub(crate) struct Campaign {
     found: Vec<(&'static Peer, PathBuf)>,
-    backend: SocketAddr,
+    backend: (SocketAddr, Backing),
     certificate: Certificate,
     tls: Arc<ClientConfig>,
     directory: TempDir,
@@ -33,13 +34,13 @@ impl Campaign {
         wanted: &[String],
         binaries: &Binaries,
         effort: Effort,
-        pin: Pin,
+        conditions: (Pin, Idle),
     ) -> anyhow::Result<Self> {
-        let origin = Origin::here(pin);
-        pin.as_generator()?;
+        let origin = Origin::here(conditions);
+        origin.pin.as_generator()?;
         let mut campaign = Self {
             found: Vec::new(),
-            backend: backend::start()?,
+            backend: backend::start(origin.idle)?,
             certificate: Certificate::generate()?,
             tls: load::client()?,
             directory: tempfile::Builder::new().prefix("fairway-bench-").tempdir()?,
@@ -107,12 +108,12 @@ impl Campaign {
                 running.push((peer.name, proxy));
             }
         }
-        let peers: Vec<(&str, &Running)> = running.iter().map(|(name, proxy)| (*name, proxy)).collect();
-        let Some((base, _)) = peers.first() else { return Ok(None) };
-        let blocks = measure::blocks(scenario, &peers, &self.tls, self.report.effort)?;
+        let Some((base, _)) = running.first() else { return Ok(None) };
+        let base = *base;
+        let blocks = measure::blocks(scenario, &mut running, &self.tls, self.report.effort)?;
         let summary = summarise(&blocks, base);
         let findings =
-            Findings { scenario: *scenario, base: (*base).to_owned(), summary, memory: Vec::new(), blocks };
+            Findings { scenario: *scenario, base: base.to_owned(), summary, memory: Vec::new(), blocks };
         running.into_iter().for_each(|(_, proxy)| proxy.stop());
         Ok(Some(findings))
     }
@@ -136,7 +137,7 @@ impl Campaign {
 
     /// `None` when it does not start, which the report says; an error only when the run is to end.
     fn start(&mut self, peer: &'static Peer, binary: &std::path::Path) -> anyhow::Result<Option<Running>> {
-        let mut site = Site::prepare(self.directory.path(), peer.name, self.backend)?;
+        let mut site = Site::prepare(self.directory.path(), peer.name, self.backend.clone())?;
         let command = (peer.prepare)(binary, &mut site, &self.certificate)?;
         self.report.configurations.insert(peer.name.to_owned(), site.written.iter().cloned().collect());
         match Running::start(command, site, self.report.origin.pin) {

@@ -11,6 +11,7 @@
 mod accounting;
 mod backend;
 mod campaign;
+mod distance;
 mod interrupt;
 mod load;
 mod measure;
@@ -32,7 +33,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
-use crate::pinning::Pin;
+use crate::pinning::{Idle, Pin};
 use crate::report::Report;
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -71,6 +72,9 @@ struct RunArguments {
     /// Which CPUs the proxies and the generator run on.
     #[arg(long, value_enum, default_value_t = Pin::Apart)]
     pin: Pin,
+    /// What generator and backend do when nothing is ready.
+    #[arg(long, value_enum, default_value_t = Idle::Spin)]
+    idle: Idle,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
@@ -106,8 +110,12 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     interrupt::watch()?;
     allow_many_files();
-    let campaign =
-        Campaign::prepare(&arguments.peers, &binaries(arguments)?, effort, arguments.pin.possible())?;
+    let campaign = Campaign::prepare(
+        &arguments.peers,
+        &binaries(arguments)?,
+        effort,
+        pinning::conditions(arguments.pin, arguments.idle),
+    )?;
     let report = campaign.run(&scenarios)?;
     report::print(&report);
     write(&report, &arguments.out)

@@ -8,20 +8,36 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 pub(crate) enum Pin {
     /// Proxies on CPU 0, generator and backend on CPU 1.
     Apart,
+    /// Everything on CPU 0: no cache line ever travels, and the kernel's share is as small as it gets.
+    Together,
     /// The scheduler decides.
     Off,
 }
 
-impl Pin {
-    /// `Apart` needs two CPUs.
-    pub(crate) fn possible(self) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if cpus < 2 { Self::Off } else { self }
-    }
+/// What the generator and the backend do when nothing is ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Idle {
+    /// Look again at once: a proxy never pays for waking them.
+    Spin,
+    /// Sleep: a proxy that finds their CPU asleep pays for the interrupt that wakes it.
+    Sleep,
+}
 
+/// What is possible of what is asked for: apart needs two CPUs, and whoever spins must not share one.
+pub(crate) fn conditions(pin: Pin, idle: Idle) -> (Pin, Idle) {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    match pin {
+        Pin::Apart if cpus > 1 => (pin, idle),
+        Pin::Apart | Pin::Together => (Pin::Together, Idle::Sleep),
+        Pin::Off => (pin, idle),
+    }
+}
+
+impl Pin {
     /// Moves this thread, and the threads it will start, to the generator's CPU.
     pub(crate) fn as_generator(self) -> anyhow::Result<()> {
-        self.to(1)
+        self.to(if self == Self::Apart { 1 } else { 0 })
     }
 
     /// Moves this thread to the proxies' CPU, so that a process started now inherits it.
@@ -30,7 +46,7 @@ impl Pin {
     }
 
     fn to(self, cpu: usize) -> anyhow::Result<()> {
-        if self == Self::Apart {
+        if self != Self::Off {
             let mut set = CpuSet::new();
             set.set(cpu);
             sched_setaffinity(None, &set)?;

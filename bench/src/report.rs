@@ -3,11 +3,12 @@
 mod origin;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use origin::Origin;
 pub(crate) use table::print;
 
+use crate::distance::Distance;
 use crate::measure::{Block, Effort, Memory};
 use crate::scenario::Scenario;
 use crate::statistics::Ratio;
@@ -40,6 +41,8 @@ pub(crate) struct Findings {
 #[derive(serde::Serialize)]
 pub(crate) struct Summary {
     pub(crate) peer: String,
+    /// Where the two CPUs were: what the kernel spends on a request depends on it more than on the proxy.
+    pub(crate) distance: Distance,
     pub(crate) user_us: f64,
     pub(crate) system_us: f64,
     pub(crate) total_us: f64,
@@ -54,15 +57,20 @@ pub(crate) struct Summary {
     pub(crate) discarded: usize,
 }
 
-/// Sums up blocks, in the order in which the first round measured the proxies.
+/// Sums up blocks, each distance of the CPUs on its own, in the order in which the first round measured the proxies.
 pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
-    let first_round = blocks.iter().take_while(|block| block.round == 0);
-    first_round.map(|block| summary(blocks, &block.peer, base)).collect()
+    let distances: BTreeSet<Distance> = blocks.iter().map(|block| block.distance).collect();
+    let first_round = || blocks.iter().take_while(|block| block.round == 0);
+    let each = distances.into_iter().flat_map(|distance| {
+        let there: Vec<&Block> = blocks.iter().filter(|block| block.distance == distance).collect();
+        first_round().map(|block| summary(&there, (&block.peer, base), distance)).collect::<Vec<_>>()
+    });
+    each.filter(|summary| summary.kept > 0).collect()
 }
 
-fn summary(blocks: &[Block], peer: &str, base: &str) -> Summary {
+fn summary(blocks: &[&Block], (peer, base): (&str, &str), distance: Distance) -> Summary {
     let of_peer = || blocks.iter().filter(|block| block.peer == peer);
-    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).collect();
+    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).copied().collect();
     let sum = |of: fn(&Block) -> f64| kept.iter().map(|block| of(block)).sum::<f64>();
     let requests = sum(|block| block.requests as f64).max(1.0);
     let seconds = sum(|block| block.seconds).max(1e-9);
@@ -71,6 +79,7 @@ fn summary(blocks: &[Block], peer: &str, base: &str) -> Summary {
     let user_share = user / (user + sum(|block| block.cpu.system_ticks as f64)).max(1.0);
     Summary {
         peer: peer.to_owned(),
+        distance,
         user_us: total_us * user_share,
         system_us: total_us * (1.0 - user_share),
         total_us,
@@ -85,7 +94,7 @@ fn summary(blocks: &[Block], peer: &str, base: &str) -> Summary {
 }
 
 /// One ratio for each round in which both blocks count.
-fn ratios(blocks: &[Block], peer: &str, base: &str) -> Vec<f64> {
+fn ratios(blocks: &[&Block], peer: &str, base: &str) -> Vec<f64> {
     let kept = |name: &str| -> BTreeMap<usize, f64> {
         let blocks = blocks.iter().filter(|block| block.peer == name && block.discarded.is_none());
         blocks.map(|block| (block.round, block.cpu_us())).collect()

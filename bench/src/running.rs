@@ -22,6 +22,7 @@ pub(crate) struct Running {
     pub(crate) site: Site,
     /// The process that was started and its descendants, once it is ready.
     pub(crate) processes: Vec<u32>,
+    pub(crate) pin: Pin,
     child: Child,
 }
 
@@ -34,7 +35,7 @@ impl Running {
         let spawned = command.spawn();
         pin.as_generator()?;
         let child = spawned.context("cannot be started")?;
-        let mut running = Self { site, processes: vec![child.id()], child };
+        let mut running = Self { site, processes: vec![child.id()], pin, child };
         running.await_answer()?;
         running.processes = family(running.child.id());
         Ok(running)
@@ -48,6 +49,7 @@ impl Running {
             connections: 1,
             body: Body::Kilobyte,
             once: false,
+            backing: self.site.backing.clone(),
         };
         let mut probe = Generator::new(plan)?;
         let mut ended = false;
@@ -57,6 +59,14 @@ impl Running {
         })?;
         anyhow::ensure!(answered && !ended, "did not become ready; its last words: {}", self.last_words());
         Ok(())
+    }
+
+    /// Why it no longer runs; `None` while it does.
+    pub(crate) fn obituary(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(None) => None,
+            ended => Some(format!("the proxy has ended ({ended:?}): {}", self.last_words())),
+        }
     }
 
     fn last_words(&self) -> String {

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use crate::backend::Backing;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// The host name of every request; the certificate is made for it.
@@ -30,16 +31,21 @@ pub(crate) struct Site {
     pub(crate) https: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) backend: SocketAddr,
+    pub(crate) backing: Backing,
     /// The configuration as written, for the report.
     pub(crate) written: Vec<(String, String)>,
 }
 
 impl Site {
-    pub(crate) fn prepare(root: &Path, peer: &str, backend: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        root: &Path,
+        peer: &str,
+        (backend, backing): (SocketAddr, Backing),
+    ) -> anyhow::Result<Self> {
         let directory = root.join(peer.replace(' ', "-"));
         fs::create_dir_all(&directory)?;
         let [http, https, admin] = free_ports()?;
-        Ok(Self { directory, http, https, admin, backend, written: Vec::new() })
+        Ok(Self { directory, http, https, admin, backend, backing, written: Vec::new() })
     }
 
     /// Writes a configuration file and remembers it for the report.

@@ -13,6 +13,7 @@ use clap::Parser;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 
 const BUFFER: usize = 64 * 1024;
 const LISTENER: u64 = u64::MAX;
@@ -112,7 +113,10 @@ impl Forwarder {
         let mut events = Vec::with_capacity(512);
         let mut buffer = vec![0; BUFFER];
         loop {
-            epoll::wait(&self.epoll, spare_capacity(&mut events), None)?;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("cannot wait for events"),
+            }
             for event in events.drain(..) {
                 match event.data.u64() {
                     LISTENER => self.accept()?,

@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 
 use super::connection::{Connection, Step};
 use super::failure::Failure;
-use crate::backend::Body;
+use crate::backend::{Backing, Body};
 use crate::interrupt;
 use crate::readiness::{Readiness, Ready};
 
@@ -31,6 +31,7 @@ pub(crate) struct Plan {
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) connections: usize,
     pub(crate) body: Body,
+    pub(crate) backing: Backing,
     /// A new connection for each request.
     pub(crate) once: bool,
 }
@@ -169,7 +170,14 @@ impl Generator {
     fn turn(&mut self, deadline: Instant) -> anyhow::Result<()> {
         interrupt::check()?;
         let mut ready = std::mem::take(&mut self.ready);
-        self.readiness.wait(GLANCE, &mut ready)?;
+        let limit = match &self.plan.backing {
+            Backing::Thread => GLANCE,
+            Backing::Generator(backend) => {
+                backend.borrow_mut().turn(Duration::ZERO)?;
+                Duration::ZERO
+            }
+        };
+        self.readiness.wait(limit, &mut ready)?;
         let again = Instant::now() < deadline;
         for event in &ready {
             self.on_readable(event.token, again);

@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 
 use super::by_class;
 use crate::accounting::{CpuTime, machine_ticks};
+use crate::distance::{Distance, round_trip_ns};
 use crate::load::{Generator, Plan, Tally};
 use crate::running::{Running, settle};
 use crate::scenario::{Load, Scenario};
@@ -40,6 +41,9 @@ pub(crate) struct Block {
     pub(crate) p99_us: u64,
     pub(crate) max_us: u64,
     pub(crate) stolen: f64,
+    /// How far apart the CPUs were, before and after.
+    pub(crate) distance: Distance,
+    pub(crate) distance_ns: [Option<f64>; 2],
     /// Why this block does not count; `None` when it does.
     pub(crate) discarded: Option<String>,
 }
@@ -55,56 +59,93 @@ impl Block {
 /// the two differ by is the noise of the method.
 pub(crate) fn blocks(
     scenario: &Scenario,
-    peers: &[(&str, &Running)],
+    proxies: &mut [(&'static str, Running)],
     tls: &Arc<ClientConfig>,
     effort: Effort,
 ) -> anyhow::Result<Vec<Block>> {
-    let mut entries: Vec<(String, &Running)> =
-        peers.iter().map(|(name, proxy)| ((*name).to_owned(), *proxy)).collect();
-    let again = format!("{} again", peers[0].0);
-    entries.push((again, peers[0].1));
-    let mut blocks = Vec::new();
+    let mut order: Vec<(usize, String)> =
+        proxies.iter().enumerate().map(|(index, (name, _))| (index, (*name).to_owned())).collect();
+    order.push((0, format!("{} again", proxies[0].0)));
+    let mut blocks: Vec<Block> = Vec::new();
     for round in 0..effort.blocks {
         let mut line = format!("  {} {}/{}:", scenario.name, round + 1, effort.blocks);
-        for (name, proxy) in &entries {
-            let block = measure(scenario, (name, proxy), tls, (round, effort.seconds))?;
-            line +=
-                &format!(" {name} {:.1}{}", block.cpu_us(), if block.discarded.is_some() { "!" } else { "" });
+        for (index, name) in &order {
+            let block =
+                Measurement::take(scenario, &mut proxies[*index].1, tls, effort)?.into_block(round, name);
+            let mark = if block.discarded.is_some() { "!" } else { "" };
+            line += &format!(" {name} {:.1}{mark}", block.cpu_us());
             blocks.push(block);
         }
         eprintln!("{line}");
-        entries.reverse();
+        order.reverse();
     }
     Ok(blocks)
 }
 
-fn measure(
-    scenario: &Scenario,
-    (name, proxy): (&str, &Running),
-    tls: &Arc<ClientConfig>,
-    (round, seconds): (usize, f64),
-) -> anyhow::Result<Block> {
-    let mut generator = Generator::new(plan(scenario, proxy, tls))?;
-    generator.run(WARM_UP)?;
-    settle(SETTLE)?;
-    let (cpu, machine) = (CpuTime::of(&proxy.processes), machine_ticks());
-    let tally = generator.run(Duration::from_secs_f64(seconds))?;
-    settle(SETTLE)?;
-    let cpu = CpuTime::of(&proxy.processes).since(cpu);
-    let stolen = stolen_since(machine);
-    Ok(Block {
-        round,
-        peer: name.to_owned(),
-        requests: tally.requests,
-        errors: by_class(&tally),
-        seconds: tally.wall.as_secs_f64(),
-        cpu,
-        p50_us: tally.latency_us.value_at_quantile(0.5),
-        p99_us: tally.latency_us.value_at_quantile(0.99),
-        max_us: tally.latency_us.max(),
-        stolen,
-        discarded: verdict(&tally, stolen),
-    })
+/// One block as it was measured, before it is judged.
+struct Measurement {
+    tally: Tally,
+    cpu: CpuTime,
+    stolen: f64,
+    distance: [Distance; 2],
+    distance_ns: [Option<f64>; 2],
+    obituary: Option<String>,
+}
+
+impl Measurement {
+    fn take(
+        scenario: &Scenario,
+        proxy: &mut Running,
+        tls: &Arc<ClientConfig>,
+        effort: Effort,
+    ) -> anyhow::Result<Self> {
+        let before_ns = round_trip_ns(proxy.pin)?;
+        let mut generator = Generator::new(plan(scenario, proxy, tls))?;
+        generator.run(WARM_UP)?;
+        settle(SETTLE)?;
+        let (cpu, machine) = (CpuTime::of(&proxy.processes), machine_ticks());
+        let tally = generator.run(Duration::from_secs_f64(effort.seconds))?;
+        settle(SETTLE)?;
+        let cpu = CpuTime::of(&proxy.processes).since(cpu);
+        let stolen = stolen_since(machine);
+        let distance_ns = [before_ns, round_trip_ns(proxy.pin)?];
+        let distance = distance_ns.map(|ns| Distance::of(proxy.pin, ns));
+        Ok(Self { tally, cpu, stolen, distance, distance_ns, obituary: proxy.obituary() })
+    }
+
+    fn into_block(self, round: usize, peer: &str) -> Block {
+        let discarded = self.verdict();
+        let Self { tally, cpu, stolen, distance, distance_ns, .. } = self;
+        Block {
+            round,
+            peer: peer.to_owned(),
+            requests: tally.requests,
+            errors: by_class(&tally),
+            seconds: tally.wall.as_secs_f64(),
+            cpu,
+            p50_us: tally.latency_us.value_at_quantile(0.5),
+            p99_us: tally.latency_us.value_at_quantile(0.99),
+            max_us: tally.latency_us.max(),
+            stolen,
+            distance: distance[0],
+            distance_ns,
+            discarded,
+        }
+    }
+
+    fn verdict(&self) -> Option<String> {
+        let failed = self.tally.failed();
+        if self.obituary.is_some() {
+            return self.obituary.clone();
+        }
+        if failed > 0 || self.tally.requests == 0 {
+            return Some(format!("{failed} requests failed, {} were answered", self.tally.requests));
+        }
+        if self.stolen > STOLEN_AT_MOST {
+            return Some(format!("{:.1}% of the machine was stolen", self.stolen * 100.0));
+        }
+        (self.distance[0] != self.distance[1]).then(|| "the host moved a CPU".to_owned())
+    }
 }
 
 pub(super) fn plan(scenario: &Scenario, proxy: &Running, tls: &Arc<ClientConfig>) -> Plan {
@@ -114,6 +155,7 @@ pub(super) fn plan(scenario: &Scenario, proxy: &Running, tls: &Arc<ClientConfig>
         tls: scenario.tls.then(|| tls.clone()),
         connections: scenario.connections,
         body: scenario.body,
+        backing: proxy.site.backing.clone(),
         once: scenario.load == Load::Once,
     }
 }
@@ -121,14 +163,4 @@ pub(super) fn plan(scenario: &Scenario, proxy: &Running, tls: &Arc<ClientConfig>
 fn stolen_since((all, stolen): (u64, u64)) -> f64 {
     let (all_now, stolen_now) = machine_ticks();
     stolen_now.saturating_sub(stolen) as f64 / all_now.saturating_sub(all).max(1) as f64
-}
-
-fn verdict(tally: &Tally, stolen: f64) -> Option<String> {
-    if tally.requests == 0 {
-        return Some("no request was answered".to_owned());
-    }
-    if tally.failed() > 0 {
-        return Some(format!("{} of the requests failed", tally.failed()));
-    }
-    (stolen > STOLEN_AT_MOST).then(|| format!("{:.1}% of the machine was stolen", stolen * 100.0))
 }

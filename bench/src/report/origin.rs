@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::pinning::Pin;
+use crate::pinning::{Idle, Pin};
 
 #[derive(serde::Serialize)]
 pub(crate) struct Origin {
@@ -15,12 +15,13 @@ pub(crate) struct Origin {
     pub(crate) cpu: String,
     pub(crate) cpus: usize,
     pub(crate) pin: Pin,
+    pub(crate) idle: Idle,
     /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
     pub(crate) load_average: String,
 }
 
 impl Origin {
-    pub(crate) fn here(pin: Pin) -> Self {
+    pub(crate) fn here((pin, idle): (Pin, Idle)) -> Self {
         Self {
             command: command(),
             unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -29,6 +30,7 @@ impl Origin {
             cpu: cpu_model(),
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             pin,
+            idle,
             load_average: fs::read_to_string("/proc/loadavg")
                 .ok()
                 .and_then(|text| text.split_whitespace().next().map(str::to_owned))

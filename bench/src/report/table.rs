@@ -19,21 +19,21 @@ pub(crate) fn print(report: &Report) {
 fn print_findings(findings: &Findings) {
     let scenario = &findings.scenario;
     println!("\n{} ({} connections)", scenario.name, scenario.connections);
-    if !findings.summary.is_empty() {
+    for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
-            "  {:<15} {:>8} {:>8} {:>9}   {:<24} {:>8} {:>5} {:>8} {:>8}  blocks",
-            "CPU us/request",
-            "user",
-            "system",
-            "total",
+            "  {:<17} {:>8} {:>8} {:>9}   {:<24} {:>8} {:>5} {:>8} {:>8}  blocks",
+            rows[0].distance.words(),
+            "user us",
+            "sys us",
+            "us/req",
             format!("x {} [95%]", findings.base),
             "req/s",
             "busy",
             "p50 us",
             "p99 us"
         );
+        rows.iter().for_each(print_summary);
     }
-    findings.summary.iter().for_each(print_summary);
     findings.memory.iter().for_each(print_memory);
     for block in findings.blocks.iter().filter(|block| block.discarded.is_some()) {
         let why = block.discarded.as_deref().unwrap_or_default();
@@ -43,7 +43,7 @@ fn print_findings(findings: &Findings) {
 
 fn print_summary(row: &Summary) {
     let ratio = row.to_base.map_or_else(
-        || "1".to_owned(),
+        || "-".to_owned(),
         |ratio| format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high),
     );
     let blocks = match row.discarded {
@@ -51,7 +51,7 @@ fn print_summary(row: &Summary) {
         discarded => format!("{} ({discarded} discarded)", row.kept),
     };
     println!(
-        "  {:<15} {:>8.2} {:>8.2} {:>9.2}   {ratio:<24} {:>8.0} {:>4.0}% {:>8} {:>8}  {blocks}",
+        "  {:<17} {:>8.2} {:>8.2} {:>9.2}   {ratio:<24} {:>8.0} {:>4.0}% {:>8} {:>8}  {blocks}",
         row.peer,
         row.user_us,
         row.system_us,
@@ -65,7 +65,7 @@ fn print_summary(row: &Summary) {
 
 fn print_memory(row: &Memory) {
     println!(
-        "  {:<15} {:>8.2} KiB per connection ({} open, {} -> {} KiB) {:?}",
+        "  {:<17} {:>8.2} KiB per connection ({} open, {} -> {} KiB) {:?}",
         row.peer,
         row.kib_per_connection(),
         row.open,
