@@ -30,7 +30,7 @@ fn incremental(criterion: &mut Criterion) {
     group.bench_function("one of 10,000 hosts changed", |bencher| {
         let setup = || {
             turn = turn.wrapping_add(1);
-            put_host(&mut config, order.next().expect("it never ends"), &format!("/turn-{turn}"));
+            put_host(&mut config, order.next().expect("it never ends"), &["/", &format!("/turn-{turn}")]);
             config.clone()
         };
         bencher.iter_batched(

@@ -8,14 +8,18 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fairway_model::Config;
 use fairway_routing::{Request, compile};
-use tables::{NoFields, hosts_with_a_rule, one_host_with_paths, shuffled};
+use tables::{NoFields, hosts_with_a_rule, hosts_with_three_paths, one_host_with_paths, shuffled};
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
 type Build = fn(usize) -> Config;
 
 fn lookup(criterion: &mut Criterion) {
-    let kinds: [(&str, Build); 2] = [("hosts", hosts_with_a_rule), ("paths", one_host_with_paths)];
+    let kinds: [(&str, Build); 3] = [
+        ("hosts", hosts_with_a_rule),
+        ("hosts with three paths", hosts_with_three_paths),
+        ("paths of one host", one_host_with_paths),
+    ];
     for (kind, config) in kinds {
         let mut group = criterion.benchmark_group(format!("lookup/{kind}"));
         for size in SIZES {
@@ -23,8 +27,10 @@ fn lookup(criterion: &mut Criterion) {
             let table = snapshot.table(tables::TABLE).expect("the table has hosts");
             let asks: Vec<(String, String)> = shuffled(size)
                 .map(|n| match kind {
-                    "hosts" => (tables::host_name(n), "/some/path".to_owned()),
-                    _ => ("paths.example.com".to_owned(), format!("{}/below/it", tables::path(n))),
+                    "paths of one host" => {
+                        ("paths.example.com".to_owned(), format!("{}/below/it", tables::path(n)))
+                    }
+                    _ => (tables::host_name(n), "/api/v2/items".to_owned()),
                 })
                 .collect();
             let mut next = asks.iter().cycle();

@@ -92,6 +92,11 @@ fn name(route: &Route) -> impl Iterator<Item = u8> {
 }
 
 impl Candidate {
+    /// Whether it asks nothing but a path.
+    pub(crate) fn is_unconditional(&self) -> bool {
+        self.conditions.is_none()
+    }
+
     /// Whether everything but the path fits.
     #[inline]
     pub(crate) fn fits<F: Fields>(&self, request: &Request<'_, F>) -> bool {

@@ -9,31 +9,43 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use crate::hash::FastState;
+use crate::names::{Named, Names};
 use crate::{CompiledHost, TableId};
-
-type ByName<V> = GenericHashMap<Arc<str>, V, FastState, DefaultSharedPtr>;
 
 /// All route tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
     tables: Vec<Table>,
-    names: ByName<TableId>,
+    names: GenericHashMap<Arc<str>, TableId, FastState, DefaultSharedPtr>,
 }
 
 /// The hosts of one route table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    exact: ByName<Arc<CompiledHost>>,
+    exact: Names<CompiledHost>,
     /// By suffix.
-    wildcards: ByName<Wildcards>,
+    wildcards: Names<Wildcards>,
     any: Option<Arc<CompiledHost>>,
 }
 
 /// The hosts of one suffix.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Wildcards {
+    suffix: Arc<str>,
     one_label: Option<Arc<CompiledHost>>,
     many_labels: Option<Arc<CompiledHost>>,
+}
+
+impl Wildcards {
+    fn none(suffix: &Arc<str>) -> Self {
+        Self { suffix: suffix.clone(), one_label: None, many_labels: None }
+    }
+}
+
+impl Named for Wildcards {
+    fn name(&self) -> &[u8] {
+        self.suffix.as_bytes()
+    }
 }
 
 impl Hosts {
@@ -77,19 +89,20 @@ impl Hosts {
         match &key.host {
             HostPattern::Any => std::mem::replace(&mut table.any, host),
             HostPattern::Exact(name) => match host {
-                Some(host) => table.exact.insert(name.clone(), host),
-                None => table.exact.remove(name),
+                Some(host) => table.exact.insert(host),
+                None => table.exact.remove(name.as_bytes()),
             },
             HostPattern::Wildcard { suffix, span } => {
-                let mut wildcards = table.wildcards.get(suffix).cloned().unwrap_or_default();
+                let found = table.wildcards.find(suffix.as_bytes());
+                let mut wildcards = found.map_or_else(|| Wildcards::none(suffix), |found| (**found).clone());
                 let place = match span {
                     WildcardSpan::OneLabel => &mut wildcards.one_label,
                     WildcardSpan::ManyLabels => &mut wildcards.many_labels,
                 };
                 let before = std::mem::replace(place, host);
                 match wildcards.one_label.is_none() && wildcards.many_labels.is_none() {
-                    true => table.wildcards.remove(suffix),
-                    false => table.wildcards.insert(suffix.clone(), wildcards),
+                    true => table.wildcards.remove(suffix.as_bytes()),
+                    false => table.wildcards.insert(Arc::new(wildcards)),
                 };
                 before
             }
@@ -111,12 +124,12 @@ impl Table {
         };
         let wild = dots.match_indices('.').filter(|(star, _)| *star > 0).enumerate();
         let wild = wild.filter_map(|(number, (star, _))| {
-            let wildcards = self.wildcards.get(&name[star + 1..])?;
+            let wildcards = self.wildcards.find(&name.as_bytes()[star + 1..])?;
             // The star of all but the first dot has a dot in it.
             let one = wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
             Some(one.into_iter().chain(&wildcards.many_labels))
         });
-        self.exact.get(name).into_iter().chain(wild.flatten()).chain(&self.any)
+        self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any)
     }
 
     fn is_empty(&self) -> bool {

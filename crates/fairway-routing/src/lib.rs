@@ -1,9 +1,9 @@
 //! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks requests up in it.
 //!
-//! The modules stand in the order of a lookup: [`request`] in, [`hosts`] by name, [`host`] with its path [`tree`] or its
-//! [`listed`] candidates, their [`conditions`], the winning [`rule`] with its [`targets`] and its [`rewrite`].
-//! [`compile`](compile()) builds all of it and shares with the previous snapshot whatever did not change; [`oracle`] is
-//! the slow, obvious matcher that says what the right answer is, and [`explain`] tells it to people.
+//! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its path `tree` or its
+//! `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `rewrite`. [`compile()`] builds
+//! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
+//! that says what the right answer is, and [`explain`] tells it to people.
 //!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing (the lazily built automata of `regex`,
 //! which are bounded and kept, apart).
@@ -16,6 +16,7 @@ mod hash;
 mod host;
 mod hosts;
 mod listed;
+mod names;
 #[doc(hidden)]
 pub mod oracle;
 mod pattern;

@@ -59,7 +59,7 @@ impl Snapshot {
                 return Matched::Rule { host, rule, prefix };
             }
             let nearest = *nearest.get_or_insert(host);
-            if !host.model().falls_through {
+            if !host.falls_through() {
                 return Matched::NoRule(nearest);
             }
         }

@@ -32,7 +32,9 @@ enum Edit {
 }
 
 fn paths() -> impl Strategy<Value = String> {
-    let deep = (vec(select(vec!["a", "b", "aa", ""]), 1..4), any::<bool>())
+    // Two elements that only differ late.
+    let elements = vec!["a", "b", "aa", "", "a", "b", "a-long-path-element-1", "a-long-path-element-2"];
+    let deep = (vec(select(elements), 1..4), any::<bool>())
         .prop_map(|(elements, slash)| format!("/{}{}", elements.join("/"), if slash { "/" } else { "" }));
     prop_oneof![8 => deep, 1 => select(vec!["/", "*", "", "a/b"]).prop_map(str::to_owned)]
 }

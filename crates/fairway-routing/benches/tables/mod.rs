@@ -28,11 +28,20 @@ pub(crate) fn path(n: usize) -> String {
     format!("/api/v{}/service-{n}", n % 7)
 }
 
-/// A host of its own for every route.
+/// A host with one rule for everything, as often as that.
 pub(crate) fn hosts_with_a_rule(count: usize) -> Config {
+    hosts(count, &["/"])
+}
+
+/// A host with three paths, as often as that.
+pub(crate) fn hosts_with_three_paths(count: usize) -> Config {
+    hosts(count, &["/", "/api", "/api/v1"])
+}
+
+fn hosts(count: usize, paths: &[&str]) -> Config {
     let mut config = Config::default();
     for n in 0..count {
-        put_host(&mut config, n, "/");
+        put_host(&mut config, n, paths);
         put_backend(&mut config, n, 3);
     }
     config
@@ -47,9 +56,9 @@ pub(crate) fn one_host_with_paths(count: usize) -> Config {
     config
 }
 
-/// Replaces host `n` by one with two rules, the second of them for `below`.
-pub(crate) fn put_host(config: &mut Config, n: usize, below: &str) {
-    let host = host(&host_name(n), vec![rule(n, "/"), rule(n, below)]);
+/// Replaces host `n` by one with a rule for each of `paths`.
+pub(crate) fn put_host(config: &mut Config, n: usize, paths: &[&str]) {
+    let host = host(&host_name(n), paths.iter().map(|path| rule(n, path)).collect());
     config.hosts.insert(host.key.clone(), Arc::new(host));
 }
 
