@@ -60,7 +60,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostic {
-    /// An error at `origin`; `problem` and `consequence` are set by [`Diagnostic::because`].
+    /// One at `origin`; [`Diagnostic::because`] gives it its words.
     pub(crate) fn new(severity: Severity, code: &'static str, origin: Origin) -> Self {
         Self { severity, origin, code, problem: String::new(), consequence: String::new() }
     }
@@ -85,11 +85,7 @@ impl fmt::Display for Severity {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {}: {}; {} [{}]",
-            self.severity, self.origin, self.problem, self.consequence, self.code
-        )
+        write!(f, "{}[{}]: {}: {}; {}", self.severity, self.code, self.origin, self.problem, self.consequence)
     }
 }
 

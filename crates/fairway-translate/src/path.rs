@@ -164,16 +164,21 @@ impl Layout {
             }
             Some(older) if !matches!(older.place, Place::Path(..)) => *older = claimed,
             Some(older) => {
-                let origin = older
-                    .owner
-                    .as_ref()
-                    .map(|owner| owner.ingress.origin(Kind::Ingress, &owner.key, &older.field()).to_string());
-                let older = origin.unwrap_or_default();
-                let problem =
-                    format!("path \"{text}\" of this type and host belongs to {older}, which is older");
-                self.diagnose(&claimed, "", ("conflict", problem), "this one gets no requests");
+                let older = older.clone();
+                self.conflict(&claimed, &older);
             }
         }
+    }
+
+    fn conflict(&mut self, claimed: &Location, older: &Location) {
+        let same_object = claimed.owner.as_ref().map(|it| &it.key) == older.owner.as_ref().map(|it| &it.key);
+        let why = if same_object { "listed before" } else { "older" };
+        let problem = format!(
+            "path \"{}\" of this type and host belongs to {}, which is {why}",
+            claimed.path,
+            origin(older, "")
+        );
+        self.diagnose(claimed, "", ("conflict", problem), "this one gets no requests");
     }
 
     fn note_unused_patterns(&mut self) {
@@ -239,40 +244,80 @@ impl Layout {
 
     /// The longest text first, then reverse lexical (`controller.go`: two stable sorts).
     fn pattern_entries(&mut self) -> Vec<Entry> {
-        let mut patterns: Vec<(usize, String)> = Vec::new();
+        let mut candidates: Vec<Candidate> = Vec::new();
         for (at, location) in self.locations.iter().enumerate() {
             let path = location.path.to_string();
             let splits = location.kind == PathKind::Prefix && path != "/" && !location.wants_patterns();
             if !splits {
-                patterns.push((at, path));
+                candidates.push(Candidate::new(at, location, path));
                 continue;
             }
             // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`.
-            let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
             let taken = self.holders.contains_key(&(PathKind::Exact, location.path.clone()));
+            let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
             if slashed != path && !taken {
-                patterns.push((at, path));
+                candidates.push(Candidate::new(at, location, path));
             }
-            patterns.push((at, slashed));
+            candidates.push(Candidate::new(at, location, slashed));
         }
-        patterns.sort_by(|(_, a), (_, b)| b.len().cmp(&a.len()).then_with(|| b.cmp(a)));
-        patterns.into_iter().map(|(at, pattern)| self.pattern_entry(at, pattern)).collect()
+        candidates.sort_by(|a, b| {
+            let by_text = b.rank.len().cmp(&a.rank.len()).then_with(|| b.rank.cmp(&a.rank));
+            by_text.then(a.turn.cmp(&b.turn))
+        });
+        candidates.into_iter().map(|candidate| self.pattern_entry(candidate)).collect()
     }
 
-    fn pattern_entry(&mut self, at: usize, pattern: String) -> Entry {
-        let location = self.locations[at].clone();
-        let error = rewrite::pattern_error(&pattern);
+    fn pattern_entry(&mut self, candidate: Candidate) -> Entry {
+        let Candidate { at, pattern, error, .. } = candidate;
         let unusable = error.is_some();
         let pattern = match error {
             None => pattern,
             Some(error) => {
                 let problem = format!("the regular expression \"{pattern}\" {error}");
+                let location = self.locations[at].clone();
                 self.diagnose(&location, "path", ("invalid-regex", problem), "this path answers 503");
                 rewrite::stand_in(&pattern)
             }
         };
         let condition = on_path(PathMatch::Regex { pattern: pattern.into(), ignore_case: true });
         Entry { location: at, condition, adds_slash: None, unusable }
+    }
+}
+
+/// A pattern that waits for its place in the order.
+struct Candidate {
+    at: usize,
+    pattern: String,
+    /// Why it cannot be used.
+    error: Option<String>,
+    /// The text that decides about its place: of an unusable one only what is surely meant, so that it takes no request
+    /// from a more definite path.
+    rank: String,
+    turn: Turn,
+}
+
+/// Who comes first at equal texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Usable,
+    Unusable,
+    /// The 404 of the host.
+    Nowhere,
+}
+
+impl Candidate {
+    fn new(at: usize, location: &Location, pattern: String) -> Self {
+        let error = rewrite::pattern_error(&pattern);
+        let rank = match error {
+            Some(_) => rewrite::plain_start(&pattern).to_owned(),
+            None => pattern.clone(),
+        };
+        let turn = match (location.place, &error) {
+            (Place::Nowhere, _) => Turn::Nowhere,
+            (_, Some(_)) => Turn::Unusable,
+            (_, None) => Turn::Usable,
+        };
+        Self { at, pattern, error, rank, turn }
     }
 }
 

@@ -72,8 +72,13 @@ pub(crate) fn stand_in(pattern: &str) -> String {
     if pattern_error(&without).is_none() {
         return without;
     }
-    let plain = pattern.split(|c: char| !(c.is_ascii_alphanumeric() || "/-_~,=%".contains(c))).next();
-    plain.unwrap_or_default().to_owned()
+    plain_start(pattern).to_owned()
+}
+
+/// The text that a pattern begins with.
+pub(crate) fn plain_start(pattern: &str) -> &str {
+    let special = |c: char| !(c.is_ascii_alphanumeric() || "/-_~,=%".contains(c));
+    pattern.split(special).next().unwrap_or_default()
 }
 
 /// Takes out `(?=..)`, `(?!..)`, `(?<=..)` and `(?<!..)`.

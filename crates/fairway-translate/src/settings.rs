@@ -125,6 +125,7 @@ struct Forwarded {
 }
 
 /// Why a key has not the effect it should have.
+#[derive(Clone, Copy)]
 enum Trouble {
     /// The value is not what it should be.
     NotA(&'static str),
@@ -152,7 +153,7 @@ impl<'a> Draft<'a> {
         for (name, value) in map.object.data.iter().flatten() {
             let Err(trouble) = self.read_key(name, value.trim()) else { continue };
             let origin = map.origin(Kind::ConfigMap, key, &format!("data.{name}"));
-            let found = self.describe(trouble, origin, (name, value));
+            let found = self.describe(trouble, &origin, (name, value));
             self.diagnostics.push(found);
         }
     }
@@ -160,7 +161,7 @@ impl<'a> Draft<'a> {
     fn describe(
         &mut self,
         trouble: Trouble,
-        origin: fairway_model::Origin,
+        origin: &fairway_model::Origin,
         (name, value): (&str, &str),
     ) -> Diagnostic {
         let found = |severity, code| Diagnostic::new(severity, code, origin.clone());

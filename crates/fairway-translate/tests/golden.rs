@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test golden` writes the second from what is translated now.
 
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! An update after an edit gives what a translation from scratch gives, whatever the edits.
 
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
 mod support;
 
 use std::time::{Duration, Instant};
@@ -186,6 +188,87 @@ fn same(updated: &Translation, scratch: &Translation) -> Result<(), TestCaseErro
     prop_assert_eq!(&updated.status, &scratch.status);
     prop_assert_eq!(&updated.external_names, &scratch.external_names);
     Ok(())
+}
+
+/// What a sequence of edits gives, each a document.
+fn after(documents: &[Value], now: i64) -> Translation {
+    let mut resources = Resources::default();
+    let mut translator = Translator::new(options());
+    let mut last = Translation::default();
+    for document in documents {
+        let change = Change::Set(object(document.clone()), None);
+        let changed = [change.reference()];
+        resources.apply(change);
+        last = translator.update(&resources, &changed, now);
+    }
+    last
+}
+
+fn codes(translation: &Translation) -> Vec<&str> {
+    translation.diagnostics.iter().map(|found| found.code).collect()
+}
+
+#[test]
+fn a_secret_that_breaks_keeps_the_certificate_that_it_had() {
+    let good = json!({"kind": "Certificate", "metadata": metadata("c0"), "names": ["a.test"]});
+    let broken = json!({"kind": "Secret", "metadata": metadata("c0"), "stringData": {"tls.crt": "nonsense"}});
+    let settings = json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": {}});
+    let before = after(&[settings.clone(), good.clone()], NOW);
+    assert_eq!(before.config.certificates.len(), 1);
+    let after_break = after(&[settings.clone(), good, broken.clone()], NOW);
+    assert_eq!(after_break.config.certificates.len(), 1);
+    assert_eq!(codes(&after_break), ["invalid-certificate"]);
+    let never_good = after(&[settings, broken], NOW);
+    assert_eq!((never_good.config.certificates.len(), never_good.config.default_certificate), (0, None));
+}
+
+#[test]
+fn a_certificate_expires_without_any_change_of_an_object() {
+    let mut resources = Resources::default();
+    let until =
+        json!({"kind": "Certificate", "metadata": metadata("c0"), "names": ["a.test"], "until": 2027});
+    let settings = json!({"kind": "ConfigMap", "metadata": metadata("settings")});
+    for document in [until, settings] {
+        resources.apply(Change::Set(object(document), None));
+    }
+    let mut translator = Translator::new(options());
+    assert_eq!(codes(&translator.update(&resources, &[], NOW)), [""; 0]);
+    assert_eq!(codes(&translator.update(&resources, &[], NOW + 2 * 365 * 86_400)), ["certificate-expired"]);
+}
+
+#[test]
+fn the_addresses_of_an_external_name_become_endpoints() {
+    let mut resources = Resources::default();
+    let spec = json!({"type": "ExternalName", "externalName": "up.example.com"});
+    let service = json!({"kind": "Service", "metadata": metadata("s0"), "spec": spec});
+    resources.apply(Change::Set(object(service), None));
+    resources.apply(numbered_ingress(0, "/"));
+    let mut translator = Translator::new(options());
+    let first = translator.update(&resources, &[], NOW);
+    assert_eq!(first.external_names.iter().map(|name| &**name).collect::<Vec<_>>(), ["up.example.com"]);
+    let resolved = change(&Edit::Resolve(vec!["10.1.0.1".parse().unwrap()]));
+    let changed = [resolved.reference()];
+    resources.apply(resolved);
+    let second = translator.update(&resources, &changed, NOW);
+    let backend = second.config.backends.values().next().unwrap();
+    assert_eq!(backend.endpoints[0].address.to_string(), "10.1.0.1:80");
+}
+
+#[test]
+fn an_edit_shares_what_it_does_not_touch() {
+    let mut resources = Resources::default();
+    for at in 0..3 {
+        resources.apply(numbered_ingress(at, "/"));
+    }
+    let mut translator = Translator::new(Options::default());
+    let first = translator.update(&resources, &[], NOW);
+    let edit = numbered_ingress(1, "/other");
+    let changed = [edit.reference()];
+    resources.apply(edit);
+    let second = translator.update(&resources, &changed, NOW);
+    assert_eq!(first.config.hosts.diff(&second.config.hosts).count(), 1);
+    let scopes: Vec<_> = second.diagnostics.changed_since(&first.diagnostics).collect();
+    assert!(scopes.len() <= 2, "{scopes:?}");
 }
 
 fn numbered_ingress(at: usize, path: &str) -> Change {

@@ -183,10 +183,10 @@ impl Translator {
             let before = self.hosts.get(&host).map(|memo| memo.tls.clone()).unwrap_or_default();
             self.make_host(&host, resources, work);
             let after = self.hosts.get(&host).map(|memo| memo.tls.clone()).unwrap_or_default();
-            if let HostPattern::Wildcard { suffix, .. } = &host {
-                if before != after {
-                    exact.extend(self.dependencies.below.of(suffix).cloned());
-                }
+            if let HostPattern::Wildcard { suffix, .. } = &host
+                && before != after
+            {
+                exact.extend(self.dependencies.below.of(suffix).cloned());
             }
         }
         for host in exact {

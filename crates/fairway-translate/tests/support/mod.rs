@@ -1,6 +1,7 @@
 //! Manifests as text to resources, with certificates made on the spot. Owns no expectations.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a manifest of a test that cannot be read is a wrong test")]
 
 use fairway_translate::{
     Change, ClassCompat, DocumentSource, ExternalNames, LoopbackEndpoints, Object, ObjectKey, Options,
