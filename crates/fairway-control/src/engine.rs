@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use fairway_model::{Config, ForwardedTrust};
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
-use fairway_translate::{Change, Diagnostic, Diagnostics, ObjectRef, Options, Resources, Severity, Translation, Translator};
+use fairway_translate::{
+    Change, Diagnostic, Diagnostics, ObjectRef, Options, Resources, Severity, Translation, Translator,
+};
 
 /// The objects as they are and what was made of them.
 #[derive(Debug)]

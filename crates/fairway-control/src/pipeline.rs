@@ -250,7 +250,8 @@ impl Worker {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            while let Ok(input) = inputs.recv_timeout(gather_until.saturating_duration_since(Instant::now())) {
+            while let Ok(input) = inputs.recv_timeout(gather_until.saturating_duration_since(Instant::now()))
+            {
                 gathered.take(input);
             }
             let stop = gathered.stop;
@@ -288,7 +289,8 @@ impl Worker {
             _ => (SystemTime::now(), delay),
         };
         let version = outcome.snapshot.version();
-        *shared = Some(View { outcome, source: self.source.clone(), published, delay, kept: self.retired.len() });
+        *shared =
+            Some(View { outcome, source: self.source.clone(), published, delay, kept: self.retired.len() });
         drop(shared);
         self.shared.first.notify_all();
         tracing::debug!(version, ?effect, ?delay, "configuration updated");

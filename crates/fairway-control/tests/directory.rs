@@ -1,5 +1,7 @@
 //! The directory source against real files: what editors, kubectl and volume mounts do to them.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -71,7 +73,8 @@ impl World {
 
     /// Takes batches until the Services are these.
     fn wait_for(&mut self, services: &[(&str, &str)]) {
-        let wanted: BTreeMap<_, _> = services.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
+        let wanted: BTreeMap<_, _> =
+            services.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
         self.wait_until(&format!("{wanted:?}"), |world| world.services == wanted);
     }
 
@@ -123,7 +126,8 @@ fn an_atomic_rename_is_one_change() {
 
 #[test]
 fn saving_by_moving_away_and_writing_anew_loses_nothing() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One")), ("conf/z.yaml", &service("z", "One"))]);
+    let mut world =
+        World::new(&[("conf/a.yaml", &service("a", "One")), ("conf/z.yaml", &service("z", "One"))]);
     fs::rename(world.path("conf/a.yaml"), world.path("conf/a.yaml~")).unwrap();
     write(&world.path("conf/4913"), "");
     fs::remove_file(world.path("conf/4913")).unwrap();
@@ -151,7 +155,8 @@ fn a_file_that_is_being_written_is_read_when_it_is_complete() {
 
 #[test]
 fn a_document_that_does_not_parse_keeps_its_objects_and_its_neighbours_change() {
-    let mut world = World::new(&[("conf/a.yaml", &format!("{}{}", service("a", "One"), service("b", "One")))]);
+    let mut world =
+        World::new(&[("conf/a.yaml", &format!("{}{}", service("a", "One"), service("b", "One")))]);
     let broken = format!("{}---\napiVersion: v1\nkind: [Service\n", service("b", "Two"));
     write(&world.path("conf/a.yaml"), &broken);
     world.wait_for(&[("a", "One"), ("b", "Two")]);
@@ -221,7 +226,8 @@ fn whole_directories_come_and_go() {
 
 #[test]
 fn the_directory_may_be_replaced_and_what_was_known_stays_meanwhile() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One")), ("next/a.yaml", &service("a", "Two"))]);
+    let mut world =
+        World::new(&[("conf/a.yaml", &service("a", "One")), ("next/a.yaml", &service("a", "Two"))]);
     fs::rename(world.path("conf"), world.path("before")).unwrap();
     world.wait_for_codes(&["unreadable"]);
     world.wait_for(&[("a", "One")]);

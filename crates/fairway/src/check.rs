@@ -46,7 +46,8 @@ fn json(out: &mut impl Write, found: &Offline) -> Result<()> {
 /// `file:line: error[code]: object field: problem; consequence`, as compilers write it, so that editors can jump there.
 pub(crate) fn line(diagnostic: &Diagnostic) -> String {
     let Diagnostic { severity, origin, code, problem, consequence } = diagnostic;
-    let place = origin.source.as_ref().map(|source| format!("{}:{}: ", source.file, source.line)).unwrap_or_default();
+    let place =
+        origin.source.as_ref().map(|source| format!("{}:{}: ", source.file, source.line)).unwrap_or_default();
     let mut object = origin.clone();
     object.source = None;
     let object = object.to_string();

@@ -12,7 +12,8 @@ use crate::args::LogFormat;
 /// `level` is no level or filter.
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<()> {
     let filter = EnvFilter::builder().parse(level).with_context(|| format!("--log-level {level}"))?;
-    let messages = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let messages =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match format {
         LogFormat::Text => messages.with_ansi(false).finish().try_init(),
         LogFormat::Json => messages.json().flatten_event(true).finish().try_init(),

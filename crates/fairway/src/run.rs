@@ -22,7 +22,7 @@ use crate::logging;
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(600);
 
 /// Serves until it is told to stop.
-pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let manifests = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
     let admin = Admin::bind(args.listen.admin).with_context(|| format!("--admin {}", args.listen.admin))?;
@@ -34,13 +34,14 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         };
         let publish = Box::new(move |snapshot| gate.publish(snapshot));
         let pipeline = Pipeline::start(args.translation.options()?, flags, publish)?;
-        let directory = Directory::start(&manifests, pipeline.inlet())
-            .with_context(|| format!("--manifests {}", manifests.display()))?;
+        let directory = Directory::start(&manifests, pipeline.inlet()).context("--manifests")?;
         (pipeline, directory)
     };
     serve_admin(admin, &pipeline, &gate)?;
-    pipeline.wait_for_first(FIRST_CONFIGURATION).context("the first configuration took more than ten minutes")?;
-    let proxy = gate.open(options(&args)?)?;
+    pipeline
+        .wait_for_first(FIRST_CONFIGURATION)
+        .context("the first configuration took more than ten minutes")?;
+    let proxy = gate.open(options(args)?)?;
     tracing::info!(
         http = ?args.listen.http, https = ?args.listen.https, admin = %args.listen.admin,
         manifests = %manifests.display(), version = env!("CARGO_PKG_VERSION"), "serving"

@@ -90,7 +90,9 @@ async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>) {
         tokio::spawn(async move {
             let answer = service_fn(move |request: Request<Incoming>| {
                 let pages = pages.clone();
-                async move { Ok::<Response<Body>, Infallible>(pages.answer(request.method(), request.uri()).await) }
+                async move {
+                    Ok::<Response<Body>, Infallible>(pages.answer(request.method(), request.uri()).await)
+                }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())

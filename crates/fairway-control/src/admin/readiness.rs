@@ -48,7 +48,9 @@ impl fmt::Display for Readiness {
             Self::Adopting { published, .. } => {
                 write!(f, "not ready: configuration {published} is not yet adopted by every worker")
             }
-            Self::Ready { adopted } => write!(f, "ready: every worker serves configuration {adopted} or a newer one"),
+            Self::Ready { adopted } => {
+                write!(f, "ready: every worker serves configuration {adopted} or a newer one")
+            }
             Self::Draining => f.write_str("not ready: draining"),
         }
     }

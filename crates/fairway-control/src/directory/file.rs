@@ -1,7 +1,7 @@
 //! One manifest file: which objects it gives now, compared with what it gave before.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::btree_map::Entry;
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -112,7 +112,10 @@ impl File {
 
     /// What to tell about it.
     pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.refusal.iter().chain(&self.doubles).chain(self.documents.iter().flat_map(|document| &document.diagnostics))
+        self.refusal
+            .iter()
+            .chain(&self.doubles)
+            .chain(self.documents.iter().flat_map(|document| &document.diagnostics))
     }
 
     fn given(&self) -> BTreeSet<ObjectRef> {
@@ -127,7 +130,11 @@ impl File {
                 match first.entry(reference.clone()) {
                     Entry::Vacant(place) => _ = place.insert(document.identity.line),
                     Entry::Occupied(winner) => {
-                        self.doubles.push(duplicate(reference, (file, document.identity.line), (file, *winner.get())));
+                        self.doubles.push(duplicate(
+                            reference,
+                            (file, document.identity.line),
+                            (file, *winner.get()),
+                        ));
                     }
                 }
             }
@@ -137,10 +144,14 @@ impl File {
     /// While a document is unreadable, every object that the file gave before and that no readable document gives now
     /// stays: it is not known which of them the broken document was meant to give.
     fn keep_last_good(&mut self, before: &BTreeSet<ObjectRef>) {
-        let unreadable = self.documents.iter().any(|document| document.readability == Readability::Unreadable);
-        let broken: BTreeSet<_> = self.documents.iter().flat_map(|document| &document.broken).cloned().collect();
+        let unreadable =
+            self.documents.iter().any(|document| document.readability == Readability::Unreadable);
+        let broken: BTreeSet<_> =
+            self.documents.iter().flat_map(|document| &document.broken).cloned().collect();
         let given = self.given();
-        let stays = |reference: &&ObjectRef| (unreadable || broken.contains(*reference)) && !given.contains(*reference);
+        let stays = |reference: &&ObjectRef| {
+            (unreadable || broken.contains(*reference)) && !given.contains(*reference)
+        };
         self.kept = before.iter().filter(stays).cloned().collect();
     }
 }
@@ -157,7 +168,9 @@ pub fn duplicate(object: &ObjectRef, lost: (&Arc<str>, u32), won: (&Arc<str>, u3
         origin,
         code: "duplicate-object",
         problem: format!("the same object is written in {}:{}", won.0, won.1),
-        consequence: "that one is served (the first file by name, the first document in it), this one is ignored".into(),
+        consequence:
+            "that one is served (the first file by name, the first document in it), this one is ignored"
+                .into(),
     }
 }
 
@@ -170,7 +183,11 @@ impl Identity {
 }
 
 impl Document {
-    fn read(section: &Section<'_>, identity: Identity, file: &Arc<str>) -> (Self, Vec<(Object, DocumentSource)>) {
+    fn read(
+        section: &Section<'_>,
+        identity: Identity,
+        file: &Arc<str>,
+    ) -> (Self, Vec<(Object, DocumentSource)>) {
         let mut readability = Readability::Read;
         let Reading { objects, broken, diagnostics } = match manifest::parse(section) {
             Ok(Some(root)) => manifest::read(&root, file),

@@ -80,8 +80,12 @@ impl Pending {
     /// Takes what is due.
     pub fn take(&mut self, now: Instant) -> Work {
         let walk = self.walk.take_if(|at| *at <= now).is_some();
-        let mut files: Vec<_> =
-            self.files.iter().filter(|(_, due)| due.at <= now).map(|(path, due)| (path.clone(), due.touch)).collect();
+        let mut files: Vec<_> = self
+            .files
+            .iter()
+            .filter(|(_, due)| due.at <= now)
+            .map(|(path, due)| (path.clone(), due.touch))
+            .collect();
         files.sort_by(|a, b| a.0.cmp(&b.0));
         for (path, _) in &files {
             self.files.remove(path);

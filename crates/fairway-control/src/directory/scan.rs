@@ -123,7 +123,8 @@ mod tests {
         symlink(root.join("a.yaml"), root.join("link.yaml")).unwrap();
         symlink(root.join("nothing"), root.join("dangling.yaml")).unwrap();
         let walk = walk(root).unwrap();
-        let found: Vec<_> = walk.files.keys().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
+        let found: Vec<_> =
+            walk.files.keys().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
         assert_eq!(found, ["a.yaml", "link.yaml", "sub/b.yml"]);
         assert!(walk.unreadable.is_empty());
     }

@@ -77,7 +77,9 @@ impl Tree {
             }
         };
         self.unreadable = unreadable;
-        let looks_known = |path: &PathBuf, stamp: &Stamp| self.files.get(path).is_some_and(|known| known.stamp == Some(*stamp));
+        let looks_known = |path: &PathBuf, stamp: &Stamp| {
+            self.files.get(path).is_some_and(|known| known.stamp == Some(*stamp))
+        };
         let different = files.iter().filter(|(path, stamp)| !looks_known(path, stamp)).map(|(path, _)| path);
         let hidden = |path: &Path| self.unreadable.keys().any(|barrier| path.starts_with(barrier));
         let gone = self.files.keys().filter(|path| !files.contains_key(*path) && !hidden(path));
@@ -103,8 +105,15 @@ impl Tree {
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let unreadable = self.unreadable.iter().map(|(path, error)| unreadable(path, error));
-        let of_files = self.noisy.iter().filter_map(|path| self.files.get(path)).flat_map(|known| known.file.diagnostics());
-        unreadable.chain(of_files.cloned()).chain(self.contested.iter().flat_map(|object| self.losers(object))).collect()
+        let of_files = self
+            .noisy
+            .iter()
+            .filter_map(|path| self.files.get(path))
+            .flat_map(|known| known.file.diagnostics());
+        unreadable
+            .chain(of_files.cloned())
+            .chain(self.contested.iter().flat_map(|object| self.losers(object)))
+            .collect()
     }
 
     /// How many files there are.
@@ -232,7 +241,10 @@ fn load(path: &Path) -> io::Result<(Stamp, String)> {
     }
     let bytes = fs::read(path)?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
         io::Error::other(format!("is no UTF-8 text (line {})", line + 1))
     })?;
     Ok((Stamp::of(&metadata), text))

@@ -27,7 +27,7 @@ const LOOK_AROUND_BLIND: Duration = Duration::from_millis(250);
 #[derive(Debug, Error)]
 pub enum StartError {
     /// It cannot be listed.
-    #[error("cannot read the directory {path}: {source}", path = path.display())]
+    #[error("cannot read the directory {path}", path = path.display())]
     Unreadable {
         /// The directory.
         path: PathBuf,
@@ -68,7 +68,8 @@ impl Directory {
         let changes = watch.tree.read_all().map_err(unreadable)?;
         watch.tell(changes, Instant::now());
         let run = move || watch.run(&signals);
-        let thread = thread::Builder::new().name("fairway-dir".into()).spawn(run).map_err(StartError::Thread)?;
+        let thread =
+            thread::Builder::new().name("fairway-dir".into()).spawn(run).map_err(StartError::Thread)?;
         Ok(Self { thread: Some(thread), stop })
     }
 
@@ -157,7 +158,9 @@ impl Watch {
             }
             (NameKind::Manifest, Hint::Touched(touch)) => self.pending.file(path, touch, now),
             (_, Hint::Touched(Touch::Gone)) => self.pending.walk(now + GRACE),
-            (NameKind::VolumeSwap | NameKind::Other, Hint::Touched(Touch::Complete)) => self.pending.walk(now),
+            (NameKind::VolumeSwap | NameKind::Other, Hint::Touched(Touch::Complete)) => {
+                self.pending.walk(now);
+            }
             (_, Hint::NewDirectory) => {
                 // Files that were written before the new watch stood gave no event.
                 self.pending.walk(now);
@@ -188,8 +191,9 @@ impl Watch {
                 let events = self.events.clone();
                 // The receiver is gone only while this thread ends.
                 let handler = move |event| _ = events.send(Signal::Event(event));
-                let watching = notify::recommended_watcher(handler)
-                    .and_then(|mut watcher| watcher.watch(self.tree.root(), RecursiveMode::Recursive).map(|()| watcher));
+                let watching = notify::recommended_watcher(handler).and_then(|mut watcher| {
+                    watcher.watch(self.tree.root(), RecursiveMode::Recursive).map(|()| watcher)
+                });
                 self.sight = match watching {
                     Ok(watcher) => Sight::Watching { identity, _watcher: watcher },
                     Err(error) => {

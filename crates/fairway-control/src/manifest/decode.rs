@@ -120,7 +120,11 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn visit<'de, V: Visitor<'de>>(self, visitor: V, known: Option<&'static [&'static str]>) -> Result<V::Value, Unfit> {
+    fn visit<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        known: Option<&'static [&'static str]>,
+    ) -> Result<V::Value, Unfit> {
         let visited = match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -163,7 +167,11 @@ impl<'de> Deserializer<'de> for Place<'_> {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, Unfit> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unfit> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -270,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_complete_object_comes_out_as_written() {
-        let text = format!("{HEAD}  creationTimestamp: 2024-05-01T00:00:00Z\nspec:\n  ingressClassName: fairway\n");
+        let text =
+            format!("{HEAD}  creationTimestamp: 2024-05-01T00:00:00Z\nspec:\n  ingressClassName: fairway\n");
         let decoded = ingress(&text).unwrap();
         assert_eq!(decoded.unknown, []);
         assert_eq!(decoded.value.metadata.name.as_deref(), Some("web"));

@@ -48,9 +48,10 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
         return;
     };
     match (api, kind) {
-        (_, "List" | "IngressList" | "ServiceList" | "SecretList" | "ConfigMapList" | "EndpointSliceList")
-            if node.field("items").is_some() =>
-        {
+        (
+            _,
+            "List" | "IngressList" | "ServiceList" | "SecretList" | "ConfigMapList" | "EndpointSliceList",
+        ) if node.field("items").is_some() => {
             let Some(Value::List(items)) = node.field("items").map(|items| &items.value) else {
                 place.refuse(reading, "items is no list");
                 return;
@@ -60,11 +61,17 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
             }
         }
         ("networking.k8s.io/v1", "Ingress") => place.typed(Kind::Ingress, Object::Ingress, reading),
-        ("networking.k8s.io/v1", "IngressClass") => place.typed(Kind::IngressClass, Object::IngressClass, reading),
+        ("networking.k8s.io/v1", "IngressClass") => {
+            place.typed(Kind::IngressClass, Object::IngressClass, reading);
+        }
         ("v1", "Service") => place.typed(Kind::Service, Object::Service, reading),
-        ("v1", "Secret") => place.typed(Kind::Secret, |secret| Object::Secret(with_string_entries(secret)), reading),
+        ("v1", "Secret") => {
+            place.typed(Kind::Secret, |secret| Object::Secret(with_string_entries(secret)), reading);
+        }
         ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, Object::ConfigMap, reading),
-        ("discovery.k8s.io/v1", "EndpointSlice") => place.typed(Kind::EndpointSlice, Object::EndpointSlice, reading),
+        ("discovery.k8s.io/v1", "EndpointSlice") => {
+            place.typed(Kind::EndpointSlice, Object::EndpointSlice, reading);
+        }
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
             place.keep(Object::OldIngress(node.to_json()), reading);
         }
@@ -122,7 +129,11 @@ impl Place<'_> {
             self.refuse(reading, "has no metadata.name");
             return;
         }
-        let source = DocumentSource { file: self.file.clone(), line: self.node.line, lines: Some(Arc::new(lines(self.node))) };
+        let source = DocumentSource {
+            file: self.file.clone(),
+            line: self.node.line,
+            lines: Some(Arc::new(lines(self.node))),
+        };
         reading.objects.push((object, source));
     }
 
@@ -130,27 +141,47 @@ impl Place<'_> {
     fn pass_over(&self, api: &str, kind: &str, reading: &mut Reading) {
         let group = api.split_once('/').map_or("", |(group, _)| group);
         let (severity, code, problem, consequence) = match (group, kind) {
-            ("", "Endpoints") => {
-                (Severity::Warning, "endpoints-not-read", "is of a deprecated kind", "only EndpointSlice objects give endpoints")
-            }
-            ("networking.k8s.io" | "extensions", "Ingress") => {
-                (Severity::Error, "unknown-version", "is of an API version that does not exist", "it is ignored")
-            }
-            ("gateway.networking.k8s.io", _) => {
-                (Severity::Warning, "gateway-api-not-read", "belongs to the Gateway API, which is not served yet", "it is ignored")
-            }
+            ("", "Endpoints") => (
+                Severity::Warning,
+                "endpoints-not-read",
+                "is of a deprecated kind",
+                "only EndpointSlice objects give endpoints",
+            ),
+            ("networking.k8s.io" | "extensions", "Ingress") => (
+                Severity::Error,
+                "unknown-version",
+                "is of an API version that does not exist",
+                "it is ignored",
+            ),
+            ("gateway.networking.k8s.io", _) => (
+                Severity::Warning,
+                "gateway-api-not-read",
+                "belongs to the Gateway API, which is not served yet",
+                "it is ignored",
+            ),
             _ if is_ordinary(group) => return,
             _ => (Severity::Note, "unknown-kind", "is of a kind that is not read", "it is ignored"),
         };
         let key = self.key(Kind::Ingress);
         let origin = self.origin_of(kind, &key, "", self.node.line);
         let problem = format!("{problem} ({api})");
-        reading.diagnostics.push(Diagnostic { severity, origin, code, problem, consequence: consequence.to_owned() });
+        reading.diagnostics.push(Diagnostic {
+            severity,
+            origin,
+            code,
+            problem,
+            consequence: consequence.to_owned(),
+        });
     }
 
     fn refuse(&self, reading: &mut Reading, problem: &str) {
         let problem = format!("is no Kubernetes object: {problem}");
-        reading.diagnostics.push(about_line(self.file, self.node.line, "not-an-object", (problem, "it is ignored")));
+        reading.diagnostics.push(about_line(
+            self.file,
+            self.node.line,
+            "not-an-object",
+            (problem, "it is ignored"),
+        ));
     }
 
     fn unknown_field(&self, kind: &str, misfit: &Misfit) -> Diagnostic {
@@ -259,7 +290,11 @@ mod tests {
     fn a_list_is_read_item_by_item_with_the_lines_of_each() {
         let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata:\n    name: b\n    namespace: other\n  stringData:\n    password: x\n";
         let reading = reading(text);
-        let names: Vec<_> = reading.objects.iter().map(|(object, source)| (object.reference().key.to_string(), source.line)).collect();
+        let names: Vec<_> = reading
+            .objects
+            .iter()
+            .map(|(object, source)| (object.reference().key.to_string(), source.line))
+            .collect();
         assert_eq!(names, [("default/a".to_owned(), 4), ("other/b".to_owned(), 7)]);
         assert_eq!(reading.objects[1].1.line_of("metadata.namespace"), 11);
         let Object::Secret(secret) = &reading.objects[1].0 else { panic!() };
@@ -278,7 +313,10 @@ mod tests {
         assert_eq!(of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
         assert_eq!(of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
         assert_eq!(of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
-        assert_eq!(of("gateway.networking.k8s.io/v1", "Gateway"), Some((Severity::Warning, "gateway-api-not-read")));
+        assert_eq!(
+            of("gateway.networking.k8s.io/v1", "Gateway"),
+            Some((Severity::Warning, "gateway-api-not-read"))
+        );
     }
 
     #[test]

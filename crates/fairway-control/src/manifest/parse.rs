@@ -119,7 +119,10 @@ impl Builder {
         self.alias_nodes += size;
         self.nodes += size;
         if self.alias_nodes > MAX_ALIAS_NODES {
-            return Err(Flaw { line, problem: format!("expands aliases to more than {MAX_ALIAS_NODES} nodes") });
+            return Err(Flaw {
+                line,
+                problem: format!("expands aliases to more than {MAX_ALIAS_NODES} nodes"),
+            });
         }
         self.place(Node { line, ..node })
     }
@@ -208,7 +211,8 @@ mod tests {
 
     #[test]
     fn nodes_know_their_lines() {
-        let root = parse(&Section { text: "---\na:\n  b: 1\n  c:\n  - x\n  - y: z\n", line: 10 }).unwrap().unwrap();
+        let root =
+            parse(&Section { text: "---\na:\n  b: 1\n  c:\n  - x\n  - y: z\n", line: 10 }).unwrap().unwrap();
         let a = root.field("a").unwrap();
         assert_eq!(a.field("b").unwrap().line, 12);
         let Value::List(items) = &a.field("c").unwrap().value else { panic!("{a:?}") };

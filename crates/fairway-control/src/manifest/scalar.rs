@@ -19,7 +19,10 @@ pub fn plain(text: &str) -> Value {
     if !text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '.')) {
         return Value::Text(text.to_owned());
     }
-    integer(text).map(Value::Int).or_else(|| float(text).map(Value::Float)).unwrap_or_else(|| Value::Text(text.to_owned()))
+    integer(text)
+        .map(Value::Int)
+        .or_else(|| float(text).map(Value::Float))
+        .unwrap_or_else(|| Value::Text(text.to_owned()))
 }
 
 fn integer(text: &str) -> Option<i64> {
@@ -33,11 +36,14 @@ fn integer(text: &str) -> Option<i64> {
 }
 
 fn unsigned(digits: &str, radix: u32) -> Option<i64> {
-    digits.starts_with(|first: char| first.is_ascii_hexdigit()).then(|| i64::from_str_radix(digits, radix).ok())?
+    digits
+        .starts_with(|first: char| first.is_ascii_hexdigit())
+        .then(|| i64::from_str_radix(digits, radix).ok())?
 }
 
 fn float(text: &str) -> Option<f64> {
-    let shape = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+    let shape =
+        text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
     (shape && text.bytes().any(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 

@@ -74,7 +74,10 @@ mod tests {
     #[test]
     fn documents_know_the_line_they_start_on() {
         assert_eq!(cut("a: 1\n---\nb: 2\n"), [(1, "a: 1\n"), (2, "---\nb: 2\n")]);
-        assert_eq!(cut("# note\n---\na: 1\n---\n---\nb: 2"), [(1, "# note\n---\na: 1\n"), (4, "---\n---\nb: 2")]);
+        assert_eq!(
+            cut("# note\n---\na: 1\n---\n---\nb: 2"),
+            [(1, "# note\n---\na: 1\n"), (4, "---\n---\nb: 2")]
+        );
     }
 
     #[test]

@@ -77,7 +77,13 @@ pub(crate) struct EchoArgs {
     #[arg(long, env = "FAIRWAY_NAME", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Addresses for TLS
-    #[arg(long, env = "FAIRWAY_TLS_LISTEN", value_name = "ADDR", value_delimiter = ',', requires = "tls_cert")]
+    #[arg(
+        long,
+        env = "FAIRWAY_TLS_LISTEN",
+        value_name = "ADDR",
+        value_delimiter = ',',
+        requires = "tls_cert"
+    )]
     pub(crate) tls_listen: Vec<SocketAddr>,
     /// The certificate chain, a PEM file
     #[arg(long, env = "FAIRWAY_TLS_CERT", value_name = "FILE", requires = "tls_key")]

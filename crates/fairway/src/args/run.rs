@@ -58,10 +58,22 @@ pub(crate) struct SourceArgs {
 #[command(next_help_heading = "Where traffic arrives")]
 pub(crate) struct ListenArgs {
     /// Addresses for plain HTTP
-    #[arg(long, env = "FAIRWAY_HTTP", value_name = "ADDR", value_delimiter = ',', default_value = "0.0.0.0:8080")]
+    #[arg(
+        long,
+        env = "FAIRWAY_HTTP",
+        value_name = "ADDR",
+        value_delimiter = ',',
+        default_value = "0.0.0.0:8080"
+    )]
     pub(crate) http: Vec<SocketAddr>,
     /// Addresses for HTTPS
-    #[arg(long, env = "FAIRWAY_HTTPS", value_name = "ADDR", value_delimiter = ',', default_value = "0.0.0.0:8443")]
+    #[arg(
+        long,
+        env = "FAIRWAY_HTTPS",
+        value_name = "ADDR",
+        value_delimiter = ',',
+        default_value = "0.0.0.0:8443"
+    )]
     pub(crate) https: Vec<SocketAddr>,
     /// The address of the admin server: /healthz /readyz /metrics /config
     #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
@@ -172,13 +184,17 @@ impl RunArgs {
     pub(crate) fn validated(&self) -> Result<PathBuf> {
         let manifests = match (&self.source.manifests, self.source.kubernetes) {
             (Some(_), true) => bail!("--manifests and --kubernetes contradict each other: give one of them"),
-            (None, true) => bail!("--kubernetes comes with the cluster source and is not available yet: use --manifests DIR"),
+            (None, true) => bail!(
+                "--kubernetes comes with the cluster source and is not available yet: use --manifests DIR"
+            ),
             (None, false) => bail!("where does configuration come from? Give --manifests DIR"),
             (Some(manifests), false) => manifests.clone(),
         };
         self.listen.validate()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
-            bail!("--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part");
+            bail!(
+                "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
+            );
         }
         Ok(manifests)
     }
@@ -213,7 +229,8 @@ impl ListenArgs {
 
 /// Whether two addresses of the same family cannot be bound together. Port 0 is always a free one.
 fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
-    let hosts = a.ip() == b.ip() || (a.is_ipv4() == b.is_ipv4() && (a.ip().is_unspecified() || b.ip().is_unspecified()));
+    let hosts = a.ip() == b.ip()
+        || (a.is_ipv4() == b.is_ipv4() && (a.ip().is_unspecified() || b.ip().is_unspecified()));
     hosts && a.port() == b.port() && a.port() != 0
 }
 
@@ -260,7 +277,6 @@ mod tests {
     use clap::Parser;
 
     use super::super::{Cli, Command};
-    use super::*;
 
     fn problem(line: &str) -> String {
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
@@ -274,7 +290,10 @@ mod tests {
             ("--manifests m --kubernetes", "contradict"),
             ("--kubernetes", "cluster source"),
             ("", "--manifests DIR"),
-            ("--manifests m --http 127.0.0.1:1 --https 127.0.0.1:1", "--https 127.0.0.1:1 and --http 127.0.0.1:1"),
+            (
+                "--manifests m --http 127.0.0.1:1 --https 127.0.0.1:1",
+                "--https 127.0.0.1:1 and --http 127.0.0.1:1",
+            ),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
@@ -282,6 +301,9 @@ mod tests {
             let told = problem(&format!("fairway run {flags}"));
             assert!(told.contains(part), "{flags}: {told}");
         }
-        assert_eq!(problem("fairway run --manifests m --http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5"), "");
+        assert_eq!(
+            problem("fairway run --manifests m --http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5"),
+            ""
+        );
     }
 }

@@ -73,7 +73,11 @@ impl TranslationArgs {
     pub(crate) fn options(&self) -> Result<Options> {
         Ok(Options {
             ingress_classes: vec![self.ingress_class.as_str().into()],
-            class_compat: if self.classes.ingress_class_compat { ClassCompat::IngressNginx } else { ClassCompat::Own },
+            class_compat: if self.classes.ingress_class_compat {
+                ClassCompat::IngressNginx
+            } else {
+                ClassCompat::Own
+            },
             without_class: if self.classes.watch_ingress_without_class {
                 WithoutClass::Served
             } else {
@@ -100,5 +104,6 @@ impl TranslationArgs {
 }
 
 fn key(flag: &str, text: Option<&str>) -> Result<Option<ObjectKey>> {
-    text.map(|text| ObjectKey::parse(text).with_context(|| format!("{flag} {text}: is no NAMESPACE/NAME"))).transpose()
+    text.map(|text| ObjectKey::parse(text).with_context(|| format!("{flag} {text}: is no NAMESPACE/NAME")))
+        .transpose()
 }

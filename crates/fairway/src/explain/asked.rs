@@ -31,18 +31,20 @@ impl Asked {
     pub(super) fn read(url: &str, method: &str, headers: &[String]) -> Result<Self> {
         let url = url.split('#').next().unwrap_or(url);
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let parsed = Target::parse(Method::Get, url.as_bytes()).map_err(|error| anyhow!("{url}: {error:?}"))?;
-        let protocol = match parsed.scheme {
-            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => ListenerProtocol::Https,
-            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => ListenerProtocol::Http,
+        let protocol = match url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+            Some("https") => ListenerProtocol::Https,
+            Some("http") => ListenerProtocol::Http,
             _ => bail!("{url}: only http and https URLs are served"),
         };
+        let parsed =
+            Target::parse(Method::Get, url.as_bytes()).map_err(|error| anyhow!("{url}: {error:?}"))?;
         let headers = headers.iter().map(|header| header_of(header)).collect::<Result<Vec<_>>>()?;
         let named = headers.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_bytes());
         let authority = named.or(parsed.authority).with_context(|| format!("{url}: has no host"))?;
         let authority = parse_authority(authority).map_err(|error| anyhow!("{url}: the host: {error:?}"))?;
         let (mut normalised, mut decoded) = (Vec::new(), Vec::new());
-        path::normalise(parsed.path, &mut normalised).map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
+        path::normalise(parsed.path, &mut normalised)
+            .map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
         path::decode(parsed.path, &mut decoded).map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
         let query = String::from_utf8_lossy(parsed.query.unwrap_or_default()).into_owned();
         let path = String::from_utf8_lossy(parsed.path);
@@ -90,7 +92,9 @@ mod tests {
 
     #[test]
     fn a_url_becomes_what_lookup_is_asked() {
-        let asked = Asked::read("https://Shop.Example.com:8443/a%2Fb/../c?x=1#top", "GET", &["X-A: b".into()]).unwrap();
+        let asked =
+            Asked::read("https://Shop.Example.com:8443/a%2Fb/../c?x=1#top", "GET", &["X-A: b".into()])
+                .unwrap();
         let request = asked.request();
         assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
         assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
@@ -100,7 +104,9 @@ mod tests {
 
     #[test]
     fn what_no_client_could_ask_is_refused() {
-        for (url, header) in [("ftp://a/", None), ("http://a b/", None), ("http:///x", None), ("http://a/", Some("bad"))] {
+        for (url, header) in
+            [("ftp://a/", None), ("http://a b/", None), ("http:///x", None), ("http://a/", Some("bad"))]
+        {
             let headers: Vec<_> = header.map(str::to_owned).into_iter().collect();
             assert!(Asked::read(url, "GET", &headers).is_err(), "{url}");
         }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use fairway_model::{Action, Config, HostPattern, ListenerProtocol, Origin, PathForm, RuleOrder};
+use fairway_model::{
+    Action, Config, Filter, HostPattern, ListenerProtocol, Origin, PathForm, Rule, RuleOrder,
+};
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
 use super::asked::Asked;
@@ -37,14 +39,23 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     }
 }
 
-fn certificate(out: &mut String, config: &Config, asked: &Asked, host: Option<Option<&fairway_model::CertificateKey>>) {
+fn certificate(
+    out: &mut String,
+    config: &Config,
+    asked: &Asked,
+    host: Option<Option<&fairway_model::CertificateKey>>,
+) {
     let own = host.flatten().and_then(|key| config.certificates.get(key));
     let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
     let (certificate, why) = match (own, default) {
         (Some(own), _) => (own, format!("chosen by the name {} (SNI)", asked.host)),
         (None, Some(default)) => (default, "the default one: no certificate for the name".to_owned()),
         (None, None) => {
-            row(out, "certificate", "the self-signed one of the process: no certificate for the name, no default one");
+            row(
+                out,
+                "certificate",
+                "the self-signed one of the process: no certificate for the name, no default one",
+            );
             return;
         }
     };
@@ -60,7 +71,11 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
             continue;
         }
         if step.host.model().order == RuleOrder::Listed {
-            row(out, "", "  a regular expression is in use on it: the first rule that matches, as listed, counts");
+            row(
+                out,
+                "",
+                "  a regular expression is in use on it: the first rule that matches, as listed, counts",
+            );
         }
         for (position, matched) in step.matches.iter().enumerate() {
             let label = if position == 0 { "candidates" } else { "" };
@@ -88,6 +103,10 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
     for (index, filter) in model.filters.iter().enumerate() {
         row(out, if index == 0 { "filters" } else { "" }, &words::filter(filter));
     }
+    if let Some(answer) = answered_by_filter(asked, model) {
+        row(out, "outcome", &answer);
+        return diagnostics(out, served, &model.origin);
+    }
     match &model.action {
         Action::Answer(answer) => {
             row(out, "outcome", &format!("answered {}: {}", answer.status, words::reason(answer.reason)));
@@ -96,13 +115,31 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
             row(out, "path", &forwarded(asked, (rule, prefix)));
             let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
-                let share = if backends.len() > 1 { format!(" ({} of {whole})", weighted.weight) } else { String::new() };
+                let share = if backends.len() > 1 {
+                    format!(" ({} of {whole})", weighted.weight)
+                } else {
+                    String::new()
+                };
                 backend(out, served.snapshot.config(), &weighted.backend, &share);
             }
             row(out, "policy", &words::policy(&model.policy));
         }
     }
     diagnostics(out, served, &model.origin);
+}
+
+/// What a filter answers whoever asks; those that depend on the client are only listed.
+fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
+    let plain = asked.protocol == ListenerProtocol::Http;
+    rule.filters.iter().find_map(|filter| match filter {
+        Filter::HttpsRedirect(it)
+            if plain && !it.exempt.iter().any(|prefix| asked.target.starts_with(&**prefix)) =>
+        {
+            Some(format!("answered {}: redirected to https", it.status))
+        }
+        Filter::Redirect(it) => Some(format!("answered {}: redirected", it.status)),
+        _ => None,
+    })
 }
 
 fn forwarded(asked: &Asked, (rule, prefix): (&CompiledRule, usize)) -> String {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Match, PathMatch, PathRewrite,
-    Policy, RedirectTarget, TextMatch, UpstreamVerification,
+    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Match, PathMatch,
+    PathRewrite, Policy, RedirectTarget, TextMatch, UpstreamVerification,
 };
-use fairway_routing::explain::Criterion;
 use fairway_routing::MatchVerdict;
+use fairway_routing::explain::Criterion;
 
 pub(super) fn matched(it: &Match) -> String {
     let mut parts = vec![path(&it.path)];
@@ -86,7 +86,8 @@ fn redirect(it: &RedirectTarget) -> String {
 }
 
 fn access(it: &AccessList) -> String {
-    let list = |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let list =
+        |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (it.deny.is_empty(), it.allow.is_empty()) {
         (true, false) => format!("only clients in {}; others are answered {}", list(&it.allow), it.status),
         (false, true) => format!("no clients in {}; they are answered {}", list(&it.deny), it.status),
@@ -111,7 +112,9 @@ fn rewrite(it: &PathRewrite) -> String {
 
 pub(super) fn reason(it: AnswerReason) -> &'static str {
     match it {
-        AnswerReason::ProtectionUnavailable => "the object asks for protection that is not given yet: closed, not open",
+        AnswerReason::ProtectionUnavailable => {
+            "the object asks for protection that is not given yet: closed, not open"
+        }
         AnswerReason::MissingReference => "what the rule refers to does not exist",
         AnswerReason::NoRoute => "no rule matches",
     }

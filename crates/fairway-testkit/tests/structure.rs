@@ -1,0 +1,371 @@
+//! The structure of the repository as design.md sections 1 and 4 fix it: who may depend on whom, and how large files,
+//! functions, structs and argument lists may be. Reads manifests and sources, builds nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+
+/// A crate, the crates of the workspace that it may depend on, and external crates that it must not.
+struct Place {
+    name: &'static str,
+    may: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-runtime", "gateway-api"];
+const INPUT_OUTPUT: &[&str] = &["tokio", "hyper", "h2", "mio", "socket2", "notify", "kube", "tracing"];
+
+/// The table of design.md section 1.
+const CRATES: &[Place] = &[
+    Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-routing", may: &["fairway-model"], never: INPUT_OUTPUT },
+    Place { name: "fairway-http1", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-translate", may: &["fairway-model"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-control",
+        may: &["fairway-model", "fairway-routing", "fairway-translate"],
+        never: &["httparse", "h2"],
+    },
+    Place {
+        name: "fairway-proxy",
+        may: &["fairway-model", "fairway-routing", "fairway-http1"],
+        never: KUBERNETES,
+    },
+    Place { name: "fairway-lab", may: &[], never: KUBERNETES },
+    Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
+    Place {
+        name: "fairway",
+        may: &[
+            "fairway-control",
+            "fairway-http1",
+            "fairway-lab",
+            "fairway-model",
+            "fairway-proxy",
+            "fairway-routing",
+            "fairway-translate",
+        ],
+        never: &["kube"],
+    },
+    // Measures from outside: it starts proxies as processes.
+    Place { name: "fairway-bench", may: &[], never: KUBERNETES },
+];
+
+/// Right of the model nothing knows Kubernetes, however many crates lie between.
+const NEVER_KUBERNETES: &[&str] =
+    &["fairway-model", "fairway-routing", "fairway-http1", "fairway-proxy", "fairway-lab"];
+
+const FILE_MEDIAN: usize = 200;
+const FILE_STOP: usize = 800;
+const TEST_FILE_STOP: usize = 1_200;
+const FUNCTION_USUAL: usize = 30;
+/// Of all functions outside of tests, in percent.
+const FUNCTIONS_WITHIN_USUAL: usize = 90;
+const FUNCTION_STOP: usize = 100;
+const ARGUMENTS: usize = 5;
+const FIELDS: usize = 12;
+const BOOLS: usize = 2;
+const NAMES_THAT_SAY_NOTHING: &[&str] =
+    &["manager", "helper", "helpers", "util", "utils", "common", "core", "misc", "info", "data"];
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let mut wrong = String::new();
+    let packages = packages();
+    let known: BTreeSet<_> = CRATES.iter().map(|place| place.name).collect();
+    for name in packages.keys().filter(|name| name.starts_with("fairway") && !known.contains(name.as_str())) {
+        _ = writeln!(wrong, "{name} is not in the table");
+    }
+    for place in CRATES {
+        let Some(package) = packages.get(place.name) else {
+            _ = writeln!(wrong, "{} is in the table and not in the workspace", place.name);
+            continue;
+        };
+        for dependency in &package.normal {
+            if dependency.starts_with("fairway") && !place.may.contains(&dependency.as_str()) {
+                _ = writeln!(wrong, "{} must not depend on {dependency}", place.name);
+            }
+            if place.never.contains(&dependency.as_str()) {
+                _ = writeln!(wrong, "{} must never depend on {dependency}", place.name);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn nothing_right_of_the_model_knows_kubernetes() {
+    let packages = packages();
+    let mut wrong = String::new();
+    for name in NEVER_KUBERNETES {
+        let mut reached = BTreeSet::new();
+        reach(name, &packages, &mut reached);
+        for dependency in reached.iter().filter(|dependency| KUBERNETES.contains(&dependency.as_str())) {
+            _ = writeln!(wrong, "{name} reaches {dependency}");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn the_laboratory_shares_no_crate_with_the_proxy() {
+    let lab = &packages()["fairway-lab"];
+    let shared: Vec<_> =
+        lab.normal.iter().chain(&lab.development).filter(|name| name.starts_with("fairway")).collect();
+    assert!(
+        shared.iter().all(|name| *name == "fairway-testkit"),
+        "one parser bug would blind both sides: {shared:?}"
+    );
+}
+
+#[test]
+fn every_crate_obeys_the_lints_of_the_workspace() {
+    let without: Vec<_> = packages()
+        .into_iter()
+        .filter(|(name, package)| name.starts_with("fairway") && !package.inherits_lints)
+        .map(|(name, _)| name)
+        .collect();
+    assert!(without.is_empty(), "[lints] workspace = true is missing in {without:?}");
+}
+
+#[test]
+fn files_stay_small_and_open_with_what_they_own() {
+    let mut wrong = String::new();
+    let mut sizes = Vec::new();
+    for source in sources() {
+        let lines = source.text.lines().count();
+        let stop = if source.is_test { TEST_FILE_STOP } else { FILE_STOP };
+        if lines > stop {
+            _ = writeln!(wrong, "{}: {lines} lines, stop at {stop}", source.name);
+        }
+        if !source.text.starts_with("//!") {
+            _ = writeln!(
+                wrong,
+                "{}: does not start with //!: what it owns and what it never does",
+                source.name
+            );
+        }
+        for part in Path::new(&source.name).with_extension("").iter().filter_map(|part| part.to_str()) {
+            if NAMES_THAT_SAY_NOTHING.contains(&part) {
+                _ = writeln!(wrong, "{}: {part} is a name that says nothing", source.name);
+            }
+        }
+        if !source.is_test {
+            sizes.push(lines);
+        }
+    }
+    sizes.sort_unstable();
+    let median = sizes[sizes.len() / 2];
+    if median > FILE_MEDIAN {
+        _ = writeln!(wrong, "the median file has {median} lines, stop at {FILE_MEDIAN}");
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn functions_structs_and_argument_lists_stay_small() {
+    let mut wrong = String::new();
+    let (mut usual, mut all) = (0, 0);
+    for source in sources() {
+        let file = syn::parse_file(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.name));
+        let mut shapes = Shapes { name: &source.name, in_test: source.is_test, ..Shapes::default() };
+        shapes.visit_file(&file);
+        wrong.push_str(&shapes.wrong);
+        all += shapes.lengths.len();
+        usual += shapes.lengths.iter().filter(|length| **length <= FUNCTION_USUAL).count();
+    }
+    if usual * 100 < all * FUNCTIONS_WITHIN_USUAL {
+        _ = writeln!(
+            wrong,
+            "{usual} of {all} functions have at most {FUNCTION_USUAL} lines, {FUNCTIONS_WITHIN_USUAL}% must"
+        );
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["un", "implemented!"].concat()];
+    let mut wrong = String::new();
+    for source in sources() {
+        for (number, line) in source.text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark.as_str())) {
+                _ = writeln!(wrong, "{}:{}: {}", source.name, number + 1, line.trim());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// What a manifest says.
+struct Package {
+    normal: BTreeSet<String>,
+    development: BTreeSet<String>,
+    inherits_lints: bool,
+}
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the crate lies in crates/ of the workspace").to_path_buf()
+}
+
+/// The packages of the workspace, from `cargo metadata`.
+fn packages() -> BTreeMap<String, Package> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs this test and can be run by it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    packages.iter().map(|package| (text(&package["name"]), read_package(package))).collect()
+}
+
+fn read_package(package: &serde_json::Value) -> Package {
+    let dependencies = package["dependencies"].as_array().unwrap();
+    let of_kind = |kind: Option<&str>| {
+        dependencies.iter().filter(|it| it["kind"].as_str() == kind).map(|it| text(&it["name"])).collect()
+    };
+    let manifest = fs::read_to_string(text(&package["manifest_path"])).unwrap();
+    Package {
+        normal: of_kind(None),
+        development: of_kind(Some("dev")),
+        inherits_lints: manifest.contains("[lints]\nworkspace = true"),
+    }
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn reach(name: &str, packages: &BTreeMap<String, Package>, reached: &mut BTreeSet<String>) {
+    let Some(package) = packages.get(name) else { return };
+    for dependency in &package.normal {
+        if reached.insert(dependency.clone()) {
+            reach(dependency, packages, reached);
+        }
+    }
+}
+
+struct Source {
+    /// Its path in the repository.
+    name: String,
+    text: String,
+    is_test: bool,
+}
+
+fn sources() -> Vec<Source> {
+    let root = root();
+    let mut found = Vec::new();
+    for folder in ["crates", "bench", "fuzz"] {
+        collect(&root.join(folder), &root, &mut found);
+    }
+    assert!(found.len() > 50, "the sources were found");
+    found
+}
+
+fn collect(folder: &Path, root: &Path, found: &mut Vec<Source>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(&path, root, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let is_test =
+                path.iter().any(|part| part == "tests" || part == "benches") || name.ends_with("tests.rs");
+            found.push(Source { text: fs::read_to_string(&path).unwrap(), name, is_test });
+        }
+    }
+}
+
+/// Measures what a file declares.
+#[derive(Default)]
+struct Shapes<'a> {
+    name: &'a str,
+    in_test: bool,
+    lengths: Vec<usize>,
+    wrong: String,
+}
+
+impl Shapes<'_> {
+    fn function(&mut self, signature: &syn::Signature, block: &syn::Block, arguments: Arguments) {
+        let line = signature.span().start().line;
+        let length = block.span().end().line + 1 - line;
+        if !self.in_test {
+            self.lengths.push(length);
+        }
+        let place = format!("{}:{line}: fn {}", self.name, signature.ident);
+        if length > FUNCTION_STOP {
+            _ = writeln!(self.wrong, "{place}: {length} lines, stop at {FUNCTION_STOP}");
+        }
+        let count = signature.inputs.len();
+        if arguments == Arguments::Own && count > ARGUMENTS {
+            _ = writeln!(self.wrong, "{place}: {count} arguments, stop at {ARGUMENTS}");
+        }
+    }
+
+    fn within<'ast>(&mut self, attributes: &[syn::Attribute], visit: impl FnOnce(&mut Self) + 'ast) {
+        let outside = self.in_test;
+        self.in_test |= attributes.iter().any(is_for_tests);
+        visit(self);
+        self.in_test = outside;
+    }
+}
+
+/// Whether the function's author chose its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arguments {
+    Own,
+    OfTrait,
+}
+
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    let name = attribute.path().segments.last().map(|segment| segment.ident.to_string());
+    let cfg_test = || attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
+    name.as_deref() == Some("test") || (name.as_deref() == Some("cfg") && cfg_test())
+}
+
+impl<'ast> Visit<'ast> for Shapes<'_> {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        self.within(&module.attrs, |this| syn::visit::visit_item_mod(this, module));
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.within(&function.attrs, |this| {
+            this.function(&function.sig, &function.block, Arguments::Own);
+            syn::visit::visit_item_fn(this, function);
+        });
+    }
+
+    fn visit_item_impl(&mut self, implementation: &'ast syn::ItemImpl) {
+        let arguments = if implementation.trait_.is_some() { Arguments::OfTrait } else { Arguments::Own };
+        for item in &implementation.items {
+            if let syn::ImplItem::Fn(function) = item {
+                self.function(&function.sig, &function.block, arguments);
+            }
+        }
+        syn::visit::visit_item_impl(self, implementation);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        let is_bool =
+            |field: &&syn::Field| matches!(&field.ty, syn::Type::Path(it) if it.path.is_ident("bool"));
+        let (fields, bools) = (item.fields.len(), item.fields.iter().filter(is_bool).count());
+        let place = format!("{}:{}: struct {}", self.name, item.span().start().line, item.ident);
+        if fields > FIELDS {
+            _ = writeln!(self.wrong, "{place}: {fields} fields, stop at {FIELDS}");
+        }
+        if bools > BOOLS {
+            _ = writeln!(self.wrong, "{place}: {bools} flags, stop at {BOOLS}: state is an enum");
+        }
+    }
+}

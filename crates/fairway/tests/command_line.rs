@@ -1,0 +1,88 @@
+//! Exit codes and messages of the real binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::net::TcpListener;
+use std::process::Command;
+
+/// Runs it; gives its exit code and everything it said.
+fn fairway(arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway")).args(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code().unwrap(), said)
+}
+
+#[test]
+fn input_that_cannot_be_used_ends_with_two_and_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().to_str().unwrap();
+    for (arguments, part) in [
+        (&["check", "no/such/directory"][..], "no/such/directory"),
+        (&["check", empty], "holds no manifest"),
+        (&["explain", "http://a/", "--manifests", empty], "holds no manifest"),
+        (&["explain", "ftp://a/", "--manifests", empty], "only http and https"),
+        (&["explain", "http://a/", "--admin", "127.0.0.1:1"], "--admin 127.0.0.1:1"),
+        (&["run", "--manifests", "no/such/directory", "--admin", "127.0.0.1:0"], "--manifests"),
+        (&["run", "--kubernetes"], "cluster source"),
+        (&["run", "--manifests", empty, "--kubernetes"], "contradict"),
+        (&["run", "--manifests", empty, "--configmap", "x", "--admin", "127.0.0.1:0"], "--configmap x"),
+        (&["run", "--manifests", empty, "--log-level", "a=b=c", "--admin", "127.0.0.1:0"], "--log-level"),
+        (&["echo"], "--listen ADDR"),
+    ] {
+        let (code, said) = fairway(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named_with_its_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for flag in ["--http", "--https", "--admin"] {
+        let mut arguments = vec!["run", "--manifests", dir.path().to_str().unwrap(), "--log-level", "error"];
+        for other in ["--http", "--https", "--admin"] {
+            arguments.extend([other, if other == flag { &address } else { "127.0.0.1:0" }]);
+        }
+        let (code, said) = fairway(&arguments);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(&format!("{flag} {address}")), "{said}");
+    }
+}
+
+#[test]
+fn every_flag_is_an_environment_variable_and_has_a_text() {
+    let (code, help) = fairway(&["run", "--help"]);
+    assert_eq!(code, 0);
+    let dense = help.split_whitespace().collect::<String>();
+    let flags = help.lines().map(str::trim).filter(|line| line.starts_with("--"));
+    for flag in flags.filter_map(|line| line.split_whitespace().next()) {
+        let variable =
+            format!("[env:FAIRWAY_{}=", flag.trim_start_matches("--").to_uppercase().replace('-', "_"));
+        assert!(dense.contains(&variable), "{flag} is no environment variable");
+    }
+    for heading in ["Where traffic arrives:", "What objects mean:", "Logs:", "Stopping:", "Examples:"] {
+        assert!(help.contains(heading), "{heading} in {help}");
+    }
+}
+
+#[test]
+fn the_environment_stands_in_for_flags() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway"))
+        .arg("run")
+        .env("FAIRWAY_MANIFESTS", "somewhere")
+        .env("FAIRWAY_KUBERNETES", "true")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("contradict"));
+}
+
+#[test]
+fn version_names_what_was_built() {
+    let (code, said) = fairway(&["version"]);
+    assert_eq!(code, 0);
+    assert!(said.starts_with(concat!("fairway ", env!("CARGO_PKG_VERSION"))), "{said}");
+}

@@ -1,0 +1,74 @@
+//! The objects around the recorded Ingresses: the recorded environment, with echo backends in this process for its
+//! Deployments and a certificate of our own. Never changes an Ingress but for its time of creation.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use fairway_lab::echo::{EchoOptions, EchoServer, Identity};
+use fairway_testkit::certificates::Authority;
+use fairway_testkit::manifests::{Manifests, endpoint_slices, ingress_class};
+
+use crate::case::Case;
+
+const NAMESPACE: &str = "demo";
+const SERVICES: &[&str] = &["main", "other", "canary", "errors", "auth"];
+
+/// The flags under which the recorded objects mean what they meant there.
+pub const FLAGS: &[&str] =
+    &["--ingress-class-compat", "--configmap", "ingress-nginx/ingress-nginx-controller"];
+
+/// Starts an echo backend per Service and writes everything but the Ingresses.
+pub async fn environment() -> Manifests {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml");
+    let recorded = std::fs::read_to_string(file).unwrap();
+    let kept: Vec<_> = recorded
+        .split("\n---\n")
+        .filter(|object| !object.contains("kind: Deployment") && !object.contains("name: cert,"))
+        .collect();
+    manifests.put("environment.yaml", kept.join("\n---\n"));
+    let leaf = Authority::new("recorded").leaf(&["*.test"]);
+    manifests.put("certificate.yaml", leaf.secret_yaml(NAMESPACE, "cert"));
+    for service in SERVICES {
+        let address = echo(service).await;
+        let slices = endpoint_slices((NAMESPACE, service), &[address]);
+        manifests.put(&format!("endpoints-{service}.yaml"), slices);
+    }
+    manifests.put("endpoints-empty.yaml", endpoint_slices((NAMESPACE, "empty"), &[]));
+    manifests
+}
+
+/// Adds the Ingresses of `cases`, each a second younger than the one before.
+pub fn add_ingresses<'a>(manifests: &Manifests, cases: impl IntoIterator<Item = &'a Case>) {
+    let mut second = 0;
+    for case in cases {
+        let mut documents = Vec::new();
+        for ingress in &case.ingresses {
+            let mut ingress = ingress.clone();
+            let born = format!("2026-11-21T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60);
+            ingress["metadata"]["creationTimestamp"] = born.into();
+            documents.push(serde_json::to_string_pretty(&ingress).unwrap());
+            second += 1;
+        }
+        // JSON is YAML.
+        manifests.put(&format!("case-{}.yaml", case.name), documents.join("\n---\n"));
+    }
+}
+
+async fn echo(service: &str) -> SocketAddr {
+    let options = EchoOptions {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        identity: Identity {
+            namespace: NAMESPACE.to_owned(),
+            service: service.to_owned(),
+            pod: service.to_owned(),
+            ..Identity::default()
+        },
+        ..EchoOptions::default()
+    };
+    let server = EchoServer::bind(options).await.unwrap();
+    let address = server.addresses()[0];
+    tokio::spawn(server.run(std::future::pending()));
+    address
+}

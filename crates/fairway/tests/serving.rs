@@ -1,0 +1,88 @@
+//! `fairway run` as a process: ready only when it serves, follows its directory, stops as asked.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use fairway_testkit::client::{Client, Request};
+use fairway_testkit::manifests::Manifests;
+use fairway_testkit::process::Fairway;
+use fairway_testkit::wait::{PATIENCE, eventually};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\
+                     spec: {controller: fairway.dev/ingress-controller}\n";
+
+fn redirect(to: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n  annotations:\n    \
+         nginx.ingress.kubernetes.io/temporal-redirect: {to}\nspec:\n  ingressClassName: fairway\n  rules:\n  - host: a.test\n    \
+         http:\n      paths:\n      - path: /\n        pathType: Prefix\n        backend: {{service: {{name: web, port: {{number: 80}}}}}}\n"
+    )
+}
+
+async fn location(fairway: &Fairway) -> String {
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    let answer = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
+    answer.header("location").unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_changed_file_changes_the_answer_without_a_restart() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", CLASS);
+    manifests.put("web.yaml", redirect("https://one.test/"));
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--workers", "2"]).await;
+    assert!(location(&fairway).await.contains("https://one.test/"));
+    manifests.put("web.yaml", redirect("https://two.test/"));
+    eventually("the new answer", PATIENCE, || async {
+        location(&fairway).await.contains("https://two.test/")
+    })
+    .await;
+    manifests.overwrite("web.yaml", "apiVersion: [half");
+    fairway.until_metric("fairway_diagnostics", &[("severity", "error")], |count| count >= 1.0).await;
+    assert!(location(&fairway).await.contains("https://two.test/"), "the last good form is served");
+}
+
+#[tokio::test]
+async fn the_admin_server_answers_its_pages_and_nothing_else() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", CLASS);
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
+    for (path, status, part) in [
+        ("/", 200, "/metrics"),
+        ("/healthz", 200, "ok"),
+        ("/readyz", 200, "ready"),
+        ("/metrics", 200, "fairway_config_version 1"),
+        ("/config", 200, "\"listeners\""),
+        ("/other", 404, "no such page"),
+    ] {
+        let answer = fairway.admin(path).await.unwrap();
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.text().contains(part), "{path}: {}", answer.text());
+    }
+    let mut client = Client::connect(fairway.admin).await.unwrap();
+    let answer = client.exchange(&Request::post("admin", "/", "").close()).await.unwrap();
+    assert_eq!(answer.status, 405);
+}
+
+#[tokio::test]
+async fn a_first_signal_drains_and_a_second_ends_it_at_once() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", CLASS);
+    let binary = Path::new(BINARY);
+    let mut draining = Fairway::ready(binary, manifests.path(), &["--drain-delay", "0"]).await;
+    draining.program().terminate().unwrap();
+    assert_eq!(draining.program().exit_within(PATIENCE).await.code(), Some(0));
+
+    let mut hurried = Fairway::ready(binary, manifests.path(), &["--drain-delay", "600"]).await;
+    hurried.program().terminate().unwrap();
+    eventually("draining", PATIENCE, || async {
+        hurried.admin("/readyz").await.is_ok_and(|it| it.status == 503)
+    })
+    .await;
+    hurried.program().terminate().unwrap();
+    assert_eq!(hurried.program().exit_within(Duration::from_secs(10)).await.code(), Some(1));
+}
