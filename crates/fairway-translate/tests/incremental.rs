@@ -46,7 +46,7 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("rewrite-target", "/$1"),
         ("app-root", "/app"),
         ("backend-protocol", "HTTPS"),
-        ("proxy-ssl-secret", "default/c1"),
+        ("proxy-ssl-secret", "default/c0"),
         ("proxy-ssl-verify", "on"),
         ("custom-headers", "default/headers"),
         ("canary", "true"),
@@ -54,6 +54,9 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("denylist-source-range", "10.0.0.0/8"),
         ("permanent-redirect", "https://x.test"),
     ]);
+    let verified =
+        [("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/c0"), ("proxy-ssl-verify", "on")];
+    let annotations = prop_oneof![3 => prop::collection::vec(annotation, 0..2), 1 => Just(verified.to_vec())];
     let host = || prop::sample::select(vec!["a.test", "b.a.test", "*.a.test", "*.test", ""]);
     let path = prop::sample::select(vec!["/", "/a", "/a/", "/a(.*)", "/(?!x)", "/b"]);
     let kind = prop::sample::select(vec!["Exact", "Prefix", "ImplementationSpecific"]);
@@ -64,12 +67,19 @@ fn ingress() -> impl Strategy<Value = Value> {
         let backend = json!({"service": {"name": service, "port": port}});
         json!({"host": host, "http": {"paths": [{"path": path, "pathType": kind, "backend": backend}]}})
     });
-    let tls = prop::option::of((host(), prop::sample::select(vec!["c0", "c1", "none"])));
+    let tls = prop::option::of((host(), prop::sample::select(vec!["c0", "c0", "c1", "none"])));
     let default = prop::option::of(service());
-    let class = prop::sample::select(vec![Some("k0"), Some("k1"), None]);
+    let class = prop::sample::select(vec![
+        Some("fairway"),
+        Some("fairway"),
+        Some("fairway"),
+        Some("k0"),
+        Some("k1"),
+        None,
+    ]);
     let created = prop::option::of(1..4u32);
     let shape = (prop::collection::vec(rule, 0..3), tls, default, class);
-    (0..5usize, prop::collection::vec(annotation, 0..2), shape, created).prop_map(
+    (0..5usize, annotations, shape, created).prop_map(
         |(name, annotations, (rules, tls, default, class), created)| {
             let annotations: serde_json::Map<_, _> =
                 annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), json!(value))).collect();
@@ -163,11 +173,18 @@ fn options() -> Options {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn an_update_gives_what_a_translation_from_scratch_gives(steps in edits(), hours in 0..100_000i64) {
         let mut resources = Resources::default();
+        for at in 0..2 {
+            let spec = json!({"ports": [{"name": "http", "port": 80}]});
+            let service = json!({"kind": "Service", "metadata": metadata(&format!("s{at}")), "spec": spec});
+            resources.apply(Change::Set(object(service), None));
+        }
+        let certificate = json!({"kind": "Certificate", "metadata": metadata("c0"), "names": ["*.a.test"]});
+        resources.apply(Change::Set(object(certificate), None));
         let mut translator = Translator::new(options());
         let mut now = NOW;
         for step in steps {
