@@ -107,6 +107,7 @@ pub(crate) struct Wire<S> {
     inbox: Backlog,
     outbox: Backlog,
     sent: u64,
+    received: u64,
 }
 
 /// What [`Wire::poll_input`] found.
@@ -121,12 +122,12 @@ pub(crate) enum Input<T> {
 impl<S: Transport> Wire<S> {
     /// Nothing read, nothing to send.
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, inbox: Backlog::default(), outbox: Backlog::default(), sent: 0 }
+        Self { stream, inbox: Backlog::default(), outbox: Backlog::default(), sent: 0, received: 0 }
     }
 
     /// As [`Wire::new`], with bytes that were read before.
     pub(crate) fn with_input(stream: S, input: Vec<u8>) -> Self {
-        Self { stream, inbox: Backlog { bytes: input, start: 0 }, outbox: Backlog::default(), sent: 0 }
+        Self { stream, inbox: Backlog { bytes: input, start: 0 }, outbox: Backlog::default(), sent: 0, received: 0 }
     }
 
     /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.
@@ -151,6 +152,7 @@ impl<S: Transport> Wire<S> {
             if count == 0 {
                 return Poll::Ready(Ok(Input::Eof));
             }
+            self.received += count as u64;
             let fresh = &scratch[..count];
             if self.inbox.is_empty() {
                 let (used, taken) = take(fresh);
@@ -185,6 +187,7 @@ impl<S: Transport> Wire<S> {
         if count == 0 {
             return Poll::Ready(Ok(Input::Eof));
         }
+        self.received += count as u64;
         let (used, taken) = take(cx, &scratch[..count]);
         self.inbox.extend(&scratch[used..count], workspace);
         Poll::Ready(Ok(Input::Taken(taken)))
@@ -246,6 +249,11 @@ impl<S: Transport> Wire<S> {
     /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Bytes that were read from the stream since it was made.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// The peer shall see a failure when this is dropped.

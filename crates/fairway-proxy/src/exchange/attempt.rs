@@ -32,15 +32,19 @@ pub(crate) struct Answered<S> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
-    pub(crate) written: Written,
+    pub(crate) progress: Progress,
     pub(crate) age: Age,
 }
 
-/// Whether the endpoint can have seen any of the request.
+/// How far it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum Progress {
+    /// The endpoint cannot have seen any of the request.
     Nothing,
-    Something,
+    /// The endpoint may have seen the request, or some of it.
+    Written,
+    /// A byte of an answer came: there is no other attempt (design: Retries).
+    Answered,
 }
 
 /// Whether the connection had carried an exchange before.
@@ -53,7 +57,7 @@ pub(crate) enum Age {
 impl Failed {
     /// A reused connection that the endpoint had closed: says nothing about the endpoint.
     pub(crate) fn is_stale(&self) -> bool {
-        self.age == Age::Reused && self.fault == Fault::UpstreamClosed
+        self.age == Age::Reused && self.fault == Fault::UpstreamClosed && self.progress != Progress::Answered
     }
 }
 
@@ -77,12 +81,12 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
     to: &Target<'_, ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
     let (mut pooled, age, connect) = acquire(scene, to).await.map_err(|fault| {
-        let failed = Failed { fault, written: Written::Nothing, age: Age::Fresh };
+        let failed = Failed { fault, progress: Progress::Nothing, age: Age::Fresh };
         note_failure(scene, to, &failed);
         failed
     })?;
     count(&scene.worker.counters.attempts.sent);
-    let before = pooled.h1.wire.sent();
+    let before = (pooled.h1.wire.sent(), pooled.h1.wire.received());
     let sent = if age == Age::Fresh { Instant::now() } else { to.now };
     let target = if desk.target.is_empty() { scene.forwarded_target(desk) } else { &desk.target };
     pooled.h1.send_request(&desk.request, target, scene.intake.framing);
@@ -94,8 +98,12 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
             Ok(Answered { connection: pooled, reply, connect, sent, headed })
         }
         Err(fault) => {
-            let written = if pooled.h1.wire.sent() == before { Written::Nothing } else { Written::Something };
-            let failed = Failed { fault, written, age };
+            let progress = match (pooled.h1.wire.sent() == before.0, pooled.h1.wire.received() == before.1) {
+                (_, false) => Progress::Answered,
+                (false, true) => Progress::Written,
+                (true, true) => Progress::Nothing,
+            };
+            let failed = Failed { fault, progress, age };
             note_failure(scene, to, &failed);
             Err(failed)
         }
@@ -127,7 +135,9 @@ async fn acquire<N: Network>(
     }
     let worker = scene.worker;
     let limit = scene.rule.rule().policy.timeouts.connect.min(to.connect_limit);
-    let stream = worker.connector.connect(&to.endpoint.identity, scene.adopted.identities(), limit).await?;
+    // Boxed: connecting is rare and large, and every connection's task would carry room for it.
+    let connecting = worker.connector.connect(&to.endpoint.identity, scene.adopted.identities(), limit);
+    let stream = Box::pin(connecting).await?;
     count(&worker.counters.attempts.connected);
     let answered = Instant::now();
     let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));

@@ -9,7 +9,7 @@ use fairway_http1::{Framing, Known, Method, keep_alive, response_framing, strip_
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
-use super::attempt::{Answered, Failed, Reuse, Target, Written, attempt};
+use super::attempt::{Answered, Failed, Progress, Reuse, Target, attempt};
 use super::body::{BodyBounds, RequestBody};
 use super::forwarded;
 use super::intake::Upgrade;
@@ -156,7 +156,7 @@ async fn deliver<N: Network, S: Transport>(
         now = Instant::now();
         record.upstream = Some(UpstreamRecord::failed(endpoint.identity.address, attempts, now - record.began));
         if !may_retry(scene, &failed, attempts, body) || connect_limit.is_zero() {
-            if failed.written == Written::Something && !idempotent && failed.fault.blames_endpoint() {
+            if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
                 count(&scene.worker.counters.attempts.lost);
             }
             return Err(failed.fault);
@@ -174,9 +174,10 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, attempts: u8, bo
     if !failed.fault.blames_endpoint() || !body.is_replayable() {
         return false;
     }
-    let harmless = failed.written == Written::Nothing || scene.intake.method.is_idempotent();
-    if !harmless {
-        return false;
+    match failed.progress {
+        Progress::Nothing => {}
+        Progress::Written if scene.intake.method.is_idempotent() => {}
+        Progress::Written | Progress::Answered => return false,
     }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
