@@ -73,7 +73,7 @@ struct RunArguments {
     #[arg(long, value_enum, default_value_t = Pin::Apart)]
     pin: Pin,
     /// What generator and backend do when nothing is ready.
-    #[arg(long, value_enum, default_value_t = Idle::Spin)]
+    #[arg(long, value_enum, default_value_t = Idle::Sleep)]
     idle: Idle,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]

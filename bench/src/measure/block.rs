@@ -127,7 +127,7 @@ impl Measurement {
             p99_us: tally.latency_us.value_at_quantile(0.99),
             max_us: tally.latency_us.max(),
             stolen,
-            distance: distance[0],
+            distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,
             discarded,
         }
@@ -144,7 +144,8 @@ impl Measurement {
         if self.stolen > STOLEN_AT_MOST {
             return Some(format!("{:.1}% of the machine was stolen", self.stolen * 100.0));
         }
-        (self.distance[0] != self.distance[1]).then(|| "the host moved a CPU".to_owned())
+        let moved = self.distance[0] != self.distance[1] && !self.distance.contains(&Distance::Unknown);
+        moved.then(|| "the host moved a CPU".to_owned())
     }
 }
 
