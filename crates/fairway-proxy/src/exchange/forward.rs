@@ -261,6 +261,11 @@ async fn answer<N: Network, S: Transport>(
     let stays = keep_alive(&desk.answer) && framing != Framing::UntilClose;
     Upstream::expect_body(up, framing);
     strip_hop_by_hop(&mut desk.answer);
+    if desk.answer.status() == 204 {
+        // "A server MUST NOT send a Content-Length header field in any response with a status code of 1xx or 204"
+        // (RFC 9110 §8.6), and a client may be strict about it.
+        desk.answer.remove_known(Known::ContentLength);
+    }
     desk.answer.remove_known(Known::Server);
     filter::on_answer(scene.rule, scene.client.scheme, desk);
     let persistence = respond::persistence(scene.worker, connection, scene.intake);
@@ -286,6 +291,7 @@ async fn switch<N: Network, S: Transport>(
 ) -> Ending {
     strip_hop_by_hop(&mut desk.answer);
     desk.answer.remove_known(Known::Server);
+    desk.answer.remove_known(Known::ContentLength);
     filter::on_answer(scene.rule, scene.client.scheme, desk);
     desk.answer.append(b"Connection", b"upgrade");
     desk.answer.append(b"Upgrade", b"websocket");
