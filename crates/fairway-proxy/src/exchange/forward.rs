@@ -92,6 +92,10 @@ fn group<N: Network>(scene: &Scene<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, F
 fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
     strip_hop_by_hop(&mut desk.request);
     desk.request.remove_known(Known::Expect);
+    if desk.request.first(Known::Host).is_none() {
+        // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
+        desk.request.append(b"Host", b"");
+    }
     drop_underscores(desk);
     match scene.intake.framing {
         Framing::Chunked => desk.request.append(b"Transfer-Encoding", b"chunked"),
