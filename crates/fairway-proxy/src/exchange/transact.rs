@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http1::{HeadLimits, Version, strip_hop_by_hop};
+use fairway_http1::{HeadLimits, Known, Malformed, Version, strip_hop_by_hop};
 
 use super::body::{BodyFault, RequestBody};
 use super::intake::{Expectation, Upgrade};
@@ -115,19 +115,25 @@ impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             }
             match desk.answer.status() {
-                101 if self.scene.intake.upgrade == Upgrade::WebSocket => return Poll::Ready(Ok(Reply::Switched)),
+                101 if self.may_switch() => return Poll::Ready(Ok(Reply::Switched)),
                 // Nobody asked for another protocol (RFC 9110 §15.2.2).
-                101 => return Poll::Ready(Err(Fault::UpstreamClosed)),
+                101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}
                 102..=199 if self.scene.intake.version == Version::Http11 => {
                     strip_hop_by_hop(&mut desk.answer);
+                    desk.answer.remove_known(Known::ContentLength);
                     connection.h1.send_interim(&desk.answer);
                 }
                 102..=199 => {}
                 _ => return Poll::Ready(Ok(Reply::Final)),
             }
         }
+    }
+
+    /// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.
+    fn may_switch(&self) -> bool {
+        self.scene.intake.upgrade == Upgrade::WebSocket && self.scene.rule.rule().policy.websocket
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
