@@ -28,7 +28,7 @@ mod worker;
 pub use fault::{Fault, Party};
 pub use listener::BindError;
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
-pub use proxy::{Proxy, ProxyHandle, StartError};
+pub use proxy::{Addresses, Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, Publisher};
 pub use tls::SelfSigned;
 pub use tls::identities::IdentityError;

@@ -1,6 +1,6 @@
 //! The data plane as the rest of the process sees it: start, publish, measure, drain.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -22,6 +22,16 @@ pub struct Proxy {
     handle: ProxyHandle,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     log: Option<LogThread>,
+    addresses: Addresses,
+}
+
+/// Where a running [`Proxy`] listens: the addresses of its options, with the ports that port 0 became.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Of the listener `http`.
+    pub http: Vec<SocketAddr>,
+    /// Of the listener `https`.
+    pub https: Vec<SocketAddr>,
 }
 
 /// Asks the workers things; may be cloned and sent anywhere.
@@ -53,9 +63,15 @@ impl Proxy {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate)?;
         let mut sockets: Vec<Vec<(ListenerName, TcpListener)>> = (0..workers).map(|_| Vec::new()).collect();
-        for (name, addresses) in [(ListenerName::Http, &options.http), (ListenerName::Https, &options.https)] {
-            for address in addresses {
-                for (worker, socket) in sockets.iter_mut().zip(bind(name, *address, workers)?) {
+        let mut addresses = Addresses::default();
+        for (name, wanted, bound) in [
+            (ListenerName::Http, &options.http, &mut addresses.http),
+            (ListenerName::Https, &options.https, &mut addresses.https),
+        ] {
+            for address in wanted {
+                let listeners = bind(name, *address, workers)?;
+                bound.extend(listeners.first().and_then(|socket| socket.local_addr().ok()));
+                for (worker, socket) in sockets.iter_mut().zip(listeners) {
                     worker.push((name, socket));
                 }
             }
@@ -84,13 +100,19 @@ impl Proxy {
             handle.workers.push(commands);
             threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?);
         }
-        Ok(Self { publisher, handle, threads, log })
+        Ok(Self { publisher, handle, threads, log, addresses })
     }
 
     /// Publishes snapshots; may be cloned and sent anywhere.
     #[must_use]
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Asks the workers things; may be cloned and sent anywhere.
@@ -104,7 +126,7 @@ impl Proxy {
     /// # Errors
     /// The first error that ended a worker.
     pub fn join(self) -> std::io::Result<()> {
-        let Self { threads, log, handle, publisher } = self;
+        let Self { threads, log, handle, publisher, .. } = self;
         let mut first = Ok(());
         for thread in threads {
             let ended = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a worker panicked")));
