@@ -1,0 +1,221 @@
+//! Bodies in every framing, both ways, byte for byte; and bounded by whoever reads slowest.
+
+use std::time::Duration;
+
+use fairway_testkit::wire::Framing;
+use fairway_testkit::{Answer, Backend, Request, Step, eventually};
+
+use crate::support::{HOST, Running, Setup};
+
+const MEGABYTE: usize = 1024 * 1024;
+
+/// Bytes in which a lost or doubled piece shows.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from((at * 31 + at / 251) % 251).expect("below 251")).collect()
+}
+
+async fn over(backend: &Backend) -> Running {
+    Setup::to(&[backend.address()]).start()
+}
+
+fn chunked(head: &str, chunks: &[&[u8]], trailers: &str) -> Vec<u8> {
+    let mut bytes = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+    for chunk in chunks {
+        bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(format!("0\r\n{trailers}\r\n").bytes());
+    bytes
+}
+
+#[tokio::test]
+async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = over(&backend).await;
+    let body = pattern(MEGABYTE);
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&Request::post(HOST, "/", body.clone())).await.unwrap().status, 200);
+    let pieces: Vec<&[u8]> = body.chunks(10_007).collect();
+    let request = Request::new("POST", "/").header("Host", HOST).chunks(&pieces);
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    let got = backend.requests();
+    assert!(got[0].body == body && got[1].body == body);
+    assert_eq!(got[0].header("Content-Length"), Some("1048576"));
+    assert_eq!((got[1].header("Transfer-Encoding"), got[1].header("Content-Length")), (Some("chunked"), None));
+    backend.assert_followed();
+}
+
+#[tokio::test]
+async fn an_answer_of_a_megabyte_arrives_in_every_framing() {
+    let body = pattern(MEGABYTE);
+    let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
+    let answers = [
+        Answer::ok(&body),
+        Answer::Bytes(chunked("HTTP/1.1 200 OK\r\n", &pieces, "")),
+        Answer::ThenClose([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat()),
+        Answer::ThenClose([b"HTTP/1.0 200 OK\r\n\r\n", &body[..]].concat()),
+    ];
+    for (answer, framing) in answers.into_iter().zip([
+        Framing::Length(MEGABYTE),
+        Framing::Chunked,
+        Framing::Chunked,
+        Framing::Chunked,
+    ]) {
+        let backend = Backend::http(move |_| answer.clone()).await;
+        let proxy = over(&backend).await;
+        let mut client = proxy.client().await;
+        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert!(answer.body == body, "{framing:?}");
+        assert_eq!(answer.framing, framing);
+        let old = proxy.client().await.exchange(&Request::get(HOST, "/").http10()).await.unwrap();
+        assert!(old.body == body, "{framing:?} to HTTP/1.0");
+        assert_eq!(old.header("Transfer-Encoding"), None);
+    }
+}
+
+#[tokio::test]
+async fn trailers_pass_in_both_directions() {
+    let answer = chunked("HTTP/1.1 200 OK\r\n", &[b"abc"], "X-Sum: 1\r\n");
+    let backend = Backend::http(move |_| Answer::Bytes(answer.clone())).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    client.send(chunked("POST / HTTP/1.1\r\nHost: a\r\n", &[b"de", b"f"], "X-Check: 2\r\n")).await.unwrap();
+    let got = client.read_response().await.unwrap();
+    assert_eq!((got.body.as_slice(), got.trailers), (&b"abc"[..], vec![("X-Sum".to_owned(), "1".to_owned())]));
+    let request = &backend.requests()[0];
+    assert_eq!(request.body, b"def");
+    assert_eq!(request.trailers, [("X-Check".to_owned(), "2".to_owned())]);
+}
+
+#[tokio::test]
+async fn trailers_cannot_bring_what_frames_or_routes() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    let trailers = "Content-Length: 3\r\nHost: evil\r\nTransfer-Encoding: chunked\r\nX-Forwarded-For: 1.2.3.4\r\n";
+    client.send(chunked("POST / HTTP/1.1\r\nHost: a\r\n", &[b"abc"], trailers)).await.unwrap();
+    let status = client.read_response().await.unwrap().status;
+    let trailers = backend.requests().first().map(|request| request.trailers.clone()).unwrap_or_default();
+    assert!(trailers.is_empty() || status == 400, "{status} {trailers:?}");
+}
+
+#[tokio::test]
+async fn head_has_no_body_whatever_it_declares() {
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"[..],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+    ] {
+        let bytes = answer.to_vec();
+        let backend = Backend::http(move |_| Answer::Bytes(bytes.clone())).await;
+        let proxy = over(&backend).await;
+        let mut client = proxy.client().await;
+        for _ in 0..2 {
+            let got = client.exchange(&Request::head(HOST, "/")).await.unwrap();
+            assert_eq!((got.status, got.body.len()), (200, 0));
+            let declared = String::from_utf8_lossy(answer).contains("Content-Length").then_some("5");
+            assert_eq!(got.header("Content-Length"), declared);
+        }
+    }
+}
+
+#[tokio::test]
+async fn bodiless_statuses_end_with_their_head() {
+    for (answer, status) in [
+        ("HTTP/1.1 204 No Content\r\n\r\n", 204),
+        ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\nETag: \"a\"\r\n\r\n", 304),
+    ] {
+        let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
+        let proxy = over(&backend).await;
+        let mut client = proxy.client().await;
+        for _ in 0..2 {
+            let got = client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|e| panic!("{answer:?}: {e}"));
+            assert_eq!((got.status, got.framing), (status, Framing::None));
+        }
+        assert_eq!(backend.connection_count(), 1, "{answer:?} leaves the connection usable");
+    }
+}
+
+#[tokio::test]
+async fn an_http_1_0_client_gets_what_it_understands() {
+    let backend = Backend::http(|_| Answer::ok("hello")).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    let answer = client.exchange(&Request::get(HOST, "/").http10()).await.unwrap();
+    assert_eq!((answer.text().as_str(), answer.header("Connection")), ("hello", Some("close")));
+    client.expect_closed().await;
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        let request = Request::get(HOST, "/").http10().header("Connection", "keep-alive");
+        let answer = client.exchange(&request).await.unwrap();
+        assert_eq!((answer.text().as_str(), answer.header("Connection")), ("hello", Some("keep-alive")));
+    }
+    assert!(backend.requests().iter().all(|request| request.version == "HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_request_without_host_still_has_one_towards_the_endpoint() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = over(&backend).await;
+    let answer = proxy.client().await.exchange(&Request::new("GET", "/").http10()).await.unwrap();
+    assert_eq!(answer.status, 200);
+    let request = &backend.requests()[0];
+    assert_eq!(request.header_values("Host").len(), 1, "RFC 9112 §3.2: every HTTP/1.1 request has one");
+}
+
+#[tokio::test]
+async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
+    let backend = Backend::http(|_| Answer::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!((answer.version.as_str(), answer.text().as_str()), ("HTTP/1.1", "ok"));
+    }
+    assert_eq!(backend.connection_count(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_is_passed_on() {
+    let backend = Backend::scripted([Step::ReadHead, Step::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into())]).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MEGABYTE}\r\n\r\n")).await.unwrap();
+    client.send(vec![b'a'; 1000]).await.unwrap();
+    let answer = client.read_response().await.unwrap();
+    assert_eq!((answer.status, answer.header("Connection")), (413, Some("close")));
+}
+
+/// The proxy holds no more than its buffers and the kernel's: a backend that writes without end comes to a halt.
+#[tokio::test]
+async fn a_client_that_does_not_read_stops_the_backend() {
+    const WHOLE: usize = 64 * MEGABYTE;
+    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {WHOLE}\r\n\r\n").into_bytes();
+    answer.resize(answer.len() + WHOLE, b'a');
+    let backend = Backend::http(move |_| Answer::ThenClose(answer.clone())).await;
+    let proxy = over(&backend).await;
+    let mut client = proxy.client().await;
+    client.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    // The backend is done once its bytes are in the kernel: it must not be, however long it is given.
+    let mut before = (0, 0);
+    eventually("the flow stands still", Duration::from_secs(10), || {
+        let now = (proxy_memory_kb(), 0);
+        let still = before == now;
+        before = now;
+        async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            still
+        }
+    })
+    .await;
+    assert_eq!(backend.open_count(), 1, "the backend still writes");
+    let got = client.read_response().await.unwrap();
+    assert!(got.body.len() == WHOLE && got.body.iter().all(|byte| *byte == b'a'));
+}
+
+fn proxy_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    status.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,238 @@
+//! The rules for requests (robustness.md, rules 1 to 8): status, close, nothing forwarded, counted by its reason.
+
+use fairway_testkit::{Answer, Backend, Client, Request};
+
+use crate::support::{HOST, Running, Setup};
+
+/// A request, the status it gets and the reason it is counted under.
+type Case<'a> = (&'a str, u16, &'a str);
+
+/// Every case on a connection of its own: refused, closed, counted, and not a byte of it reaches the backend.
+async fn all_refused(cases: &[Case<'_>]) {
+    let backend = Backend::http(|_| Answer::ok("forwarded")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    for (request, status, reason) in cases {
+        let before = proxy.metric(&series(reason)).await;
+        refused(&proxy, request, (*status, reason)).await;
+        proxy.expect_metric(&series(reason), before + 1).await;
+    }
+    for connection in backend.connections() {
+        assert!(connection.bytes.is_empty(), "forwarded: {:?}", String::from_utf8_lossy(&connection.bytes));
+    }
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "forwarded");
+}
+
+async fn refused(proxy: &Running, request: &str, (status, reason): (u16, &str)) {
+    let mut client = proxy.client().await;
+    client.send(request).await.unwrap();
+    let answer = client.read_response().await.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+    assert_eq!((answer.status, answer.header("Connection")), (status, Some("close")), "{request:?}");
+    assert!(answer.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", answer.text());
+    assert_eq!(client.read_to_end().await.unwrap(), b"", "{request:?}");
+}
+
+fn series(reason: &str) -> String {
+    format!("fairway_faults_total{{reason=\"{reason}\"}}")
+}
+
+#[tokio::test]
+async fn rule_1_one_framing_header_never_two() {
+    let post = "POST / HTTP/1.1\r\nHost: a\r\n";
+    let head = |fields: &str| format!("{post}{fields}\r\n\r\n");
+    let cases = [
+        (head("Content-Length: 3\r\nTransfer-Encoding: chunked"), 400, "length_and_encoding"),
+        (head("Transfer-Encoding: chunked\r\nContent-Length: 3"), 400, "length_and_encoding"),
+        (head("Content-Length: 3\r\nContent-Length: 3"), 400, "content_length_repeated"),
+        (head("Content-Length: 3\r\nContent-Length: 4"), 400, "content_length_repeated"),
+        (head("Content-Length: 3, 3"), 400, "content_length"),
+        (head("Content-Length: +3"), 400, "content_length"),
+        (head("Content-Length: -3"), 400, "content_length"),
+        (head("Content-Length:"), 400, "content_length"),
+        (head("Content-Length: 0x3"), 400, "content_length"),
+        (head("Content-Length: 99999999999999999999"), 400, "content_length"),
+        (head("Transfer-Encoding: gzip, chunked"), 501, "encoding_unsupported"),
+        (head("Transfer-Encoding: identity"), 501, "encoding_unsupported"),
+        (head("Transfer-Encoding: xchunked"), 501, "encoding_unsupported"),
+        (head("Transfer-Encoding: chunked, chunked"), 400, "encoding"),
+        (head("Transfer-Encoding: chunked, gzip"), 400, "encoding"),
+        (head("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), 400, "encoding"),
+        (head("Transfer-Encoding:"), 400, "encoding"),
+        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "encoding_in_http10"),
+    ];
+    let cases: Vec<Case<'_>> = cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
+    all_refused(&cases).await;
+}
+
+#[tokio::test]
+async fn rule_2_no_byte_that_two_parsers_read_differently() {
+    all_refused(&[
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n", 400, "bare_lf"),
+        ("GET / HTTP/1.1\r\nHost: a\n\r\n", 400, "bare_lf"),
+        ("GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n", 400, "bare_cr"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 400, "nul"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", 400, "obs_fold"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX : a\r\n\r\n", 400, "space_before_colon"),
+        ("GET / HTTP/1.1\r\nHost: a\r\n: a\r\n\r\n", 400, "empty_field_name"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(y): a\r\n\r\n", 400, "field_name"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\x01b\r\n\r\n", 400, "field_value"),
+        ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 400, "leading_whitespace"),
+        (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", 400, "leading_whitespace"),
+        ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400, "request_line"),
+        ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505, "unsupported_version"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn rule_3_chunks_are_plain_hexadecimal_and_end_where_they_say() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    for (chunks, reason) in [
+        ("+3\r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("-3\r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("0x3\r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("\r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("10000000000000003\r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("3 \r\nabc\r\n0\r\n\r\n", "chunk_size"),
+        ("3\nabc\r\n0\r\n\r\n", "chunk_end"),
+        ("3\r\nabcd\r\n0\r\n\r\n", "chunk_end"),
+        ("3;x=\x01\r\nabc\r\n0\r\n\r\n", "chunk_extension"),
+    ] {
+        let before = proxy.metric(&series(reason)).await;
+        let mut client = proxy.client().await;
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        client.send(format!("{head}{chunks}")).await.unwrap();
+        let answer = client.read_response().await.unwrap();
+        assert_eq!((answer.status, answer.header("Connection")), (400, Some("close")), "{chunks:?}");
+        assert!(answer.text().ends_with(&format!(": {reason}\n")), "{chunks:?}: {}", answer.text());
+        client.expect_closed().await;
+        proxy.expect_metric(&series(reason), before + 1).await;
+    }
+    assert_eq!(backend.request_count(), 0, "no whole request reached the backend");
+}
+
+#[tokio::test]
+async fn rule_3_extensions_are_dropped() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(format!("{head}3;name=value\r\nabc\r\n0;last\r\n\r\n")).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    assert_eq!(backend.requests()[0].body, b"abc");
+    backend.assert_followed();
+}
+
+#[tokio::test]
+async fn rule_4_exactly_one_valid_host() {
+    all_refused(&[
+        ("GET / HTTP/1.1\r\n\r\n", 400, "host_missing"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, "host_repeated"),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "authority"),
+        ("GET / HTTP/1.1\r\nHost: user@a\r\n\r\n", 400, "authority"),
+        ("GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n", 400, "authority"),
+        ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "host_disagrees"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_form() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.send("GET http://Example.com/a?b HTTP/1.1\r\nHost: example.com\r\n\r\n").await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    let request = &backend.requests()[0];
+    assert_eq!((request.target.as_str(), request.header_values("Host")), ("/a?b", vec!["Example.com"]));
+}
+
+#[tokio::test]
+async fn rule_5_hop_by_hop_fields_stay_here() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let request = Request::get(HOST, "/")
+        .header("Connection", "keep-alive, X-Hop")
+        .header("Keep-Alive", "timeout=5")
+        .header("X-Hop", "1")
+        .header("TE", "trailers")
+        .header("Upgrade", "h2c")
+        .header("Proxy-Connection", "keep-alive")
+        .header("X-End", "2");
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    let got = &backend.requests()[0];
+    for name in ["Connection", "Keep-Alive", "X-Hop", "TE", "Upgrade", "Proxy-Connection"] {
+        assert_eq!(got.header_values(name), Vec::<&str>::new(), "{name}");
+    }
+    assert_eq!(got.header("X-End"), Some("2"));
+}
+
+#[tokio::test]
+async fn rule_5_connection_cannot_remove_what_must_arrive() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let request = Request::post(HOST, "/", "abc").header("Connection", "Content-Length, Host, X-Forwarded-For");
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    let got = &backend.requests()[0];
+    assert_eq!((got.header("Host"), got.body.as_slice()), (Some(HOST), &b"abc"[..]));
+    assert_eq!(got.header("X-Forwarded-For"), Some("127.0.0.1"));
+}
+
+#[tokio::test]
+async fn rule_6_an_unknown_expectation_is_refused() {
+    all_refused(&[("POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417, "expectation")])
+        .await;
+}
+
+#[tokio::test]
+async fn rule_7_paths_that_are_read_in_two_ways_are_refused() {
+    let target = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let cases = [
+        (target("/%00"), 400, "path_nul"),
+        (target("/%"), 400, "path_escape"),
+        (target("/%4"), 400, "path_escape"),
+        (target("/%zz"), 400, "path_escape"),
+        (target("/é"), 400, "target"),
+        (target("/../a"), 400, "path_above_root"),
+        (target("/a/%2e%2e/.."), 400, "path_above_root"),
+        (target("a"), 400, "target"),
+    ];
+    let cases: Vec<Case<'_>> = cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
+    all_refused(&cases).await;
+}
+
+#[tokio::test]
+async fn rule_8_proxy_is_dropped_and_names_with_underscores_too() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let request = Request::get(HOST, "/").header("Proxy", "http://evil").header("X_Real_IP", "1.2.3.4");
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    let got = &backend.requests()[0];
+    assert_eq!((got.header("Proxy"), got.header("X_Real_IP")), (None, None));
+}
+
+#[tokio::test]
+async fn connect_and_asterisk_are_not_served() {
+    all_refused(&[
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 501, "unsupported"),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 501, "unsupported"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_stands_behind_a_refused_request_is_not_served() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client: Client = proxy.client().await;
+    let hidden = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+                  GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(hidden).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 400);
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+    assert_eq!(backend.connection_count(), 0);
+}

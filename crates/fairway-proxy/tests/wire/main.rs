@@ -1,0 +1,22 @@
+//! The proxy over real sockets, between raw clients and scripted backends; one file per topic. Never asks the proxy's
+//! own parser what came: the testkit's is independent.
+
+mod support;
+
+mod bodies;
+mod drain;
+mod ejection;
+mod expect_continue;
+mod filters;
+mod forwarded;
+mod framing_rules;
+mod ipv6;
+mod keep_alive;
+mod limits;
+mod pipelining;
+mod proxy_protocol;
+mod publish;
+mod retries;
+mod tls;
+mod upstream_rules;
+mod websocket;

@@ -1,0 +1,232 @@
+//! What every wire test starts with: a configuration in a few words, and a running proxy that can be asked and changed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter, HostKey,
+    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey, Route, Rule,
+    RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
+};
+use fairway_proxy::{
+    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, Publisher, SelfSigned,
+};
+use fairway_routing::Snapshot;
+use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::{Client, Leaf, eventually};
+
+/// The host that requests of these tests name, where it does not matter.
+pub(crate) const HOST: &str = "example.com";
+
+/// One rule for every host and path, over one backend.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) tls: Option<UpstreamTls>,
+    pub(crate) path: PathMatch,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
+    /// Hosts with a certificate of their own, beside the host for everybody.
+    pub(crate) hosts: Vec<(HostPattern, Certificate)>,
+    pub(crate) default_certificate: Option<Certificate>,
+    pub(crate) options: ProxyOptions,
+}
+
+impl Setup {
+    /// Over `endpoints`, with one worker and built-in values.
+    pub(crate) fn to(endpoints: &[SocketAddr]) -> Self {
+        Self {
+            endpoints: endpoints.to_vec(),
+            tls: None,
+            path: PathMatch::default(),
+            filters: Vec::new(),
+            policy: Policy::default(),
+            settings: Settings::default(),
+            hosts: Vec::new(),
+            default_certificate: None,
+            options: options(),
+        }
+    }
+
+    pub(crate) fn policy(mut self, edit: impl FnOnce(&mut Policy)) -> Self {
+        edit(&mut self.policy);
+        self
+    }
+
+    pub(crate) fn settings(mut self, edit: impl FnOnce(&mut Settings)) -> Self {
+        edit(&mut self.settings);
+        self
+    }
+
+    pub(crate) fn options(mut self, edit: impl FnOnce(&mut ProxyOptions)) -> Self {
+        edit(&mut self.options);
+        self
+    }
+
+    pub(crate) fn filter(mut self, filter: Filter) -> Self {
+        self.filters.push(filter);
+        self
+    }
+
+    /// What the data plane is given.
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config { settings: self.settings.clone(), ..Config::default() };
+        for (name, protocol, public_port) in
+            [("http", ListenerProtocol::Http, 80), ("https", ListenerProtocol::Https, 443)]
+        {
+            config.listeners.push(Listener { name: name.into(), protocol, public_port, table: "ingress".into() });
+        }
+        config.backends.insert("backend".into(), Arc::new(self.backend()));
+        let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
+            let key = HostKey { table: "ingress".into(), host };
+            config.hosts.insert(key.clone(), Arc::new(self.virtual_host(key, certificate)));
+        };
+        add(HostPattern::Any, None);
+        for (host, certificate) in &self.hosts {
+            add(host.clone(), Some(certificate.key.clone()));
+        }
+        for certificate in self.hosts.iter().map(|(_, certificate)| certificate).chain(&self.default_certificate) {
+            config.certificates.insert(certificate.key.clone(), Arc::new(certificate.clone()));
+        }
+        config.default_certificate = self.default_certificate.as_ref().map(|certificate| certificate.key.clone());
+        config
+    }
+
+    fn backend(&self) -> Backend {
+        Backend {
+            key: "backend".into(),
+            origin: Origin::object("Service", "default", "backend"),
+            service: ServiceName { namespace: "default".into(), name: "backend".into(), port: "80".into() },
+            endpoints: self.endpoints.iter().map(|address| Endpoint { address: *address, name: None }).collect(),
+            protocol: BackendProtocol::Http1,
+            tls: self.tls.clone(),
+            balancing: Balancing::RoundRobin,
+        }
+    }
+
+    fn virtual_host(&self, key: HostKey, certificate: Option<CertificateKey>) -> VirtualHost {
+        let rule = Rule {
+            origin: Origin::object("Ingress", "default", "test"),
+            matches: vec![Match { path: self.path.clone(), ..Match::default() }],
+            filters: self.filters.clone(),
+            action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
+            policy: self.policy.clone(),
+            labels: RuleLabels { namespace: "default".into(), ingress: "test".into(), ..RuleLabels::default() },
+        };
+        VirtualHost {
+            key,
+            order: RuleOrder::Precedence,
+            path_form: PathForm::Decoded,
+            routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+            certificate,
+            falls_through: false,
+        }
+    }
+
+    /// Starts a proxy on free ports.
+    pub(crate) fn start(&self) -> Running {
+        let compiled = fairway_routing::compile(&self.config(), None);
+        assert!(compiled.problems.is_empty(), "{:?}", compiled.problems);
+        let proxy = Proxy::start(self.options.clone(), Arc::clone(&compiled.snapshot)).expect("free ports");
+        let (publisher, handle) = (proxy.publisher(), proxy.handle());
+        let first = |all: &[SocketAddr]| all.first().copied().unwrap_or_else(nowhere);
+        let (http, https) = (first(&proxy.addresses().http), first(&proxy.addresses().https));
+        Running { http, https, publisher, handle, snapshot: compiled.snapshot, proxy }
+    }
+}
+
+/// One worker on loopback, no log, a drain that loses no time.
+fn options() -> ProxyOptions {
+    let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let fallback = fairway_testkit::Authority::new("fallback").leaf(&["fallback.invalid"]);
+    ProxyOptions {
+        http: vec![local],
+        https: vec![local],
+        workers: 1,
+        access_log: AccessLogFormat::Off,
+        proxy_protocol: ProxyProtocol::default(),
+        limits: Limits::default(),
+        drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_millis(200) },
+        fallback_certificate: SelfSigned {
+            chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
+            private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
+        },
+    }
+}
+
+fn nowhere() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
+}
+
+/// A certificate as the configuration holds it.
+pub(crate) fn certificate(key: &str, leaf: &Leaf) -> Certificate {
+    Certificate {
+        key: key.into(),
+        origin: Origin::object("Secret", "default", key),
+        chain: leaf.chain_der.iter().map(|der| Arc::from(&**der)).collect(),
+        private_key: PrivateKey::from_der(leaf.key_der.secret_pkcs8_der()),
+        names: Vec::new(),
+        not_after: i64::MAX,
+    }
+}
+
+/// A proxy at work; it drains when this is dropped.
+pub(crate) struct Running {
+    pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
+    pub(crate) publisher: Publisher,
+    pub(crate) handle: ProxyHandle,
+    snapshot: Arc<Snapshot>,
+    proxy: Proxy,
+}
+
+impl Running {
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.http).await.expect("the proxy listens")
+    }
+
+    /// Publishes without waiting; gives the version.
+    pub(crate) fn publish_now(&mut self, setup: &Setup) -> u64 {
+        let compiled = fairway_routing::compile(&setup.config(), Some(&self.snapshot));
+        assert!(compiled.problems.is_empty(), "{:?}", compiled.problems);
+        assert!(self.publisher.publish(Arc::clone(&compiled.snapshot)).is_empty());
+        self.snapshot = compiled.snapshot;
+        self.snapshot.version()
+    }
+
+    /// Publishes and waits until every worker serves by it.
+    pub(crate) async fn publish(&mut self, setup: &Setup) {
+        let version = self.publish_now(setup);
+        self.publisher.adopted(version).await;
+    }
+
+    /// The value of one line of the metrics; 0 when it is not there.
+    pub(crate) async fn metric(&self, series: &str) -> u64 {
+        let text = self.handle.metrics_text().await;
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse().expect("a whole number"))
+    }
+
+    /// Waits until a fault was counted so often in exchanges.
+    pub(crate) async fn expect_fault(&self, reason: &str, count: u64) {
+        self.expect_metric(&format!("fairway_faults_total{{reason=\"{reason}\"}}"), count).await;
+    }
+
+    /// Waits until a connection was refused so often for this reason.
+    pub(crate) async fn expect_refused(&self, reason: &str, count: u64) {
+        self.expect_metric(&format!("fairway_refused_connections_total{{reason=\"{reason}\"}}"), count).await;
+    }
+
+    /// Waits until a line of the metrics has this value.
+    pub(crate) async fn expect_metric(&self, series: &str, value: u64) {
+        eventually(&format!("{series} {value}"), PATIENCE, || async { self.metric(series).await == value }).await;
+    }
+
+    /// Waits for every worker's end, on a thread of its own as `join` asks for.
+    pub(crate) async fn join(self) -> std::io::Result<()> {
+        let Self { proxy, .. } = self;
+        tokio::task::spawn_blocking(|| proxy.join()).await.expect("join does not panic")
+    }
+}

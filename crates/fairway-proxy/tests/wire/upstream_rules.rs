@@ -1,0 +1,148 @@
+//! The rules for answers: what an endpoint sends wrongly becomes 502, or a failure that the client can see.
+
+use std::io::ErrorKind;
+
+use fairway_testkit::wire::Framing;
+use fairway_testkit::{Answer, Backend, Request, Step};
+
+use crate::support::{HOST, Setup};
+
+/// A backend that answers every request with these bytes and closes.
+async fn answering(bytes: impl Into<Vec<u8>>) -> Backend {
+    let bytes = bytes.into();
+    Backend::http(move |_| Answer::ThenClose(bytes.clone())).await
+}
+
+async fn becomes_502(answer: &str) {
+    let backend = answering(answer).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let got = client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
+    assert_eq!(got.status, 502, "{answer:?}");
+    proxy.expect_fault("upstream_malformed", 1).await;
+    assert_eq!(backend.request_count(), 1, "a malformed answer is an answer: {answer:?} is not asked for again");
+}
+
+#[tokio::test]
+async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX : a\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+        "SSH-2.0-OpenSSH_9\r\n\r\n",
+    ] {
+        becomes_502(answer).await;
+    }
+}
+
+#[tokio::test]
+async fn a_bad_chunk_breaks_the_answer_visibly() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";
+    let backend = answering(answer).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.exchange(&Request::get(HOST, "/")).await.expect_err("a broken answer is no answer");
+    proxy.expect_fault("upstream_malformed", 1).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_early_is_no_short_success() {
+    for (answer, request) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", Request::get(HOST, "/")),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/")),
+        // Without lengths only the way the connection ends tells: it must be a reset.
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/").http10()),
+    ] {
+        let backend = answering(answer).await;
+        let proxy = Setup::to(&[backend.address()]).start();
+        let mut client = proxy.client().await;
+        let error = client.exchange(&request).await.expect_err(answer);
+        assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{answer:?}: {error}");
+        assert_eq!(backend.request_count(), 1, "never again after the first byte of an answer");
+        proxy.expect_fault("upstream_truncated", 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reset_in_a_close_delimited_answer_is_passed_on_as_a_failure() {
+    let backend = Backend::scripted([
+        Step::ReadRequest,
+        Step::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()),
+        Step::Wait,
+        Step::Reset,
+    ])
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.send(Request::get(HOST, "/").http10().bytes()).await.unwrap();
+    backend.until("the answer's first part", |backend| backend.waiting_count() == 1).await;
+    backend.release();
+    let error = client.read_response().await.expect_err("the rest is missing");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn an_answer_cut_within_its_head_is_not_asked_for_again() {
+    let backend = answering("HTTP/1.1 200 OK\r\nContent-Le").await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 502);
+    assert_eq!(backend.request_count(), 1, "a byte of an answer had come");
+}
+
+#[tokio::test]
+async fn interim_answers_reach_http_1_1_clients_and_no_others() {
+    let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                  HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    let first = client.read_response().await.unwrap();
+    assert_eq!((first.status, first.header("Link")), (103, Some("</a>")), "100 is the proxy's own word");
+    assert_eq!(client.read_response().await.unwrap().text(), "ok");
+    let mut old = proxy.client().await;
+    old.send(Request::get(HOST, "/").http10().bytes()).await.unwrap();
+    assert_eq!(old.read_response().await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_protocol_switch_that_nobody_asked_for_is_502() {
+    let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
+    let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let got = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!(got.status, 502);
+    assert_eq!(backend.request_count(), 1);
+}
+
+#[tokio::test]
+async fn bytes_behind_an_answer_are_nobodys_answer() {
+    let backend =
+        Backend::http(|_| Answer::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into()))
+            .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for _ in 0..3 {
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "ok");
+    }
+    assert_eq!(backend.connection_count(), 3, "a connection with leftovers is not used again");
+}
+
+#[tokio::test]
+async fn hop_by_hop_fields_of_answers_stay_here() {
+    let headers = [("Connection", "X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "timeout=5"), ("Server", "secret/1"), ("X-End", "2")];
+    let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "ok")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let answer = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    for name in ["Connection", "X-Hop", "Keep-Alive", "Server"] {
+        assert_eq!(answer.header(name), None, "{name}");
+    }
+    assert_eq!((answer.header("X-End"), answer.framing), (Some("2"), Framing::Length(2)));
+}
