@@ -34,53 +34,53 @@ const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
 /// One file of `cases/`.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Case {
-    pub name: String,
-    pub ingresses: Vec<Value>,
-    pub exchanges: Vec<Exchange>,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) ingresses: Vec<Value>,
+    pub(crate) exchanges: Vec<Exchange>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Exchange {
-    pub request: Asked,
-    pub answer: Answered,
+pub(crate) struct Exchange {
+    pub(crate) request: Asked,
+    pub(crate) answer: Answered,
 }
 
 /// What the recording client sent.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Asked {
-    pub scheme: String,
-    pub host: String,
-    pub method: String,
-    pub target: String,
+pub(crate) struct Asked {
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) method: String,
+    pub(crate) target: String,
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    pub body: Option<String>,
-    pub body_size: Option<usize>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Option<String>,
+    pub(crate) body_size: Option<usize>,
 }
 
 /// What it got.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Answered {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub upstream: Option<Upstream>,
-    pub body: Option<String>,
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) upstream: Option<Upstream>,
+    pub(crate) body: Option<String>,
 }
 
 /// What the echo pod saw.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Upstream {
-    pub backend: String,
-    pub method: String,
-    pub target: String,
-    pub host: String,
-    pub headers: BTreeMap<String, Vec<String>>,
+pub(crate) struct Upstream {
+    pub(crate) backend: String,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) host: String,
+    pub(crate) headers: BTreeMap<String, Vec<String>>,
 }
 
 impl Case {
     /// Every case, by name.
-    pub fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/cases");
         let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -91,8 +91,15 @@ impl Case {
         files.iter().map(read).collect()
     }
 
+    /// Whether the case has a certificate for `host`.
+    pub(crate) fn has_certificate_for(&self, host: &str) -> bool {
+        let entries = self.ingresses.iter().filter_map(|ingress| ingress["spec"]["tls"].as_array()).flatten();
+        let mut hosts = entries.filter_map(|entry| entry["hosts"].as_array()).flatten();
+        hosts.any(|name| name == host)
+    }
+
     /// The annotations that do not work yet, of each Ingress that has some: `(Ingress, annotations)`.
-    pub fn later(&self) -> Vec<(String, BTreeSet<String>)> {
+    pub(crate) fn later(&self) -> Vec<(String, BTreeSet<String>)> {
         let of_one = |ingress: &Value| {
             let names = annotations(ingress).filter(|name| !supported(name)).map(str::to_owned).collect();
             (ingress["metadata"]["name"].as_str().unwrap().to_owned(), names)

@@ -15,22 +15,28 @@ const NOT_COMPARED: &[&str] = &["date", "connection", "content-length", "keep-al
 
 /// One thing that is not as recorded: `what: recorded -> now`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deviation {
-    pub what: String,
-    pub recorded: String,
-    pub now: String,
+pub(crate) struct Deviation {
+    pub(crate) what: String,
+    pub(crate) recorded: String,
+    pub(crate) now: String,
 }
 
-/// Makes `exchange` again and gives what differs.
-pub async fn replay(fairway: &Fairway, exchange: &Exchange) -> Vec<Deviation> {
+/// Makes `exchange` again and gives what differs. `secret` is the certificate that must be shown, where there is one.
+pub(crate) async fn replay(fairway: &Fairway, exchange: &Exchange, secret: Option<&[u8]>) -> Vec<Deviation> {
     match ask(fairway, &exchange.request).await {
-        Ok(answer) => deviations(&exchange.answer, &answer),
+        Ok((answer, shown)) => {
+            let mut found = deviations(&exchange.answer, &answer);
+            if shown.is_some() && secret.is_some_and(|secret| shown.as_deref() != Some(secret)) {
+                found.push(deviation("certificate", "that of the Secret", "another"));
+            }
+            found
+        }
         Err(error) => vec![deviation("the exchange", "an answer", error.to_string())],
     }
 }
 
-/// Makes the request of a recorded exchange.
-pub async fn ask(fairway: &Fairway, asked: &Asked) -> io::Result<RawResponse> {
+/// Makes the request of a recorded exchange; gives the answer and the certificate that was shown.
+pub(crate) async fn ask(fairway: &Fairway, asked: &Asked) -> io::Result<(RawResponse, Option<Vec<u8>>)> {
     let mut client = match asked.scheme.as_str() {
         "https" => {
             let offer = TlsOffer::new(trusting_anything(), &asked.host);
@@ -38,6 +44,7 @@ pub async fn ask(fairway: &Fairway, asked: &Asked) -> io::Result<RawResponse> {
         }
         _ => Client::connect(fairway.http).await?,
     };
+    let shown = client.tls().and_then(|tls| tls.chain.first().map(|leaf| leaf.to_vec()));
     let mut request = Request::new(&asked.method, &asked.target).header("Host", &asked.host);
     for (name, value) in &asked.headers {
         request = request.header(name, value);
@@ -47,7 +54,7 @@ pub async fn ask(fairway: &Fairway, asked: &Asked) -> io::Result<RawResponse> {
         (None, Some(size)) => request = request.body(vec![b'x'; size]),
         (None, None) => {}
     }
-    client.exchange(&request).await
+    Ok((client.exchange(&request).await?, shown))
 }
 
 fn deviations(recorded: &Answered, now: &RawResponse) -> Vec<Deviation> {
@@ -63,12 +70,20 @@ fn deviations(recorded: &Answered, now: &RawResponse) -> Vec<Deviation> {
         (None, Some(seen)) => found.push(deviation("upstream", "none", text(&seen["service"]))),
         (None, None) => {}
     }
+    // Bodies were recorded in part only.
+    if let Some(body) = recorded.body.as_deref().filter(|body| !is_page_of_nginx(body) && body.len() < 200) {
+        note(&mut found, "body", body, now.text());
+    }
     found
 }
 
+/// HTML of nginx itself, which need not be the same.
+fn is_page_of_nginx(body: &str) -> bool {
+    body.starts_with("<html>")
+}
+
 fn headers(found: &mut Vec<Deviation>, recorded: &Answered, now: &RawResponse) {
-    // A body of nginx's own is HTML, which need not be the same.
-    let own = recorded.body.as_deref().is_some_and(|body| body.starts_with("<html>"));
+    let own = recorded.body.as_deref().is_some_and(is_page_of_nginx);
     let compared = |name: &str| !NOT_COMPARED.contains(&name) && !(own && name == "content-type");
     let recorded = by_name(recorded.headers.iter().filter(|(name, _)| compared(name)));
     let now = now.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
@@ -120,7 +135,15 @@ fn maps(
 fn note(found: &mut Vec<Deviation>, what: &str, recorded: impl ToString, now: impl ToString) {
     let (recorded, now) = (recorded.to_string(), now.to_string());
     if recorded != now {
-        found.push(deviation(what, &recorded, now));
+        found.push(deviation(what, &shortened(recorded), shortened(now)));
+    }
+}
+
+/// Long values say only how they begin and how long they are.
+fn shortened(value: String) -> String {
+    match value.char_indices().nth(80) {
+        Some(_) => format!("{}... ({} bytes)", value.chars().take(8).collect::<String>(), value.len()),
+        None => value,
     }
 }
 

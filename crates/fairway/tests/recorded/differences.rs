@@ -2,15 +2,36 @@
 //! docs/design/0003-differences-from-ingress-nginx.md; whatever is not here must agree.
 
 /// A deviation that is meant.
-pub struct Difference {
-    pub case: &'static str,
+pub(crate) struct Difference {
+    pub(crate) case: &'static str,
     /// The exchange by its number in the case, from 0.
-    pub exchange: usize,
-    pub what: &'static str,
-    pub recorded: &'static str,
-    pub now: &'static str,
-    pub why: &'static str,
+    pub(crate) exchange: usize,
+    pub(crate) what: &'static str,
+    pub(crate) recorded: &'static str,
+    pub(crate) now: &'static str,
+    pub(crate) why: &'static str,
 }
 
+const UNTRUSTED: &str = "what clients say about the way of a request is believed from trusted ranges alone";
+const HOP_BY_HOP: &str = "RFC 9110 §7.6.1: fields that Connection names end at the next hop";
+const LARGE_HEAD: &str = "a response head may be 32 KiB, not one proxy-buffer-size of 4 KiB";
+
 /// All of them.
-pub const DIFFERENCES: &[Difference] = &[];
+pub(crate) const DIFFERENCES: &[Difference] = &[
+    of("headers-to-upstream", 2, ("upstream header Forwarded", "for=1.1.1.1", "none"), UNTRUSTED),
+    of("headers-to-upstream", 2, ("upstream header X-Forwarded-Prefix", "/p", "none"), UNTRUSTED),
+    of("headers-to-upstream", 4, ("upstream header X-Gone", "1", "none"), HOP_BY_HOP),
+    of("big-response-header", 1, ("status", "502", "200"), LARGE_HEAD),
+    of("big-response-header", 1, ("header x-big", "none", "bbbbbbbb... (6000 bytes)"), LARGE_HEAD),
+    of("big-response-header", 1, ("header x-content-type-options", "none", "nosniff"), LARGE_HEAD),
+    of("big-response-header", 1, ("upstream", "none", "main"), LARGE_HEAD),
+];
+
+const fn of(
+    case: &'static str,
+    exchange: usize,
+    (what, recorded, now): (&'static str, &'static str, &'static str),
+    why: &'static str,
+) -> Difference {
+    Difference { case, exchange, what, recorded, now, why }
+}

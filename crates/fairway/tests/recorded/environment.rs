@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use fairway_lab::echo::{EchoOptions, EchoServer, Identity};
-use fairway_testkit::certificates::Authority;
+use fairway_testkit::certificates::Leaf;
 use fairway_testkit::manifests::{Manifests, endpoint_slices, ingress_class};
 
 use crate::case::Case;
@@ -14,11 +14,11 @@ const NAMESPACE: &str = "demo";
 const SERVICES: &[&str] = &["main", "other", "canary", "errors", "auth"];
 
 /// The flags under which the recorded objects mean what they meant there.
-pub const FLAGS: &[&str] =
+pub(crate) const FLAGS: &[&str] =
     &["--ingress-class-compat", "--configmap", "ingress-nginx/ingress-nginx-controller"];
 
-/// Starts an echo backend per Service and writes everything but the Ingresses.
-pub async fn environment() -> Manifests {
+/// Starts an echo backend per Service and writes everything but the Ingresses. `certificate` is in the Secret `cert`.
+pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml");
@@ -28,8 +28,7 @@ pub async fn environment() -> Manifests {
         .filter(|object| !object.contains("kind: Deployment") && !object.contains("name: cert,"))
         .collect();
     manifests.put("environment.yaml", kept.join("\n---\n"));
-    let leaf = Authority::new("recorded").leaf(&["*.test"]);
-    manifests.put("certificate.yaml", leaf.secret_yaml(NAMESPACE, "cert"));
+    manifests.put("certificate.yaml", certificate.secret_yaml(NAMESPACE, "cert"));
     for service in SERVICES {
         let address = echo(service).await;
         let slices = endpoint_slices((NAMESPACE, service), &[address]);
@@ -40,7 +39,7 @@ pub async fn environment() -> Manifests {
 }
 
 /// Adds the Ingresses of `cases`, each a second younger than the one before.
-pub fn add_ingresses<'a>(manifests: &Manifests, cases: impl IntoIterator<Item = &'a Case>) {
+pub(crate) fn add_ingresses<'a>(manifests: &Manifests, cases: impl IntoIterator<Item = &'a Case>) {
     let mut second = 0;
     for case in cases {
         let mut documents = Vec::new();
