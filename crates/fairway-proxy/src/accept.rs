@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::clock::Instant;
 use crate::downstream;
@@ -93,38 +94,65 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, accepting: &Accepting, peer: Peer, 
     }
     worker.counters.connection_opened();
     let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move {
-        greet(&worker, peer, stream).await;
-        worker.counters.connection_closed();
-    });
-}
-
-/// PROXY protocol, then TLS, then HTTP.
-async fn greet<N: Network>(worker: &Rc<Worker<N>>, mut peer: Peer, mut stream: TcpStream) {
-    let mut prefix = Vec::new();
-    if expects_proxy_header(worker.options.proxy_protocol.on, peer.listener) {
-        let limit = worker.adopted().settings().downstream.head_timeout;
-        match proxy_protocol::read(&worker.options.proxy_protocol, &peer, &mut stream, limit).await {
-            Ok(header) => {
-                peer.client = header.client.unwrap_or(peer.client);
-                prefix = header.rest;
-            }
-            Err(fault) => return worker.counters.refused(fault),
+    let expects_header = expects_proxy_header(worker.options.proxy_protocol.on, peer.listener);
+    match peer.listener {
+        ListenerName::Http if !expects_header => {
+            tokio::task::spawn_local(downstream::serve(worker, peer, stream, Vec::new()));
+        }
+        ListenerName::Http | ListenerName::Https => {
+            tokio::task::spawn_local(greet(worker, peer, stream));
         }
     }
-    match peer.listener {
-        ListenerName::Http => downstream::serve(worker, peer, stream, prefix).await,
-        ListenerName::Https => {
-            let limit = worker.adopted().settings().downstream.handshake_timeout;
-            let began = Instant::now();
-            let adopted = || worker.adopted();
-            match tls::accept::accept(Prefixed::new(prefix, stream), limit, adopted, peer.listener).await {
-                Ok(stream) => {
-                    worker.counters.handshake(began.elapsed(), &stream);
-                    downstream::serve(worker, peer, stream, Vec::new()).await;
-                }
-                Err(fault) => worker.counters.handshake_failed(fault),
-            }
+}
+
+/// PROXY protocol, then TLS, then HTTP. What serves is boxed: a task is as large as the largest step it may take, and
+/// a connection is idle in its last one.
+async fn greet<N: Network>(worker: Rc<Worker<N>>, peer: Peer, stream: TcpStream) {
+    match Box::pin(introduce(&worker, peer, stream)).await {
+        Ok((peer, stream, rest)) if peer.listener == ListenerName::Http => {
+            Box::pin(downstream::serve(worker, peer, stream, rest)).await;
+        }
+        Ok((peer, stream, rest)) => match Box::pin(shake_hands(&worker, peer, Prefixed::new(rest, stream))).await {
+            Some(stream) => Box::pin(downstream::serve(worker, peer, stream, Vec::new())).await,
+            None => worker.counters.connection_closed(),
+        },
+        Err(fault) => {
+            worker.counters.refused(fault);
+            worker.counters.connection_closed();
+        }
+    }
+}
+
+/// Reads the PROXY protocol header where one must come.
+async fn introduce<N: Network>(
+    worker: &Worker<N>,
+    mut peer: Peer,
+    mut stream: TcpStream,
+) -> Result<(Peer, TcpStream, Vec<u8>), Fault> {
+    if !expects_proxy_header(worker.options.proxy_protocol.on, peer.listener) {
+        return Ok((peer, stream, Vec::new()));
+    }
+    let limit = worker.adopted().settings().downstream.head_timeout;
+    let header = proxy_protocol::read(&worker.options.proxy_protocol, &peer, &mut stream, limit).await?;
+    peer.client = header.client.unwrap_or(peer.client);
+    Ok((peer, stream, header.rest))
+}
+
+async fn shake_hands<N: Network>(
+    worker: &Worker<N>,
+    peer: Peer,
+    stream: Prefixed<TcpStream>,
+) -> Option<TlsStream<Prefixed<TcpStream>>> {
+    let limit = worker.adopted().settings().downstream.handshake_timeout;
+    let began = Instant::now();
+    match tls::accept::accept(stream, limit, || worker.adopted(), peer.listener).await {
+        Ok(stream) => {
+            worker.counters.handshake(began.elapsed(), &stream);
+            Some(stream)
+        }
+        Err(fault) => {
+            worker.counters.handshake_failed(fault);
+            None
         }
     }
 }

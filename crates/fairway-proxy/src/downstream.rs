@@ -50,7 +50,8 @@ enum Waiting {
 }
 
 /// Serves requests until the connection ends. `input` was read already.
-pub(crate) async fn serve<N: Network, S: Transport>(worker: &Rc<Worker<N>>, peer: Peer, stream: S, input: Vec<u8>) {
+pub(crate) async fn serve<N: Network, S: Transport>(worker: Rc<Worker<N>>, peer: Peer, stream: S, input: Vec<u8>) {
+    let worker = &*worker;
     let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
     let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
@@ -81,6 +82,7 @@ pub(crate) async fn serve<N: Network, S: Transport>(worker: &Rc<Worker<N>>, peer
         }
     }
     worker.unregister(slot);
+    worker.counters.connection_closed();
 }
 
 /// Waits for the next request's head, from `now` on.
