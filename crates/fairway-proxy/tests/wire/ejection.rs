@@ -1,1 +1,77 @@
-//! Soon.
+//! Endpoints that fail are left alone for a while, and never all of them.
+
+use fairway_testkit::{Answer, Backend, Request, Step, wait};
+
+use crate::support::{HOST, Running, Setup};
+
+const EJECTIONS: &str = "fairway_upstream_ejections_total";
+const RETRIES: &str = "fairway_upstream_retries_total";
+
+async fn gets(proxy: &Running, count: usize, status: u16) {
+    let mut client = proxy.client().await;
+    for _ in 0..count {
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, status);
+    }
+}
+
+#[tokio::test]
+async fn a_refusing_endpoint_is_not_asked_again_within_a_second() {
+    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
+    let began = std::time::Instant::now();
+    gets(&proxy, 20, 200).await;
+    let retries = proxy.metric(RETRIES).await;
+    // A probe is due every second at most; on a machine that stands still more of them are right.
+    assert!(retries <= 1 + began.elapsed().as_secs(), "{retries} retries");
+    assert_eq!(proxy.metric(EJECTIONS).await, 1);
+}
+
+#[tokio::test]
+async fn three_failures_in_a_row_eject_and_a_success_between_them_forgives() {
+    let failing = Backend::scripted([Step::ReadRequest, Step::Close]).await;
+    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let proxy = Setup::to(&[failing.address(), backend.address()]).start();
+    gets(&proxy, 20, 200).await;
+    assert_eq!(proxy.metric(EJECTIONS).await, 1);
+    assert!(failing.request_count() >= 3);
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec();
+    let fails = vec![Step::ReadRequest, Step::Close];
+    let well = vec![Step::ReadRequest, Step::Send(answer), Step::Close];
+    let turns = (0..40).map(|turn| if turn % 3 == 2 { well.clone() } else { fails.clone() }).collect();
+    let moody = Backend::scripts(turns).await;
+    let proxy = Setup::to(&[moody.address(), backend.address()]).start();
+    gets(&proxy, 20, 200).await;
+    assert_eq!(proxy.metric(EJECTIONS).await, 0);
+}
+
+#[tokio::test]
+async fn a_status_code_never_ejects() {
+    let failing = Backend::http(|_| Answer::status(503, "")).await;
+    let other = Backend::http(|_| Answer::status(503, "")).await;
+    let proxy = Setup::to(&[failing.address(), other.address()]).start();
+    gets(&proxy, 20, 503).await;
+    assert_eq!(proxy.metric(EJECTIONS).await, 0);
+    assert_eq!((failing.request_count(), other.request_count()), (10, 10));
+}
+
+#[tokio::test]
+async fn at_most_half_are_ejected_and_never_the_last_one() {
+    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let dead = [wait::free_address(), wait::free_address(), wait::free_address()];
+    let proxy = Setup::to(&[dead[0], dead[1], dead[2], backend.address()]).policy(|it| it.retry.tries = 8).start();
+    gets(&proxy, 10, 200).await;
+    assert_eq!(proxy.metric(EJECTIONS).await, 2);
+    let alone = Setup::to(&[wait::free_address()]).start();
+    gets(&alone, 3, 502).await;
+    assert_eq!(alone.metric(EJECTIONS).await, 0);
+}
+
+#[tokio::test]
+async fn a_single_endpoint_is_used_as_soon_as_it_is_back() {
+    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    backend.kill().await;
+    gets(&proxy, 3, 502).await;
+    backend.accept_again().await.unwrap();
+    gets(&proxy, 1, 200).await;
+}

@@ -1,1 +1,85 @@
-//! Soon.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the proxy says the word, once, and only when the body is wanted.
+
+use fairway_testkit::{Answer, Backend, Client, Request, Step, wait};
+
+use crate::support::{HOST, Setup};
+
+const HEAD: &str = "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+
+async fn waits_and_sends(client: &mut Client) -> u16 {
+    client.send(HEAD).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 100);
+    client.send("body").await.unwrap();
+    client.read_response().await.unwrap().status
+}
+
+#[tokio::test]
+async fn the_client_is_told_to_go_on_and_the_endpoint_sees_no_expectation() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        assert_eq!(waits_and_sends(&mut client).await, 200);
+    }
+    for request in backend.requests() {
+        assert_eq!((request.header("Expect"), request.body.as_slice()), (None, &b"body"[..]));
+    }
+}
+
+#[tokio::test]
+async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
+    let backend = Backend::scripted([
+        Step::ReadRequest,
+        Step::Send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+    ])
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    assert_eq!(waits_and_sends(&mut proxy.client().await).await, 200, "the answer after one 100 is the final one");
+}
+
+#[tokio::test]
+async fn the_word_is_said_once_however_many_endpoints_are_tried() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
+    for _ in 0..2 {
+        assert_eq!(waits_and_sends(&mut proxy.client().await).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_wait_is_served() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let request = Request::post(HOST, "/", "body").header("Expect", "100-continue");
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_wanted_gets_a_final_answer_instead_and_the_connection_ends() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let dead = Setup::to(&[wait::free_address()]);
+    let limited = Setup::to(&[backend.address()]).policy(|policy| policy.max_body = Some(3));
+    for (setup, status) in [(limited, 413), (Setup::to(&[]), 503), (dead, 502)] {
+        let proxy = setup.start();
+        let mut client = proxy.client().await;
+        client.send(HEAD).await.unwrap();
+        let answer = client.read_response().await.unwrap();
+        assert_eq!((answer.status, answer.header("Connection")), (status, Some("close")));
+        client.expect_closed().await;
+    }
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn without_a_body_or_in_http_1_0_there_is_nothing_to_say() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.send(Request::get(HOST, "/").header("Expect", "100-continue").bytes()).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    let old = Request::post(HOST, "/", "body").header("Expect", "100-continue").http10();
+    client.send(old.bytes()).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+}

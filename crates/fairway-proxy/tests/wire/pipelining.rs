@@ -1,1 +1,87 @@
-//! Soon.
+//! Requests that come before the answer to the one before: answered in order, each with its own bytes.
+
+use fairway_testkit::{Answer, Backend, Request};
+
+use crate::support::{HOST, Running, Setup};
+
+async fn echo() -> (Backend, Running) {
+    let backend = Backend::http(|request| {
+        Answer::ok(format!("{} {} {}", request.method, request.target, String::from_utf8_lossy(&request.body)))
+    })
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    (backend, proxy)
+}
+
+fn mixed() -> (Vec<u8>, Vec<&'static str>) {
+    let mut bytes = Request::get(HOST, "/1").bytes();
+    bytes.extend(Request::post(HOST, "/2", "two").bytes());
+    bytes.extend(Request::new("POST", "/3").header("Host", HOST).chunks(&["th", "ree"]).bytes());
+    bytes.extend(Request::new("DELETE", "/4").header("Host", HOST).bytes());
+    (bytes, vec!["GET /1 ", "POST /2 two", "POST /3 three", "DELETE /4 "])
+}
+
+#[tokio::test]
+async fn answers_come_in_the_order_of_the_requests() {
+    let (backend, proxy) = echo().await;
+    let mut client = proxy.client().await;
+    let (bytes, expected) = mixed();
+    client.send(&bytes).await.unwrap();
+    for expected in expected {
+        assert_eq!(client.read_response().await.unwrap().text(), expected);
+    }
+    backend.assert_followed();
+}
+
+#[tokio::test]
+async fn bytes_one_by_one_are_the_same_requests() {
+    let (_backend, proxy) = echo().await;
+    let mut client = proxy.client().await;
+    let (bytes, expected) = mixed();
+    for byte in &bytes {
+        client.send([*byte]).await.unwrap();
+    }
+    for expected in expected {
+        assert_eq!(client.read_response().await.unwrap().text(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_at_once_are_all_answered() {
+    let (backend, proxy) = echo().await;
+    let mut client = proxy.client().await;
+    let mut bytes = Vec::new();
+    for number in 0..1000 {
+        bytes.extend(Request::get(HOST, &format!("/{number}")).bytes());
+    }
+    client.send(&bytes).await.unwrap();
+    for number in 0..1000 {
+        assert_eq!(client.read_response().await.unwrap().text(), format!("GET /{number} "));
+    }
+    assert_eq!(backend.request_count(), 1000);
+}
+
+#[tokio::test]
+async fn nothing_is_served_behind_the_last_request() {
+    let (backend, proxy) = echo().await;
+    let mut client = proxy.client().await;
+    let mut bytes = Request::get(HOST, "/last").close().bytes();
+    bytes.extend(Request::get(HOST, "/behind").bytes());
+    client.send(&bytes).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().text(), "GET /last ");
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+    assert_eq!(backend.request_count(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_has_said_everything_still_gets_its_answers() {
+    let (_backend, proxy) = echo().await;
+    let mut client = proxy.client().await;
+    let (bytes, expected) = mixed();
+    client.send(&bytes).await.unwrap();
+    client.half_close().await.unwrap();
+    for expected in expected {
+        assert_eq!(client.read_response().await.unwrap().text(), expected);
+    }
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+}

@@ -1,1 +1,129 @@
-//! Soon.
+//! Upgrades (robustness.md, rule 5): only `websocket`, only after 101, never with a body.
+
+use fairway_testkit::{Answer, Backend, Request, Step};
+
+use crate::support::{HOST, Setup};
+
+const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                        Sec-WebSocket-Accept: x\r\n\r\n";
+
+fn upgrade() -> Request {
+    Request::get(HOST, "/chat")
+        .header("Connection", "keep-alive, Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Key", "a2V5")
+}
+
+#[tokio::test]
+async fn bytes_flow_both_ways_after_the_switch() {
+    let backend = Backend::scripted([
+        Step::ReadRequest,
+        Step::Send(SWITCH.to_vec()),
+        Step::Send(b"hello".to_vec()),
+        Step::Expect(b"ping\r\n\r\n".to_vec()),
+        Step::Send(b"pong".to_vec()),
+        Step::ReadBody(200_000),
+        Step::Send(vec![7; 300_000]),
+        Step::Close,
+    ])
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let answer = client.exchange(&upgrade()).await.unwrap();
+    assert_eq!((answer.status, answer.header("Upgrade")), (101, Some("websocket")));
+    assert_eq!(answer.header("Sec-WebSocket-Accept"), Some("x"));
+    assert_eq!(client.read_bytes(5).await.unwrap(), b"hello");
+    client.send("ping\r\n\r\n").await.unwrap();
+    assert_eq!(client.read_bytes(4).await.unwrap(), b"pong");
+    client.send(vec![1; 200_000]).await.unwrap();
+    assert_eq!(client.read_bytes(300_000).await.unwrap(), vec![7; 300_000]);
+    client.half_close().await.unwrap();
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+    let request = &backend.requests()[0];
+    assert_eq!(request.header_values("Upgrade"), ["websocket"]);
+    assert_eq!(request.header_values("Connection"), ["upgrade"]);
+    backend.assert_followed();
+}
+
+#[tokio::test]
+async fn early_bytes_wait_for_the_switch() {
+    let backend = Backend::scripted([
+        Step::ReadRequest,
+        Step::Wait,
+        Step::Send(SWITCH.to_vec()),
+        Step::Expect(b"early".to_vec()),
+        Step::Send(b"late".to_vec()),
+    ])
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let mut bytes = upgrade().bytes();
+    bytes.extend(b"early");
+    client.send(&bytes).await.unwrap();
+    backend.until("the head", |backend| backend.waiting_count() == 1).await;
+    assert!(backend.connections()[0].bytes.ends_with(b"\r\n\r\n"), "nothing came behind the head");
+    backend.release();
+    assert_eq!(client.read_response().await.unwrap().status, 101);
+    assert_eq!(client.read_bytes(4).await.unwrap(), b"late");
+}
+
+#[tokio::test]
+async fn early_bytes_never_reach_an_endpoint_that_does_not_switch() {
+    let backend = Backend::http(|_| Answer::ok("no")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let mut bytes = upgrade().bytes();
+    bytes.extend(b"\x81\x85early");
+    client.send(&bytes).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().text(), "no");
+    assert_eq!(client.read_response().await.unwrap().status, 400, "HTTP goes on, and they are no request");
+    assert_eq!(backend.request_count(), 1);
+    assert!(backend.connections()[0].bytes.ends_with(b"\r\n\r\n"));
+}
+
+#[tokio::test]
+async fn after_another_answer_the_connection_stays_http() {
+    let backend = Backend::http(|_| Answer::status(403, "no")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 403);
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_with_a_body_is_refused() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    for request in [upgrade().body("body"), upgrade().chunks(&["body"])] {
+        let mut client = proxy.client().await;
+        assert_eq!(client.exchange(&request).await.unwrap().status, 501);
+        client.expect_closed().await;
+    }
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
+    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec()), Step::Send(b"tunnel".to_vec())]).await;
+    let setup = Setup::to(&[backend.address()]).policy(|policy| policy.websocket = false);
+    let proxy = setup.start();
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 502);
+    let request = &backend.requests()[0];
+    assert_eq!((request.header("Upgrade"), request.header("Connection")), (None, None));
+}
+
+#[tokio::test]
+async fn the_end_of_either_side_ends_the_other() {
+    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec())]).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 101);
+    drop(client);
+    backend.until("the endpoint's end", |backend| backend.open_count() == 0).await;
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 101);
+    backend.close_connections();
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+}
