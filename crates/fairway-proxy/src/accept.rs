@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,10 +37,9 @@ pub(crate) struct Accepting {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) listener: ListenerName,
-    /// Who sent the bytes.
-    pub(crate) address: SocketAddr,
-    /// Who the client is, as far as the transport says: the same, or what the PROXY protocol said.
-    pub(crate) client: SocketAddr,
+    /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
+    /// client on a dual-stack socket is an IPv4 client.
+    pub(crate) client: IpAddr,
 }
 
 impl Accepting {
@@ -70,7 +69,12 @@ pub(crate) async fn accept<N: Network>(
 ) {
     while worker.phase() < Phase::Draining {
         match socket.accept().await {
-            Ok((stream, address)) => admit(&worker, &accepting, Peer { listener: name, address, client: address }, stream),
+            Ok((stream, address)) => admit(
+                &worker,
+                &accepting,
+                Peer { listener: name, client: address.ip().to_canonical() },
+                stream,
+            ),
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
@@ -84,7 +88,8 @@ pub(crate) async fn accept<N: Network>(
 
 fn admit<N: Network>(worker: &Rc<Worker<N>>, accepting: &Accepting, peer: Peer, stream: TcpStream) {
     let settings = worker.adopted();
-    let limit = settings.settings().downstream.connections_per_worker.map_or(accepting.connections, u64::from);
+    let limit =
+        settings.settings().downstream.connections_per_worker.map_or(accepting.connections, u64::from);
     if worker.counters.open_connections() >= limit.min(accepting.connections) {
         worker.counters.refused(Fault::Overloaded);
         if peer.listener == ListenerName::Http {
@@ -112,10 +117,12 @@ async fn greet<N: Network>(worker: Rc<Worker<N>>, peer: Peer, stream: TcpStream)
         Ok((peer, stream, rest)) if peer.listener == ListenerName::Http => {
             Box::pin(downstream::serve(worker, peer, stream, rest)).await;
         }
-        Ok((peer, stream, rest)) => match Box::pin(shake_hands(&worker, peer, Prefixed::new(rest, stream))).await {
-            Some(stream) => Box::pin(downstream::serve(worker, peer, stream, Vec::new())).await,
-            None => worker.counters.connection_closed(),
-        },
+        Ok((peer, stream, rest)) => {
+            match Box::pin(shake_hands(&worker, peer, Prefixed::new(rest, stream))).await {
+                Some(stream) => Box::pin(downstream::serve(worker, peer, stream, Vec::new())).await,
+                None => worker.counters.connection_closed(),
+            }
+        }
         Err(fault) => {
             worker.counters.refused(fault);
             worker.counters.connection_closed();
@@ -134,7 +141,7 @@ async fn introduce<N: Network>(
     }
     let limit = worker.adopted().settings().downstream.head_timeout;
     let header = proxy_protocol::read(&worker.options.proxy_protocol, &peer, &mut stream, limit).await?;
-    peer.client = header.client.unwrap_or(peer.client);
+    peer.client = header.client.map_or(peer.client, |client| client.ip().to_canonical());
     Ok((peer, stream, header.rest))
 }
 
@@ -187,11 +194,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 fn half_of_the_file_limit() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().nth(3)).and_then(|soft| soft.parse::<usize>().ok());
+    let soft =
+        line.and_then(|line| line.split_whitespace().nth(3)).and_then(|soft| soft.parse::<usize>().ok());
     soft.unwrap_or(1024) / 2
-}
-
-/// An IPv4 client on a dual-stack socket is an IPv4 client.
-pub(crate) fn canonical(address: SocketAddr) -> IpAddr {
-    address.ip().to_canonical()
 }

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Sleep;
 pub(crate) use tokio::time::Instant;
+use tokio::time::Sleep;
 
 /// A limit in time that moves with every step of a connection.
 ///
@@ -56,7 +56,8 @@ mod tests {
         let start = Instant::now();
         let mut deadline = Deadline::unset();
         deadline.set(start, Duration::from_secs(1));
-        let early = tokio::time::timeout(Duration::from_millis(500), poll_fn(|cx| deadline.poll_passed(cx))).await;
+        let early =
+            tokio::time::timeout(Duration::from_millis(500), poll_fn(|cx| deadline.poll_passed(cx))).await;
         assert!(early.is_err());
         deadline.set(start, Duration::from_secs(3));
         poll_fn(|cx| deadline.poll_passed(cx)).await;
@@ -77,7 +78,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nothing_passes() {
         let mut deadline = Deadline::unset();
-        let waited = tokio::time::timeout(Duration::from_secs(100), poll_fn(|cx| deadline.poll_passed(cx))).await;
+        let waited =
+            tokio::time::timeout(Duration::from_secs(100), poll_fn(|cx| deadline.poll_passed(cx))).await;
         assert!(waited.is_err());
     }
 }

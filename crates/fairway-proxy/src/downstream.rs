@@ -50,7 +50,12 @@ enum Waiting {
 }
 
 /// Serves requests until the connection ends. `input` was read already.
-pub(crate) async fn serve<N: Network, S: Transport>(worker: Rc<Worker<N>>, peer: Peer, stream: S, input: Vec<u8>) {
+pub(crate) async fn serve<N: Network, S: Transport>(
+    worker: Rc<Worker<N>>,
+    peer: Peer,
+    stream: S,
+    input: Vec<u8>,
+) {
     let worker = &*worker;
     let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
@@ -86,7 +91,11 @@ pub(crate) async fn serve<N: Network, S: Transport>(worker: Rc<Worker<N>>, peer:
 }
 
 /// Waits for the next request's head, from `now` on.
-async fn next<N: Network, S: Transport>(worker: &Worker<N>, connection: &mut Connection<S>, now: Instant) -> Next {
+async fn next<N: Network, S: Transport>(
+    worker: &Worker<N>,
+    connection: &mut Connection<S>,
+    now: Instant,
+) -> Next {
     let mut waiting = Waiting::FirstByte;
     connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
     let limits = head_limits(&worker.options.limits);

@@ -43,7 +43,11 @@ pub struct BindError {
 }
 
 /// Binds `address` once per worker. Port 0 becomes one free port for all of them.
-pub(crate) fn bind(name: ListenerName, address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, BindError> {
+pub(crate) fn bind(
+    name: ListenerName,
+    address: SocketAddr,
+    workers: usize,
+) -> Result<Vec<TcpListener>, BindError> {
     let fail = |error| BindError { listener: name.as_str(), address, error };
     // With SO_REUSEPORT a second process of the same user would bind without complaint and take half of the
     // connections: a plain bind first finds that out.
@@ -100,6 +104,9 @@ mod tests {
         let error = bind(ListenerName::Https, address, 1).unwrap_err();
         assert!(error.to_string().contains(&address.to_string()), "{error}");
         let reused = bind(ListenerName::Http, "127.0.0.1:0".parse().unwrap(), 1).unwrap();
-        assert!(bind(ListenerName::Http, reused[0].local_addr().unwrap(), 1).is_err(), "a second Fairway is noticed");
+        assert!(
+            bind(ListenerName::Http, reused[0].local_addr().unwrap(), 1).is_err(),
+            "a second Fairway is noticed"
+        );
     }
 }

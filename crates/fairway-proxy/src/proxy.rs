@@ -98,7 +98,9 @@ impl Proxy {
                 log: AccessLog::new(options.access_log, sender.clone()),
             };
             handle.workers.push(commands);
-            threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?);
+            threads.push(
+                std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?,
+            );
         }
         Ok(Self { publisher, handle, threads, log, addresses })
     }

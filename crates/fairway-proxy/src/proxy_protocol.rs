@@ -31,8 +31,7 @@ pub(crate) async fn read(
     stream: &mut TcpStream,
     limit: Duration,
 ) -> Result<ProxyHeader, Fault> {
-    let ip = crate::accept::canonical(peer.address);
-    if !options.trusted.is_empty() && !options.trusted.iter().any(|range| range.contains(&ip)) {
+    if !options.trusted.is_empty() && !options.trusted.iter().any(|range| range.contains(&peer.client)) {
         return Err(Fault::AccessDenied);
     }
     timeout(limit, read_header(stream)).await.unwrap_or(Err(Fault::ClientTimeout))
@@ -96,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_version_2_header_names_the_client_and_leaves_the_rest() {
-        let mut bytes = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50".to_vec();
+        let mut bytes =
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50".to_vec();
         bytes.extend_from_slice(b"GET /");
         let header = parse(&bytes).unwrap().unwrap();
         assert_eq!(header.client, Some("192.0.2.7:5555".parse().unwrap()));

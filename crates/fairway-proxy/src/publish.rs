@@ -39,7 +39,11 @@ pub struct CertificateProblem {
 
 impl Publisher {
     /// Starts with `first`, which no worker has adopted yet.
-    pub(crate) fn new(tls: ServerTls, first: Arc<Snapshot>, workers: usize) -> (Self, Vec<CertificateProblem>) {
+    pub(crate) fn new(
+        tls: ServerTls,
+        first: Arc<Snapshot>,
+        workers: usize,
+    ) -> (Self, Vec<CertificateProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
         let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
@@ -51,7 +55,8 @@ impl Publisher {
     /// is skipped.
     pub fn publish(&self, snapshot: Arc<Snapshot>) -> Vec<CertificateProblem> {
         let previous = Arc::clone(&self.shared.latest.borrow());
-        let (identities, problems) = self.shared.tls.identities(snapshot.config(), Some(&previous.identities));
+        let (identities, problems) =
+            self.shared.tls.identities(snapshot.config(), Some(&previous.identities));
         self.shared.latest.send_replace(Arc::new(Published { snapshot, identities }));
         report(problems)
     }

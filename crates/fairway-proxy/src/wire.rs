@@ -127,7 +127,13 @@ impl<S: Transport> Wire<S> {
 
     /// As [`Wire::new`], with bytes that were read before.
     pub(crate) fn with_input(stream: S, input: Vec<u8>) -> Self {
-        Self { stream, inbox: Backlog { bytes: input, start: 0 }, outbox: Backlog::default(), sent: 0, received: 0 }
+        Self {
+            stream,
+            inbox: Backlog { bytes: input, start: 0 },
+            outbox: Backlog::default(),
+            sent: 0,
+            received: 0,
+        }
     }
 
     /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.
@@ -206,7 +212,12 @@ impl<S: Transport> Wire<S> {
 
     /// Sends `data` after what waits: small pieces wait with it for the next flush, large ones go straight out as far
     /// as the socket takes them.
-    pub(crate) fn send(&mut self, cx: &mut Context<'_>, workspace: &Workspace, data: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        workspace: &Workspace,
+        data: &[u8],
+    ) -> io::Result<()> {
         if data.len() < GATHER {
             self.outbox.extend(data, workspace);
             return Ok(());

@@ -57,7 +57,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
     let field = |known| request.first(known).map(String::from_utf8_lossy);
     let line = Line {
         time,
-        client: crate::accept::canonical(peer.client).to_string(),
+        client: peer.client.to_string(),
         request: RequestPart {
             method: String::from_utf8_lossy(request.method_bytes()),
             target: String::from_utf8_lossy(request.target()),

@@ -17,7 +17,7 @@ use crate::worker::Desk;
 
 pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
     let request = &desk.request;
-    let client = crate::accept::canonical(peer.client);
+    let client = peer.client;
     write!(out, "{client} - - [{time}] \"").expect("a vector takes every write");
     escaped(out, request.method_bytes());
     out.push(b' ');
@@ -31,11 +31,14 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
     quoted(out, request.first(Known::Referer));
     out.push(b' ');
     quoted(out, request.first(Known::UserAgent));
-    write!(out, " {} {} [", record.request_bytes, Seconds(record.took())).expect("a vector takes every write");
+    write!(out, " {} {} [", record.request_bytes, Seconds(record.took()))
+        .expect("a vector takes every write");
     upstream_name(record, out);
     out.extend_from_slice(b"] [] ");
     match &record.upstream {
-        Some(up) => write!(out, "{} {} {} {} ", up.endpoint, record.body_bytes, Seconds(up.response), up.status),
+        Some(up) => {
+            write!(out, "{} {} {} {} ", up.endpoint, record.body_bytes, Seconds(up.response), up.status)
+        }
         None => write!(out, "- - - - "),
     }
     .expect("a vector takes every write");

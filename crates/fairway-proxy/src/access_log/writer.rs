@@ -35,7 +35,8 @@ impl LogThread {
     /// Starts it. It ends when the last sender is gone and all is written.
     pub(crate) fn start() -> std::io::Result<(Self, LogSender)> {
         let (sender, receiver) = sync_channel(WAITING);
-        let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || write_all(&receiver))?;
+        let thread =
+            std::thread::Builder::new().name("access-log".into()).spawn(move || write_all(&receiver))?;
         Ok((Self(thread), LogSender(Some(sender))))
     }
 

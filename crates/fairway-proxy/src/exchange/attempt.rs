@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::body::RequestBody;
+use super::forward::Course;
 use super::sides::Upstream;
-use super::transact::{Reply, Transaction};
-use super::{Connection, Scene};
+use super::transact::{Reply, transact};
+use super::{Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::h1::H1;
@@ -15,7 +15,7 @@ use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group, Pooled};
 use crate::wire::Wire;
-use crate::worker::{Desk, ToEndpoint};
+use crate::worker::ToEndpoint;
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<S> {
@@ -72,26 +72,23 @@ pub(crate) enum Reuse {
     Never,
 }
 
-/// Makes the attempt; `now` is the time it begins.
+/// Makes the attempt.
 pub(crate) async fn attempt<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    body: &mut RequestBody,
+    turn: &mut Turn<'_, '_, N, S>,
     to: &Target<'_, ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
-    let (mut pooled, age, connect) = acquire(scene, to).await.map_err(|fault| {
+    let (mut pooled, age, connect) = acquire(turn.scene, to).await.map_err(|fault| {
         let failed = Failed { fault, progress: Progress::Nothing, age: Age::Fresh };
-        note_failure(scene, to, &failed);
+        note_failure(turn.scene, to, &failed);
         failed
     })?;
-    count(&scene.worker.counters.attempts.sent);
+    count(&turn.scene.worker.counters.attempts.sent);
     let before = (pooled.h1.wire.sent(), pooled.h1.wire.received());
-    let sent = if age == Age::Fresh { Instant::now() } else { to.now };
-    let target = if desk.target.is_empty() { scene.forwarded_target(desk) } else { &desk.target };
-    pooled.h1.send_request(&desk.request, target, scene.intake.framing);
-    let transaction = Transaction::new(scene, &mut pooled.h1, body, sent);
-    match transaction.run(connection, desk).await {
+    let sent = if age == Age::Fresh { Instant::now() } else { to.course.now };
+    let desk = &*turn.desk;
+    let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
+    pooled.h1.send_request(&desk.request, target, turn.scene.intake.framing);
+    match transact(turn, &mut pooled.h1, sent).await {
         Ok(reply) => {
             let headed = Instant::now();
             to.endpoint.succeeded(headed - sent);
@@ -104,7 +101,7 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
                 (true, true) => Progress::Nothing,
             };
             let failed = Failed { fault, progress, age };
-            note_failure(scene, to, &failed);
+            note_failure(turn.scene, to, &failed);
             Err(failed)
         }
     }
@@ -114,19 +111,16 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
 pub(crate) struct Target<'a, S> {
     pub(crate) group: &'a Group<S>,
     pub(crate) endpoint: &'a Rc<Endpoint<S>>,
-    pub(crate) reuse: Reuse,
-    /// What is left for connecting.
-    pub(crate) connect_limit: Duration,
-    pub(crate) now: Instant,
+    pub(crate) course: &'a Course,
 }
 
 async fn acquire<N: Network>(
     scene: &Scene<'_, N>,
     to: &Target<'_, ToEndpoint<N>>,
 ) -> Result<(Box<Pooled<ToEndpoint<N>>>, Age, Duration), Fault> {
-    let reused = match to.reuse {
-        Reuse::Any => to.endpoint.checkout(false, to.now),
-        Reuse::Proven => to.endpoint.checkout(true, to.now),
+    let reused = match to.course.reuse {
+        Reuse::Any => to.endpoint.checkout(false, to.course.now),
+        Reuse::Proven => to.endpoint.checkout(true, to.course.now),
         Reuse::Never => None,
     };
     if let Some(mut pooled) = reused {
@@ -134,14 +128,14 @@ async fn acquire<N: Network>(
         return Ok((pooled, Age::Reused, Duration::ZERO));
     }
     let worker = scene.worker;
-    let limit = scene.rule.rule().policy.timeouts.connect.min(to.connect_limit);
+    let limit = scene.rule.rule().policy.timeouts.connect.min(to.course.connect_limit(scene));
     // Boxed: connecting is rare and large, and every connection's task would carry room for it.
     let connecting = worker.connector.connect(&to.endpoint.identity, scene.adopted.identities(), limit);
     let stream = Box::pin(connecting).await?;
     count(&worker.counters.attempts.connected);
     let answered = Instant::now();
     let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
-    Ok((Box::new(Pooled { h1, served: 1, answered }), Age::Fresh, answered - to.now))
+    Ok((Box::new(Pooled { h1, served: 1, answered }), Age::Fresh, answered - to.course.now))
 }
 
 /// What a failure says about the endpoint.

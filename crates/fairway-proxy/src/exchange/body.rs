@@ -110,7 +110,12 @@ impl RequestBody {
     }
 
     /// Begins an attempt: sends again what is held.
-    pub(crate) fn restart<U: Upstream>(&mut self, cx: &mut Context<'_>, up: &mut U, replay: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn restart<U: Upstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        up: &mut U,
+        replay: &[u8],
+    ) -> Result<(), Failure> {
         self.sending = Sending::Flowing;
         if replay.is_empty() { Ok(()) } else { up.send_data(cx, replay) }
     }

@@ -4,25 +4,27 @@
 //! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use fairway_http1::{Framing, Known, Method, keep_alive, response_framing, strip_hop_by_hop};
+use fairway_http1::{Framing, Known, Method, Version, keep_alive, response_framing, strip_hop_by_hop};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
 use super::attempt::{Answered, Failed, Progress, Reuse, Target, attempt};
-use super::body::{BodyBounds, RequestBody};
+use super::body::RequestBody;
 use super::forwarded;
 use super::intake::Upgrade;
-use super::record::{Record, UpstreamRecord};
-use super::relay::{Relay, relay};
+use super::record::UpstreamRecord;
+use super::relay::relay;
 use super::respond;
 use super::sides::{AnswerPlan, Downstream, Persistence, Upstream};
 use super::transact::Reply;
 use super::tunnel::tunnel;
-use super::{Connection, Ending, Scene};
+use super::{Ending, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
+use crate::h1::H1;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::{Endpoint, Group, Tried};
@@ -35,47 +37,25 @@ struct Delivered<S> {
     attempts: u8,
 }
 
-impl<N: Network> Scene<'_, N> {
-    /// The target as the policy forwards it when no filter rewrites it.
-    pub(crate) fn forwarded_target<'d>(&self, desk: &'d Desk) -> &'d [u8] {
-        // A normalised path with a query is made by `prepare`; here it is the path as received or plain already.
-        self.intake.received(desk)
-    }
-}
-
 /// Forwards the request on the desk and brings the answer back.
-pub(crate) async fn forward<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    record: &mut Record<'_>,
-) -> Ending {
-    let group = match group(scene) {
+pub(crate) async fn forward<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>) -> Ending {
+    let group = match group(turn.scene) {
         Ok(group) => group,
-        Err(fault) => return respond::refuse_by_rule(scene, connection, desk, fault, record).await,
+        Err(fault) => return respond::refuse_by_rule(turn, fault).await,
     };
-    prepare(scene, desk);
-    let limits = &scene.worker.options.limits;
-    let bounds = BodyBounds {
-        most: scene.rule.rule().policy.max_body,
-        replay: limits.replay_bytes,
-        rate: limits.body_rate,
-    };
-    let mut body = RequestBody::new(bounds);
-    let delivered = deliver(scene, connection, desk, &mut body, (&group, record)).await;
-    record.request_bytes += body.received();
+    prepare(turn.scene, turn.desk);
+    let delivered = deliver(turn, &group).await;
     match delivered {
         Ok(delivered) => {
-            body.release(&mut desk.replay);
-            let ending = conclude(scene, connection, desk, (delivered, &mut body), record).await;
-            ending
+            turn.body.release(&mut turn.desk.replay);
+            conclude(turn, delivered).await
         }
         Err(Fault::ClientGone) => {
-            record.fault = Some(Fault::ClientGone);
-            record.status = Fault::ClientGone.status();
+            turn.record.fault = Some(Fault::ClientGone);
+            turn.record.status = Fault::ClientGone.status();
             Ending::Abort
         }
-        Err(fault) => respond::refuse_by_rule(scene, connection, desk, fault, record).await,
+        Err(fault) => respond::refuse_by_rule(turn, fault).await,
     }
 }
 
@@ -132,49 +112,83 @@ fn drop_underscores(desk: &mut Desk) {
 
 /// Tries endpoints until one answers.
 async fn deliver<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    body: &mut RequestBody,
-    (group, record): (&Group<ToEndpoint<N>>, &mut Record<'_>),
+    turn: &mut Turn<'_, '_, N, S>,
+    group: &Group<ToEndpoint<N>>,
 ) -> Result<Delivered<ToEndpoint<N>>, Fault> {
-    let retry = scene.rule.rule().policy.retry;
-    let idempotent = scene.intake.method.is_idempotent();
-    let mut reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
-    let mut tried = Tried::default();
-    let mut attempts: u8 = 0;
-    let mut now = record.began;
+    let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
     loop {
-        let endpoint =
-            scene.worker.random(|random| group.pick(&tried, random, now)).ok_or(Fault::NoEndpoint)?;
-        let spent = now.saturating_duration_since(record.began);
-        let connect_limit = retry.connect_total.saturating_sub(spent);
-        attempts = attempts.saturating_add(1);
+        let endpoint = course.next(turn.scene, group)?;
         endpoint.begin();
-        let target = Target { group, endpoint: &endpoint, reuse, connect_limit, now };
-        let failed = match attempt(scene, connection, desk, body, &target).await {
-            Ok(answered) => return Ok(Delivered { endpoint, answered, attempts }),
+        let target = Target { group, endpoint: &endpoint, course: &course };
+        let failed = match attempt(turn, &target).await {
+            Ok(answered) => return Ok(Delivered { endpoint, answered, attempts: course.attempts }),
             Err(failed) => failed,
         };
         endpoint.end();
-        now = Instant::now();
-        record.upstream = Some(UpstreamRecord::failed(endpoint.identity.address, attempts, now - record.began));
-        if !may_retry(scene, &failed, attempts, body) || connect_limit.is_zero() {
+        course.now = Instant::now();
+        let took = course.now.saturating_duration_since(turn.record.began);
+        turn.record.upstream = Some(UpstreamRecord::failed(endpoint.identity.address, course.attempts, took));
+        if !may_retry(turn.scene, &failed, &course, &turn.body) || course.is_late(turn.scene) {
+            let idempotent = turn.scene.intake.method.is_idempotent();
             if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
-                count(&scene.worker.counters.attempts.lost);
+                count(&turn.scene.worker.counters.attempts.lost);
             }
             return Err(failed.fault);
         }
-        if failed.is_stale() {
-            reuse = Reuse::Never;
-        } else {
-            tried.insert(&endpoint);
-        }
-        count(&scene.worker.counters.attempts.retried);
+        course.note(&failed);
+        count(&turn.scene.worker.counters.attempts.retried);
     }
 }
 
-fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, attempts: u8, body: &RequestBody) -> bool {
+/// Which endpoints were tried, and what the next attempt may do.
+pub(crate) struct Course {
+    pub(crate) began: Instant,
+    /// When the attempt begins.
+    pub(crate) now: Instant,
+    pub(crate) reuse: Reuse,
+    tried: Tried,
+    current: usize,
+    attempts: u8,
+}
+
+impl Course {
+    fn begin(now: Instant, idempotent: bool) -> Self {
+        let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
+        Self { began: now, now, reuse, tried: Tried::default(), current: 0, attempts: 0 }
+    }
+
+    fn next<N: Network>(
+        &mut self,
+        scene: &Scene<'_, N>,
+        group: &Group<ToEndpoint<N>>,
+    ) -> Result<Rc<Endpoint<ToEndpoint<N>>>, Fault> {
+        let picked = scene.worker.random(|random| group.pick(&self.tried, random, self.now));
+        let (index, endpoint) = picked.ok_or(Fault::NoEndpoint)?;
+        self.current = index;
+        self.attempts = self.attempts.saturating_add(1);
+        Ok(endpoint)
+    }
+
+    fn note(&mut self, failed: &Failed) {
+        if failed.is_stale() {
+            self.reuse = Reuse::Never;
+        } else {
+            self.tried.insert(self.current);
+        }
+    }
+
+    /// What is left for connecting, all attempts together.
+    pub(crate) fn connect_limit<N: Network>(&self, scene: &Scene<'_, N>) -> Duration {
+        let spent = self.now.saturating_duration_since(self.began);
+        scene.rule.rule().policy.retry.connect_total.saturating_sub(spent)
+    }
+
+    fn is_late<N: Network>(&self, scene: &Scene<'_, N>) -> bool {
+        self.connect_limit(scene).is_zero()
+    }
+}
+
+fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course, body: &RequestBody) -> bool {
     if !failed.fault.blames_endpoint() || !body.is_replayable() {
         return false;
     }
@@ -185,123 +199,114 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, attempts: u8, bo
     }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
-        || (attempts < scene.rule.rule().policy.retry.tries && scene.worker.budget.spend(Instant::now()))
+        || (course.attempts < scene.rule.rule().policy.retry.tries
+            && scene.worker.budget.spend(Instant::now()))
 }
 
 /// Hands the answer on, and the connections back.
 async fn conclude<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    (delivered, body): (Delivered<ToEndpoint<N>>, &mut RequestBody),
-    record: &mut Record<'_>,
+    turn: &mut Turn<'_, '_, N, S>,
+    delivered: Delivered<ToEndpoint<N>>,
 ) -> Ending {
     let Delivered { endpoint, answered, attempts } = delivered;
     let Answered { connection: mut pooled, reply, connect, sent, headed } = answered;
-    let status = desk.answer.status();
-    record.status = status;
-    let address = endpoint.identity.address;
-    let mut upstream =
-        UpstreamRecord { endpoint: address, status, connect, header: headed - sent, response: headed - sent, attempts };
+    let status = turn.desk.answer.status();
+    turn.record.status = status;
+    let header = headed - sent;
+    let mut upstream = UpstreamRecord {
+        endpoint: endpoint.identity.address,
+        status,
+        connect,
+        header,
+        response: header,
+        attempts,
+    };
     let ending = if reply == Reply::Switched {
-        switch(scene, connection, desk, &mut pooled.h1, record).await
+        // Boxed: a tunnel is rare, and every connection's task would carry room for it.
+        Box::pin(switch(turn, &mut pooled.h1)).await
     } else {
-        let read_before = body.received();
-        match answer(scene, connection, desk, (&mut pooled.h1, body, headed), record).await {
+        match answer(turn, &mut pooled.h1, headed).await {
             Ok((persistence, reusable)) => {
                 pooled.answered = Instant::now();
-                record.ended = Some(pooled.answered);
+                turn.record.ended = Some(pooled.answered);
                 upstream.response = pooled.answered - sent;
-                record.request_bytes += body.received() - read_before;
                 if reusable {
-                    endpoint.check_in(pooled, &scene.worker.pool_limits());
+                    endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
                 }
-                respond::settle(connection, persistence).await
+                respond::settle(turn.connection, persistence).await
             }
             Err(fault) => {
                 upstream.response = sent.elapsed();
-                fail_mid_answer(scene, connection, desk, fault, record).await
+                fail_mid_answer(turn, fault).await
             }
         }
     };
     endpoint.end();
-    record.upstream = Some(upstream);
+    turn.record.upstream = Some(upstream);
     ending
 }
 
 /// An answer that broke: when nothing of it left for the client, it gets another; else it must see that it broke.
-async fn fail_mid_answer<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    fault: Fault,
-    record: &mut Record<'_>,
-) -> Ending {
+async fn fail_mid_answer<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>, fault: Fault) -> Ending {
     if let Fault::UpstreamMalformed(_) = fault
-        && record.status == 0
+        && turn.record.status == 0
     {
-        return respond::refuse_by_rule(scene, connection, desk, fault, record).await;
+        return respond::refuse_by_rule(turn, fault).await;
     }
-    record.fault = Some(fault);
-    connection.h1.wire.abort();
+    turn.record.fault = Some(fault);
+    turn.connection.h1.wire.abort();
     Ending::Abort
 }
 
 /// Relays the final answer. Says what becomes of the client's connection, and whether the endpoint's can be reused.
 async fn answer<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    (up, body, began): (&mut crate::h1::H1<ToEndpoint<N>>, &mut RequestBody, Instant),
-    record: &mut Record<'_>,
+    turn: &mut Turn<'_, '_, N, S>,
+    up: &mut H1<ToEndpoint<N>>,
+    began: Instant,
 ) -> Result<(Persistence, bool), Fault> {
-    let framing = match response_framing(&desk.answer, scene.intake.method) {
-        Ok(framing) => framing,
-        Err(rule) => {
-            record.status = 0;
-            return Err(Fault::UpstreamMalformed(rule));
-        }
-    };
-    let stays = keep_alive(&desk.answer) && framing != Framing::UntilClose;
+    let scene = turn.scene;
+    let framing = response_framing(&turn.desk.answer, scene.intake.method).map_err(|rule| {
+        turn.record.status = 0;
+        Fault::UpstreamMalformed(rule)
+    })?;
+    let stays = keep_alive(&turn.desk.answer) && framing != Framing::UntilClose;
     Upstream::expect_body(up, framing);
+    clean(scene, turn.desk);
+    let persistence = respond::persistence(scene.worker, turn.connection, scene.intake);
+    // Without chunks, a body of unknown length ends with the connection.
+    let unbounded = matches!(framing, Framing::Chunked | Framing::UntilClose)
+        && scene.intake.version == Version::Http10
+        && scene.intake.method != Method::Head;
+    let persistence = if unbounded { Persistence::Close } else { persistence };
+    let plan = AnswerPlan { version: scene.intake.version, persistence };
+    turn.connection.h1.send_head(&mut turn.desk.answer, framing, &plan);
+    relay(turn, up, began).await?;
+    Ok((persistence, stays && turn.body.is_sent() && up.is_body_read() && up.wire.residue() == 0))
+}
+
+/// Makes the answer's head what the client shall see.
+fn clean<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
     strip_hop_by_hop(&mut desk.answer);
-    if desk.answer.status() == 204 {
+    if matches!(desk.answer.status(), 101 | 204) {
         // "A server MUST NOT send a Content-Length header field in any response with a status code of 1xx or 204"
         // (RFC 9110 §8.6), and a client may be strict about it.
         desk.answer.remove_known(Known::ContentLength);
     }
     desk.answer.remove_known(Known::Server);
     filter::on_answer(scene.rule, scene.client.scheme, desk);
-    let persistence = respond::persistence(scene.worker, connection, scene.intake);
-    // Without chunks, a body of unknown length ends with the connection.
-    let unbounded = matches!(framing, Framing::Chunked | Framing::UntilClose)
-        && scene.intake.version == fairway_http1::Version::Http10
-        && scene.intake.method != Method::Head;
-    let persistence = if unbounded { Persistence::Close } else { persistence };
-    let plan = AnswerPlan { version: scene.intake.version, persistence };
-    connection.h1.send_head(&mut desk.answer, framing, &plan);
-    let relayed = relay(Relay { scene, up, body, began }, connection, &mut desk.replay, record).await;
-    relayed?;
-    Ok((persistence, stays && body.is_sent() && up.is_body_read() && up.wire.residue() == 0))
 }
 
 /// The endpoint speaks another protocol now; so does the client.
 async fn switch<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    up: &mut crate::h1::H1<ToEndpoint<N>>,
-    record: &mut Record<'_>,
+    turn: &mut Turn<'_, '_, N, S>,
+    up: &mut H1<ToEndpoint<N>>,
 ) -> Ending {
-    strip_hop_by_hop(&mut desk.answer);
-    desk.answer.remove_known(Known::Server);
-    desk.answer.remove_known(Known::ContentLength);
-    filter::on_answer(scene.rule, scene.client.scheme, desk);
-    desk.answer.append(b"Connection", b"upgrade");
-    desk.answer.append(b"Upgrade", b"websocket");
-    let plan = AnswerPlan { version: scene.intake.version, persistence: Persistence::Upgraded };
-    connection.h1.send_head(&mut desk.answer, Framing::None, &plan);
-    let idle = scene.rule.rule().policy.timeouts.read;
-    record.body_bytes = tunnel(connection, up, idle).await;
+    clean(turn.scene, turn.desk);
+    turn.desk.answer.append(b"Connection", b"upgrade");
+    turn.desk.answer.append(b"Upgrade", b"websocket");
+    let plan = AnswerPlan { version: turn.scene.intake.version, persistence: Persistence::Upgraded };
+    turn.connection.h1.send_head(&mut turn.desk.answer, Framing::None, &plan);
+    let idle = turn.scene.rule.rule().policy.timeouts.read;
+    turn.record.body_bytes = tunnel(turn.connection, up, idle).await;
     Ending::Finished
 }

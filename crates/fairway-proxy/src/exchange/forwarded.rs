@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use fairway_http1::{Head, Known};
 use fairway_model::ForwardedTrust;
 
-use crate::accept::{Peer, canonical};
+use crate::accept::Peer;
 use crate::listener::ListenerName;
 use crate::worker::Desk;
 
@@ -56,7 +56,7 @@ pub(crate) enum Trust {
 impl Client {
     /// Settles who the client of this request is.
     pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
-        let address = canonical(peer.client);
+        let address = peer.client;
         let scheme = match peer.listener {
             ListenerName::Http => Scheme::Http,
             ListenerName::Https => Scheme::Https,

@@ -32,6 +32,7 @@ use crate::listener::ListenerName;
 use crate::transport::{Network, Transport};
 use crate::worker::{Adopted, Desk, ToEndpoint, Worker};
 
+use body::{BodyBounds, RequestBody};
 use forwarded::Client;
 use intake::{Fields, Intake};
 use record::Record;
@@ -65,6 +66,15 @@ pub(crate) struct Scene<'a, N: Network> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
     pub(crate) rule: &'a CompiledRule,
+}
+
+/// An exchange that has a rule.
+pub(crate) struct Turn<'t, 'a, N: Network, S> {
+    pub(crate) scene: &'t Scene<'t, N>,
+    pub(crate) connection: &'t mut Connection<S>,
+    pub(crate) desk: &'t mut Desk,
+    pub(crate) record: &'t mut Record<'a>,
+    pub(crate) body: RequestBody,
 }
 
 /// Serves the request whose head stands on the desk. Says when it was over.
@@ -110,11 +120,18 @@ async fn serve<'a, N: Network, S: Transport>(
         return respond::fault(worker, connection, desk, (&intake, Fault::NoRoute), record).await;
     };
     let scene = Scene { worker, adopted, intake: &intake, client: &client, rule };
-    match decide(&scene, prefix, desk) {
-        Verdict::Pass => forward::forward(&scene, connection, desk, record).await,
-        Verdict::Answered => respond::own(&scene, connection, desk, record).await,
-        Verdict::Refused(fault) => respond::refuse_by_rule(&scene, connection, desk, fault, record).await,
-    }
+    let verdict = decide(&scene, prefix, desk);
+    let limits = &worker.options.limits;
+    let most = rule.rule().policy.max_body;
+    let bounds = BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate };
+    let mut turn = Turn { scene: &scene, connection, desk, record, body: RequestBody::new(bounds) };
+    let ending = match verdict {
+        Verdict::Pass => forward::forward(&mut turn).await,
+        Verdict::Answered => respond::own(&mut turn).await,
+        Verdict::Refused(fault) => respond::refuse_by_rule(&mut turn, fault).await,
+    };
+    turn.record.request_bytes += turn.body.received();
+    ending
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

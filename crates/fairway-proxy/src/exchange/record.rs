@@ -48,7 +48,14 @@ pub(crate) struct UpstreamRecord {
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
     pub(crate) fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
-        Self { endpoint, status: 0, connect: Duration::ZERO, header: Duration::ZERO, response: took, attempts }
+        Self {
+            endpoint,
+            status: 0,
+            connect: Duration::ZERO,
+            header: Duration::ZERO,
+            response: took,
+            attempts,
+        }
     }
 }
 

@@ -4,23 +4,12 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::body::RequestBody;
-use super::record::Record;
 use super::sides::{BodyStep, Channel, Failure, Upstream};
-use super::{Connection, Scene};
+use super::{Connection, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::transport::{Network, Transport};
 use crate::wire::GATHER;
-
-/// Both sides of the endpoint's part.
-pub(crate) struct Relay<'a, 'b, N: Network, U> {
-    pub(crate) scene: &'a Scene<'b, N>,
-    pub(crate) up: &'a mut U,
-    pub(crate) body: &'a mut RequestBody,
-    /// When the answer's head came.
-    pub(crate) began: Instant,
-}
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,27 +18,31 @@ enum Stage {
     Finished,
 }
 
-/// Relays to the end of the answer.
+/// Relays to the end of the answer, whose head came at `began`.
 pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
-    relay: Relay<'_, '_, N, U>,
-    connection: &mut Connection<S>,
-    replay: &mut Vec<u8>,
-    record: &mut Record<'_>,
+    turn: &mut Turn<'_, '_, N, S>,
+    up: &mut U,
+    began: Instant,
 ) -> Result<(), Fault> {
-    let Relay { scene, up, body, began } = relay;
+    let Turn { scene, connection, desk, record, body } = turn;
     let mut flow = Flow { stage: Stage::Flowing, moved: 0, seen: None, began };
     let mut deaf = false;
     let answered = poll_fn(|cx| {
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf = matches!(body.poll_send(cx, &mut connection.h1, up, replay), Poll::Ready(Err(_)));
+            deaf =
+                matches!(body.poll_send(cx, &mut connection.h1, up, &mut desk.replay), Poll::Ready(Err(_)));
         }
         if let Poll::Ready(done) = flow.poll(cx, up, &mut connection.h1) {
             return Poll::Ready(done);
         }
         flow.limit(scene, connection);
         ready!(connection.deadline.poll_passed(cx));
-        Poll::Ready(Err(if connection.h1.queued() > 0 { Fault::ClientStalled } else { Fault::UpstreamTimeout }))
+        Poll::Ready(Err(if connection.h1.queued() > 0 {
+            Fault::ClientStalled
+        } else {
+            Fault::UpstreamTimeout
+        }))
     })
     .await;
     record.body_bytes = flow.moved;
@@ -65,7 +58,12 @@ struct Flow {
 }
 
 impl Flow {
-    fn poll<D: Channel, U: Channel>(&mut self, cx: &mut Context<'_>, up: &mut U, down: &mut D) -> Poll<Result<(), Fault>> {
+    fn poll<D: Channel, U: Channel>(
+        &mut self,
+        cx: &mut Context<'_>,
+        up: &mut U,
+        down: &mut D,
+    ) -> Poll<Result<(), Fault>> {
         loop {
             if self.stage == Stage::Finished {
                 ready!(down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
@@ -87,7 +85,9 @@ impl Flow {
                 }
                 Poll::Ready(Err(Failure::Refused)) => return Poll::Ready(Err(Fault::ClientGone)),
                 Poll::Ready(Err(Failure::Closed)) => return Poll::Ready(Err(Fault::UpstreamTruncated)),
-                Poll::Ready(Err(Failure::Malformed(rule))) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
+                Poll::Ready(Err(Failure::Malformed(rule))) => {
+                    return Poll::Ready(Err(Fault::UpstreamMalformed(rule)));
+                }
                 Poll::Pending => {
                     // What is there leaves before more is waited for.
                     if let Poll::Ready(Err(_)) = down.poll_flush(cx) {
@@ -110,7 +110,11 @@ impl Flow {
         }
     }
 
-    fn patience<N: Network, S: Transport>(&self, scene: &Scene<'_, N>, connection: &Connection<S>) -> Duration {
+    fn patience<N: Network, S: Transport>(
+        &self,
+        scene: &Scene<'_, N>,
+        connection: &Connection<S>,
+    ) -> Duration {
         if connection.h1.queued() > 0 {
             scene.adopted.settings().downstream.write_timeout
         } else {

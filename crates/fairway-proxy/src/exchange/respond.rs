@@ -8,7 +8,7 @@ use fairway_http1::{Framing, Method};
 use super::intake::{Expectation, Intake};
 use super::record::Record;
 use super::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence};
-use super::{Connection, Ending, Scene};
+use super::{Connection, Ending, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
@@ -48,26 +48,20 @@ pub(crate) async fn fault<N: Network, S: Transport>(
 
 /// Answers a fault under a rule: its response filters apply.
 pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
+    turn: &mut Turn<'_, '_, N, S>,
     fault: Fault,
-    record: &mut Record<'_>,
 ) -> Ending {
-    record.fault = Some(fault);
-    filter::own_answer(desk, fault.status(), Some(fault.label()));
-    own(scene, connection, desk, record).await
+    turn.record.fault = Some(fault);
+    filter::own_answer(turn.desk, fault.status(), Some(fault.label()));
+    own(turn).await
 }
 
 /// Sends the answer that stands on the desk.
-pub(crate) async fn own<N: Network, S: Transport>(
-    scene: &Scene<'_, N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    record: &mut Record<'_>,
-) -> Ending {
+pub(crate) async fn own<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>) -> Ending {
+    let Turn { scene, connection, desk, record, .. } = turn;
     filter::on_answer(scene.rule, scene.client.scheme, desk);
-    finish(scene.worker, connection, desk, scene.intake, record).await
+    // Boxed: its own room in every connection's task would be larger than its share of requests.
+    Box::pin(finish(scene.worker, connection, desk, scene.intake, record)).await
 }
 
 async fn finish<N: Network, S: Transport>(

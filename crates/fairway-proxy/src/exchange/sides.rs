@@ -88,7 +88,8 @@ pub(crate) trait Upstream: Channel {
     fn send_request(&mut self, request: &Head, target: &[u8], body: Framing);
 
     /// Reads a response head, interim or final.
-    fn poll_answer(&mut self, cx: &mut Context<'_>, answer: &mut Head, limits: &HeadLimits) -> Poll<HeadRead>;
+    fn poll_answer(&mut self, cx: &mut Context<'_>, answer: &mut Head, limits: &HeadLimits)
+    -> Poll<HeadRead>;
 
     /// The body that follows the head just read.
     fn expect_body(&mut self, framing: Framing);

@@ -4,13 +4,14 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http1::{HeadLimits, Known, Malformed, Version, strip_hop_by_hop};
+use fairway_http1::{Known, Malformed, Version, strip_hop_by_hop};
 
 use super::body::{BodyFault, RequestBody};
 use super::intake::{Expectation, Upgrade};
 use super::sides::{Channel, Downstream, Upstream};
-use super::{Connection, Scene};
+use super::{Connection, Scene, Turn};
 use crate::clock::Instant;
+use crate::downstream::head_limits;
 use crate::fault::Fault;
 use crate::h1::HeadRead;
 use crate::transport::{Network, Transport};
@@ -25,47 +26,43 @@ pub(crate) enum Reply {
     Switched,
 }
 
+/// Sends the request that waits in `up`, with its body, and waits for the answer's head.
+pub(crate) async fn transact<N: Network, S: Transport, U: Upstream>(
+    turn: &mut Turn<'_, '_, N, S>,
+    up: &mut U,
+    now: Instant,
+) -> Result<Reply, Fault> {
+    let Turn { scene, connection, desk, body, .. } = turn;
+    let mut transaction =
+        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked };
+    desk.answer.clear();
+    transaction.announce(connection, desk);
+    poll_fn(|cx| transaction.poll(cx, connection, desk)).await
+}
+
 /// One try with one connection to an endpoint.
-pub(crate) struct Transaction<'a, 'b, N: Network, U> {
-    pub(crate) scene: &'a Scene<'b, N>,
-    pub(crate) up: &'a mut U,
-    pub(crate) body: &'a mut RequestBody,
-    pub(crate) limits: HeadLimits,
+struct Transaction<'a, 'b, N: Network, U> {
+    scene: &'a Scene<'b, N>,
+    up: &'a mut U,
+    body: &'a mut RequestBody,
     /// What the last look saw: a change is progress.
     seen: (u64, u64),
     /// When the last progress was made.
     since: Instant,
-    /// The endpoint takes no more bytes of the request; its answer may still come.
-    deaf: bool,
+    hearing: Hearing,
 }
 
-impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
-    pub(crate) fn new(scene: &'a Scene<'b, N>, up: &'a mut U, body: &'a mut RequestBody, now: Instant) -> Self {
-        let limits = crate::downstream::head_limits(&scene.worker.options.limits);
-        Self { scene, up, body, limits, seen: (0, 0), since: now, deaf: false }
-    }
+/// Whether the endpoint takes the request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    /// This attempt has not begun.
+    Unasked,
+    Listens,
+    /// It takes no more bytes; its answer may still come.
+    Deaf,
+}
 
-    /// Runs it to the answer's head.
-    pub(crate) async fn run<S: Transport>(
-        mut self,
-        connection: &mut Connection<S>,
-        desk: &mut Desk,
-    ) -> Result<Reply, Fault> {
-        desk.answer.clear();
-        self.announce(connection, desk);
-        let mut begun = false;
-        poll_fn(|cx| {
-            if !begun {
-                begun = true;
-                if self.body.restart(cx, self.up, &desk.replay).is_err() {
-                    self.deaf = true;
-                }
-            }
-            self.poll(cx, connection, desk)
-        })
-        .await
-    }
-
+impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// The client that waits for a word before it sends its body gets it now, once.
     fn announce<S: Transport>(&mut self, connection: &mut Connection<S>, desk: &mut Desk) {
         if self.scene.intake.expectation == Expectation::Continue && self.body.take_announcement() {
@@ -85,10 +82,16 @@ impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
         {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if !self.body.is_sent() && !self.deaf {
+        if self.hearing == Hearing::Unasked {
+            self.hearing = match self.body.restart(cx, self.up, &desk.replay) {
+                Ok(()) => Hearing::Listens,
+                Err(_) => Hearing::Deaf,
+            };
+        }
+        if !self.body.is_sent() && self.hearing == Hearing::Listens {
             match self.body.poll_send(cx, &mut connection.h1, self.up, &mut desk.replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
-                Poll::Ready(Err(BodyFault::Upstream)) => self.deaf = true,
+                Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
@@ -108,8 +111,9 @@ impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
         connection: &mut Connection<S>,
         desk: &mut Desk,
     ) -> Poll<Result<Reply, Fault>> {
+        let limits = head_limits(&self.scene.worker.options.limits);
         loop {
-            match ready!(self.up.poll_answer(cx, &mut desk.answer, &self.limits)) {
+            match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
                 HeadRead::Whole(_) => {}
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
@@ -158,7 +162,7 @@ impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
     /// How long the next step may take.
     fn patience(&self) -> Duration {
         let timeouts = &self.scene.rule.rule().policy.timeouts;
-        if self.body.is_sent() || self.deaf {
+        if self.body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
         } else if self.up.queued() > 0 {
             timeouts.send
@@ -169,7 +173,7 @@ impl<'a, 'b, N: Network, U: Upstream> Transaction<'a, 'b, N, U> {
 
     /// Whose lateness it is.
     fn lateness(&self) -> Fault {
-        if self.body.is_sent() || self.deaf || self.up.queued() > 0 {
+        if self.body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
             Fault::UpstreamTimeout
         } else {
             Fault::ClientTimeout

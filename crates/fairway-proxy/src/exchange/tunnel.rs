@@ -74,7 +74,8 @@ fn poll_direction<A: Transport, B: Transport>(
                 *state = Direction::Closed;
             }
             Direction::Open => {
-                let input = from.poll_input(cx, workspace, |cx, bytes| (bytes.len(), to.send(cx, workspace, bytes)));
+                let input =
+                    from.poll_input(cx, workspace, |cx, bytes| (bytes.len(), to.send(cx, workspace, bytes)));
                 match input {
                     Poll::Ready(Ok(Input::Taken(Ok(())))) => {}
                     Poll::Ready(Ok(Input::Eof)) => *state = Direction::Closing,

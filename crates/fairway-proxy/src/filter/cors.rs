@@ -53,6 +53,7 @@ fn is_one_label(origin: &[u8], before: &str, after: &str) -> bool {
     let origin = origin.to_ascii_lowercase();
     let label = origin.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     label.is_some_and(|label| {
-        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     })
 }

@@ -55,7 +55,9 @@ pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, desk:
                 rewrite(rule, context, desk);
                 Verdict::Pass
             }
-            Filter::Cors(_) | Filter::ResponseHeaders(_) | Filter::StrictTransportSecurity(_) => Verdict::Pass,
+            Filter::Cors(_) | Filter::ResponseHeaders(_) | Filter::StrictTransportSecurity(_) => {
+                Verdict::Pass
+            }
         };
         if verdict != Verdict::Pass {
             return verdict;

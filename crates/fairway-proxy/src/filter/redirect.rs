@@ -10,14 +10,17 @@ use crate::worker::Desk;
 /// To https, where the request came in the clear.
 pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
     let path = context.intake.decoded(desk);
-    if context.client.scheme == Scheme::Https || to.exempt.iter().any(|prefix| path.starts_with(prefix.as_bytes())) {
+    if context.client.scheme == Scheme::Https
+        || to.exempt.iter().any(|prefix| path.starts_with(prefix.as_bytes()))
+    {
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();
     location.extend_from_slice(host_for_redirect(desk));
     push_port(&mut location, Scheme::Https, context.https_port);
     let received = context.intake.received(desk);
-    let kept = if to.keep_trailing_slash { received } else { received.strip_suffix(b"/").unwrap_or(received) };
+    let kept =
+        if to.keep_trailing_slash { received } else { received.strip_suffix(b"/").unwrap_or(received) };
     location.extend_from_slice(kept);
     answer(desk, to.status, &location)
 }
@@ -71,8 +74,9 @@ fn push_path(
         Some(PathRewrite::Prefix(_) | PathRewrite::Regex { .. }) => {
             let normalised = context.intake.normalised(desk);
             let start = location.len();
-            let applied =
-                rule.rewrite().is_some_and(|rewrite| rewrite.apply(normalised, b"", context.prefix, location));
+            let applied = rule
+                .rewrite()
+                .is_some_and(|rewrite| rewrite.apply(normalised, b"", context.prefix, location));
             if !applied {
                 location.truncate(start);
                 location.extend_from_slice(own);

@@ -34,7 +34,9 @@ async fn drop_input<S: Transport>(connection: &mut H1<S>) {
     poll_fn(|cx| {
         while dropped < BOUND {
             let workspace = connection.workspace().clone();
-            let input = connection.wire.poll_input(cx, &workspace, |_, bytes| (bytes.len(), Ok::<_, ()>(bytes.len())));
+            let input = connection
+                .wire
+                .poll_input(cx, &workspace, |_, bytes| (bytes.len(), Ok::<_, ()>(bytes.len())));
             match ready!(input) {
                 Ok(Input::Taken(Ok(count))) => dropped += count,
                 _ => break,

@@ -8,7 +8,9 @@ mod linger;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use fairway_http1::{BodyLimits, BodyReader, BodyWriter, Framing, Head, HeadLimits, Malformed, Parsed, Part, Version};
+use fairway_http1::{
+    BodyLimits, BodyReader, BodyWriter, Framing, Head, HeadLimits, Malformed, Parsed, Part, Version,
+};
 
 use crate::exchange::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 use crate::transport::Transport;
@@ -44,7 +46,12 @@ impl<S: Transport> H1<S> {
     }
 
     /// Reads a request head.
-    pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>, head: &mut Head, limits: &HeadLimits) -> Poll<HeadRead> {
+    pub(crate) fn poll_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut Head,
+        limits: &HeadLimits,
+    ) -> Poll<HeadRead> {
         self.poll_head(cx, |bytes| head.parse_request(bytes, limits))
     }
 
@@ -104,7 +111,8 @@ impl<S: Transport> Channel for H1<S> {
         if reader.is_done() {
             return Poll::Ready(Ok(BodyStep::End));
         }
-        let input = ready!(wire.poll_input(cx, workspace, |cx, bytes| drain(reader, bytes, |data| sink(cx, data))));
+        let input =
+            ready!(wire.poll_input(cx, workspace, |cx, bytes| drain(reader, bytes, |data| sink(cx, data))));
         Poll::Ready(match input {
             Ok(Input::Taken(step)) => step,
             Ok(Input::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),
@@ -155,7 +163,9 @@ impl<S: Transport> Downstream for H1<S> {
         }
         match plan.persistence {
             Persistence::Close => answer.append(b"Connection", b"close"),
-            Persistence::KeepAlive if plan.version == Version::Http10 => answer.append(b"Connection", b"keep-alive"),
+            Persistence::KeepAlive if plan.version == Version::Http10 => {
+                answer.append(b"Connection", b"keep-alive")
+            }
             Persistence::KeepAlive | Persistence::Upgraded => {}
         }
         answer.write_response(Version::Http11, self.wire.outbox(&self.workspace));
@@ -169,7 +179,12 @@ impl<S: Transport> Upstream for H1<S> {
         self.writer = BodyWriter::new(body);
     }
 
-    fn poll_answer(&mut self, cx: &mut Context<'_>, answer: &mut Head, limits: &HeadLimits) -> Poll<HeadRead> {
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: &mut Head,
+        limits: &HeadLimits,
+    ) -> Poll<HeadRead> {
         self.poll_head(cx, |bytes| answer.parse_response(bytes, limits))
     }
 

@@ -74,11 +74,16 @@ impl SeriesTable {
     /// Counts an exchange.
     pub(crate) fn observe(&mut self, record: &Record<'_>) {
         let status = record.status;
-        let mut key = record.rule.map_or(0, |rule| rule.id().0) << 16 | (record.method as u64) << 12 | u64::from(status);
+        let mut key = record.rule.map_or(0, |rule| rule.id().0) << 16
+            | (record.method as u64) << 12
+            | u64::from(status);
         if self.by_key.len() >= MOST && !self.by_key.contains_key(&key) {
             key = u64::from(status);
         }
-        self.by_key.entry(key).or_insert_with(|| Series::new(record, key > u64::from(u16::MAX))).observe(record);
+        self.by_key
+            .entry(key)
+            .or_insert_with(|| Series::new(record, key > u64::from(u16::MAX)))
+            .observe(record);
     }
 
     /// Adds another worker's; rules are told apart by their labels, since equal labels are one series to the reader.
@@ -110,8 +115,13 @@ impl SeriesTable {
 
 impl Series {
     fn new(record: &Record<'_>, with_labels: bool) -> Self {
-        let rule = record.rule.filter(|_| with_labels).map(|rule| rule.rule().labels.clone()).unwrap_or_default();
-        let host = if with_labels { record.host_label.map(ToString::to_string).unwrap_or_default() } else { String::new() };
+        let rule =
+            record.rule.filter(|_| with_labels).map(|rule| rule.rule().labels.clone()).unwrap_or_default();
+        let host = if with_labels {
+            record.host_label.map(ToString::to_string).unwrap_or_default()
+        } else {
+            String::new()
+        };
         let labels = SeriesLabels { rule, host, method: record.method, status: record.status };
         Self {
             labels,

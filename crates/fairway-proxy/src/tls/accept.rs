@@ -19,7 +19,8 @@ pub(crate) async fn accept<S: Transport, U: Transport>(
     listener: crate::listener::ListenerName,
 ) -> Result<TlsStream<S>, Fault> {
     let handshake = async {
-        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(|_| Fault::ClientGone)?;
+        let start =
+            LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(|_| Fault::ClientGone)?;
         let config = {
             let adopted = adopted();
             let name = start.client_hello().server_name().map(str::to_ascii_lowercase);

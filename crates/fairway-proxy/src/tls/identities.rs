@@ -60,7 +60,8 @@ impl ServerTls {
     pub(crate) fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        let certified = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
+        let certified =
+            certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
         let fallback = server_config(&provider, &tickets, &certified)?;
         Ok(Self { provider, tickets, fallback })
     }
@@ -74,8 +75,8 @@ impl ServerTls {
     ) -> (Identities, Vec<(CertificateKey, IdentityError)>) {
         let mut problems = Vec::new();
         let nothing = OrdMap::new();
-        let (sources, mut by_key) =
-            previous.map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
+        let (sources, mut by_key) = previous
+            .map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
         for change in sources.diff(&config.certificates) {
             let (key, source) = match change {
                 DiffItem::Add(key, source) | DiffItem::Update { new: (key, source), .. } => (key, source),
@@ -92,7 +93,8 @@ impl ServerTls {
             }
         }
         let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
-        let default = chosen.map_or_else(|| Arc::clone(&self.fallback), |identity| Arc::clone(&identity.server));
+        let default =
+            chosen.map_or_else(|| Arc::clone(&self.fallback), |identity| Arc::clone(&identity.server));
         (Identities { sources: config.certificates.clone(), by_key, default }, problems)
     }
 

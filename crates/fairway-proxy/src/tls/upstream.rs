@@ -54,7 +54,8 @@ fn verifier(
             for certificate in CertificateDer::pem_slice_iter(roots.as_bytes()) {
                 store.add(certificate.map_err(|error| Error::General(error.to_string()))?)?;
             }
-            let name = ServerName::try_from(name.to_string()).map_err(|error| Error::General(error.to_string()))?;
+            let name =
+                ServerName::try_from(name.to_string()).map_err(|error| Error::General(error.to_string()))?;
             let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
                 .build()
                 .map_err(|error| Error::General(error.to_string()))?;

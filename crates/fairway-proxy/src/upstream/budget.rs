@@ -32,7 +32,8 @@ impl RetryBudget {
     /// Takes one retry out, if there is one.
     pub(crate) fn spend(&self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.filled.get());
-        let by_time = u32::try_from(since.as_millis().min(100_000) * u128::from(FLOOR_PER_SECOND) / 1000).unwrap_or(MOST);
+        let by_time = u32::try_from(since.as_millis().min(100_000) * u128::from(FLOOR_PER_SECOND) / 1000)
+            .unwrap_or(MOST);
         if by_time > 0 {
             self.filled.set(now);
         }

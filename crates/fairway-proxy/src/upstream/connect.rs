@@ -67,7 +67,8 @@ impl<N: Network> Connector<N> {
             Some(name) => ServerName::try_from(name.to_string()).map_err(|_| Fault::UpstreamTls)?,
             None => ServerName::IpAddress(to.address.ip().into()),
         };
-        let stream = TlsConnector::from(config).connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
+        let stream =
+            TlsConnector::from(config).connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
         Ok(Secured::Tls(Box::new(stream)))
     }
 

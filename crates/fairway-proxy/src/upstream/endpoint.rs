@@ -96,7 +96,8 @@ impl<S: Transport> Endpoint<S> {
     /// Closes idle connections that are too old or whose peer closed them.
     pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
         self.idle.borrow_mut().retain_mut(|connection| {
-            now.saturating_duration_since(connection.answered) < limits.idle_timeout && connection.h1.wire.is_quiet()
+            now.saturating_duration_since(connection.answered) < limits.idle_timeout
+                && connection.h1.wire.is_quiet()
         });
     }
 

@@ -27,24 +27,26 @@ pub(crate) struct Group<S> {
     next: Cell<usize>,
 }
 
-/// Endpoints that this exchange has tried.
+/// Members of a group that this exchange has tried, by index.
 #[derive(Default)]
 pub(crate) struct Tried {
-    addresses: [usize; MOST_TRIES],
-    count: usize,
+    members: [u16; MOST_TRIES],
+    count: u8,
 }
 
 impl Tried {
-    /// Remembers one. Beyond the bound an endpoint may be tried twice.
-    pub(crate) fn insert<S>(&mut self, endpoint: &Rc<Endpoint<S>>) {
-        if self.count < MOST_TRIES {
-            self.addresses[self.count] = Rc::as_ptr(endpoint) as usize;
+    /// Remembers one. Beyond the bound a member may be tried twice.
+    pub(crate) fn insert(&mut self, member: usize) {
+        if let (Some(free), Ok(member)) =
+            (self.members.get_mut(usize::from(self.count)), u16::try_from(member))
+        {
+            *free = member;
             self.count += 1;
         }
     }
 
-    fn contains<S>(&self, endpoint: &Rc<Endpoint<S>>) -> bool {
-        self.addresses[..self.count].contains(&(Rc::as_ptr(endpoint) as usize))
+    fn contains(&self, member: usize) -> bool {
+        self.members[..usize::from(self.count)].iter().any(|tried| usize::from(*tried) == member)
     }
 }
 
@@ -95,7 +97,12 @@ impl<S: Transport> Groups<S> {
 
     /// Idle connections to all endpoints.
     pub(crate) fn idle_connections(&self) -> usize {
-        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.idle_connections()).sum()
+        self.known
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .map(|endpoint| endpoint.idle_connections())
+            .sum()
     }
 }
 
@@ -104,38 +111,36 @@ impl<S: Transport> Group<S> {
         &self.backend
     }
 
-    /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
-    /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
-    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Rc<Endpoint<S>>> {
-        let count = self.members.len();
-        if count == 0 {
+    /// An endpoint for the next attempt, with its index: one that was not tried and is healthy, or is due for a probe;
+    /// else one that was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
+    pub(crate) fn pick(
+        &self,
+        tried: &Tried,
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<(usize, Rc<Endpoint<S>>)> {
+        if self.members.is_empty() {
             return None;
         }
-        let usable = |member: &Rc<Endpoint<S>>| {
-            !tried.contains(member) && (member.health().is_good() || member.health().wants_probe(now))
-        };
         let start = self.start(random);
+        let untried = || self.from(start).filter(|index| !tried.contains(*index));
+        let mut usable = untried().filter(|index| {
+            let health = self.members[*index].health();
+            health.is_good() || health.wants_probe(now)
+        });
         let chosen = match self.backend.balancing {
-            Balancing::RoundRobin | Balancing::Random => self.from(start).find(|member| usable(member)),
-            Balancing::PeakEwma => {
-                let mut two = self.from(start).filter(|member| usable(member)).take(2);
-                let first = two.next();
-                first.map(|first| match two.next() {
-                    Some(second) if second.cost() < first.cost() => second,
-                    _ => first,
-                })
-            }
-            Balancing::LeastRequests => {
-                self.from(start).filter(|member| usable(member)).min_by_key(|member| member.in_flight())
-            }
+            Balancing::RoundRobin | Balancing::Random => usable.next(),
+            Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
+                if self.members[two].cost() < self.members[one].cost() { two } else { one }
+            }),
+            Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
         };
-        let chosen = chosen
-            .or_else(|| self.from(start).find(|member| !tried.contains(member)))
-            .unwrap_or_else(|| &self.members[start]);
-        if chosen.health().wants_probe(now) {
-            chosen.begin_probe(now);
+        let chosen = chosen.or_else(|| untried().next()).unwrap_or(start);
+        let member = &self.members[chosen];
+        if member.health().wants_probe(now) {
+            member.begin_probe(now);
         }
-        Some(Rc::clone(chosen))
+        Some((chosen, Rc::clone(member)))
     }
 
     /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
@@ -157,7 +162,7 @@ impl<S: Transport> Group<S> {
         }
     }
 
-    fn from(&self, start: usize) -> impl Iterator<Item = &Rc<Endpoint<S>>> {
-        self.members[start..].iter().chain(&self.members[..start])
+    fn from(&self, start: usize) -> impl Iterator<Item = usize> {
+        (start..self.members.len()).chain(0..start)
     }
 }

@@ -46,9 +46,12 @@ impl<S: Transport> Adopted<S> {
             let mut now = next.groups.borrow_mut();
             for (slot, group) in older.groups.borrow().iter().enumerate() {
                 let Some(group) = group else { continue };
-                let backend = u32::try_from(slot).ok().and_then(|slot| published.snapshot.backend(BackendSlot(slot)));
+                let backend =
+                    u32::try_from(slot).ok().and_then(|slot| published.snapshot.backend(BackendSlot(slot)));
                 match backend {
-                    Some(backend) if Arc::ptr_eq(backend, group.backend()) => now[slot] = Some(Rc::clone(group)),
+                    Some(backend) if Arc::ptr_eq(backend, group.backend()) => {
+                        now[slot] = Some(Rc::clone(group))
+                    }
                     Some(backend) if backend.key == group.backend().key => {
                         now[slot] = Some(groups.group(Arc::clone(backend), Some(group)));
                         groups.retire(group);
@@ -95,7 +98,10 @@ impl<S: Transport> Adopted<S> {
 
     /// The TLS settings for a client that asks for `name` (lower case).
     pub(crate) fn server_tls(&self, listener: ListenerName, name: Option<&str>) -> Arc<ServerConfig> {
-        let host = self.listener(listener).zip(name).and_then(|(facts, name)| self.snapshot().host(facts.table, name));
+        let host = self
+            .listener(listener)
+            .zip(name)
+            .and_then(|(facts, name)| self.snapshot().host(facts.table, name));
         let certificate = host.and_then(|host| host.certificate());
         Arc::clone(self.identities().server(certificate))
     }

@@ -59,7 +59,12 @@ pub(crate) enum Phase {
 }
 
 impl<N: Network> Worker<N> {
-    pub(crate) fn new(options: Arc<ProxyOptions>, network: N, first: &Arc<Published>, log: AccessLog) -> Self {
+    pub(crate) fn new(
+        options: Arc<ProxyOptions>,
+        network: N,
+        first: &Arc<Published>,
+        log: AccessLog,
+    ) -> Self {
         let groups = Groups::new();
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));

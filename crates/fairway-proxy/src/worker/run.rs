@@ -58,7 +58,12 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     let mut loops = Vec::new();
     for (name, socket) in listeners {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        loops.push(tokio::task::spawn_local(accept::accept(Rc::clone(&worker), Rc::clone(&accepting), name, socket)));
+        loops.push(tokio::task::spawn_local(accept::accept(
+            Rc::clone(&worker),
+            Rc::clone(&accepting),
+            name,
+            socket,
+        )));
     }
     tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
