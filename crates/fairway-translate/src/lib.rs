@@ -28,6 +28,7 @@ mod rewrite;
 mod settings;
 pub mod translator;
 mod upstream;
+mod validation;
 
 pub use annotation::registry::{Class, Known, Support, known_annotations};
 pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};

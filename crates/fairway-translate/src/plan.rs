@@ -18,7 +18,7 @@ use crate::redirect::ToHttps;
 use crate::resources::{ObjectKey, Resources, Sourced};
 use crate::settings::Defaults;
 use crate::upstream::Wish;
-use crate::{access, cors, headers, limits, redirect, rewrite, upstream};
+use crate::{access, cors, headers, limits, redirect, rewrite, upstream, validation};
 
 /// What all readers of objects may look at.
 #[derive(Clone, Copy)]
@@ -155,6 +155,7 @@ pub(crate) fn read(
     let mut uses = uses(&reader);
     let rules = rules(&mut reader);
     missing_secrets(&mut reader, context);
+    validation::read(&mut reader);
     let treatment = treatment(&mut reader, context);
     uses.certificates.extend(treatment.upstream.client_certificate().cloned());
     let canary = reader.switch("canary", false);
@@ -164,23 +165,25 @@ pub(crate) fn read(
 }
 
 fn is_claimed(claim: Claim, reader: &mut Reader<'_>) -> bool {
-    let (claimed, problem, consequence) = match claim {
+    let (severity, claimed, problem, consequence) = match claim {
         Claim::Ours => return true,
         Claim::Others => return false,
         Claim::OursByName(name) => (
+            Severity::Note,
             true,
             format!("IngressClass {name} does not exist"),
             "it is served because the name is one of ours",
         ),
         Claim::NoSuchClass(name) => {
-            (false, format!("IngressClass {name} does not exist"), "it is not served")
+            (Severity::Warning, false, format!("IngressClass {name} does not exist"), "it is not served")
         }
         Claim::Classless => {
-            (false, "it names no class and none of ours is the default".to_owned(), "it is not served")
+            let problem = "it names no class and none of ours is the default".to_owned();
+            (Severity::Note, false, problem, "it is not served")
         }
     };
     let origin = reader.field("spec.ingressClassName");
-    let found = Diagnostic::new(Severity::Note, "ingress-class", origin).because(problem, consequence);
+    let found = Diagnostic::new(severity, "ingress-class", origin).because(problem, consequence);
     reader.diagnostics.push(found);
     claimed
 }

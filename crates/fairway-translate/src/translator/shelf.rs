@@ -56,13 +56,13 @@ impl Shelf {
         self.0.keys()
     }
 
-    /// What is wrong with a Secret at `now`.
-    pub(super) fn diagnostics(&self, key: &ObjectKey, now: i64) -> Vec<Diagnostic> {
+    /// What is wrong with a Secret at `now`; `substitute` is what is shown where it gives no certificate.
+    pub(super) fn diagnostics(&self, key: &ObjectKey, now: i64, substitute: &str) -> Vec<Diagnostic> {
         let Some(entry) = self.0.get(key) else { return Vec::new() };
         let broken = entry.problem.as_ref().map(|problem| {
             let consequence = match &entry.parsed {
-                Some(_) => "the certificate that it had before stays in use",
-                None => "the default certificate is used in its place",
+                Some(_) => "the certificate that it had before stays in use".to_owned(),
+                None => format!("{substitute} is used in its place"),
             };
             let origin = entry.secret.origin(Kind::Secret, key, "data");
             Diagnostic::new(Severity::Error, "invalid-certificate", origin)

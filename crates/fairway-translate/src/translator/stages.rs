@@ -155,7 +155,9 @@ impl Translator {
         };
         let all = stale.then(|| self.shelf.keys().cloned().collect::<Vec<_>>());
         for key in work.secrets.iter().chain(all.iter().flatten()) {
-            let found = self.shelf.diagnostics(key, now);
+            let is_default = self.options.default_certificate.as_ref() == Some(key);
+            let substitute = if is_default { "a self-signed certificate" } else { "the default certificate" };
+            let found = self.shelf.diagnostics(key, now, substitute);
             self.current.diagnostics.replace(Scope::Certificate(key.clone()), found);
         }
         if stale || !work.secrets.is_empty() {
