@@ -86,8 +86,8 @@ fn summary(blocks: &[&Block], (peer, base): (&str, &str), distance: Distance) ->
         to_base: Ratio::of(&ratios(blocks, peer, base)).filter(|_| peer != base),
         requests_per_second: requests / seconds,
         busy: total_us * requests / 1e6 / seconds,
-        p50_us: middle(kept.iter().map(|block| block.p50_us).collect()),
-        p99_us: middle(kept.iter().map(|block| block.p99_us).collect()),
+        p50_us: middle(kept.iter().map(|block| block.latency_us.p50).collect()),
+        p99_us: middle(kept.iter().map(|block| block.latency_us.p99).collect()),
         kept: kept.len(),
         discarded: of_peer().count() - kept.len(),
     }

@@ -29,6 +29,14 @@ pub(crate) struct Effort {
     pub(crate) seconds: f64,
 }
 
+/// From the send time in a closed loop, in microseconds.
+#[derive(Clone, Copy, serde::Serialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
 #[derive(serde::Serialize)]
 pub(crate) struct Block {
     pub(crate) round: usize,
@@ -37,9 +45,7 @@ pub(crate) struct Block {
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) seconds: f64,
     pub(crate) cpu: CpuTime,
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) max_us: u64,
+    pub(crate) latency_us: Latency,
     pub(crate) stolen: f64,
     /// How far apart the CPUs were, before and after.
     pub(crate) distance: Distance,
@@ -123,9 +129,11 @@ impl Measurement {
             errors: by_class(&tally),
             seconds: tally.wall.as_secs_f64(),
             cpu,
-            p50_us: tally.latency_us.value_at_quantile(0.5),
-            p99_us: tally.latency_us.value_at_quantile(0.99),
-            max_us: tally.latency_us.max(),
+            latency_us: Latency {
+                p50: tally.latency_us.value_at_quantile(0.5),
+                p99: tally.latency_us.value_at_quantile(0.99),
+                max: tally.latency_us.max(),
+            },
             stolen,
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,
