@@ -40,6 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for change in 1..=changes {
         let number = change * 7919 % files;
         fs::write(&nursery, ingress(number, change))?;
+        // Single changes are measured: those right behind each other would be gathered on purpose.
+        std::thread::sleep(Duration::from_millis(5));
         let from = Instant::now();
         fs::rename(&nursery, root.join(name(number)))?;
         times.push(publications.recv_timeout(Duration::from_secs(10))? - from);

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     logging::start(args.logs.log_format, &args.logs.log_level)?;
     let admin = Admin::bind(args.listen.admin).with_context(|| format!("--admin {}", args.listen.admin))?;
     let gate = Arc::new(Gate::default());
+    stop_on_signals(gate.clone())?;
     let (pipeline, directory) = {
         let gate = gate.clone();
         let flags = FlagSettings {
@@ -46,7 +47,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         http = ?args.listen.http, https = ?args.listen.https, admin = %args.listen.admin,
         manifests = %manifests.display(), version = env!("CARGO_PKG_VERSION"), "serving"
     );
-    stop_on_signals(gate, proxy.handle())?;
     let ended = proxy.join();
     directory.stop();
     pipeline.stop();
@@ -152,8 +152,9 @@ fn self_signed() -> Result<SelfSigned> {
     Ok(SelfSigned { chain: vec![made.cert.der().to_vec()], private_key: made.signing_key.serialize_der() })
 }
 
-/// The first SIGTERM or SIGINT drains, the second ends the process at once.
-fn stop_on_signals(gate: Arc<Gate>, proxy: ProxyHandle) -> Result<()> {
+/// The first SIGTERM or SIGINT drains, the second ends the process at once. Stands before anything is served, so that
+/// whoever sees the process ready can end it politely.
+fn stop_on_signals(gate: Arc<Gate>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
         let _inside = runtime.enter();
@@ -167,8 +168,12 @@ fn stop_on_signals(gate: Arc<Gate>, proxy: ProxyHandle) -> Result<()> {
             }
         };
         next().await;
-        tracing::info!("draining; a second signal ends the process at once");
         gate.draining.store(true, Ordering::Release);
+        let Some(proxy) = gate.handle() else {
+            tracing::info!("ended before anything was served");
+            std::process::exit(0);
+        };
+        tracing::info!("draining; a second signal ends the process at once");
         proxy.drain();
         next().await;
         tracing::warn!("ended by a second signal");

@@ -69,7 +69,16 @@ impl Tree {
     /// # Errors
     /// The directory itself cannot be listed; what is known stays, and a diagnostic says so.
     pub fn walk(&mut self) -> io::Result<Vec<PathBuf>> {
-        let Walk { files, unreadable } = match scan::walk(&self.root) {
+        let walk = scan::walk(&self.root);
+        self.compare(walk)
+    }
+
+    /// What a walk through the directory, perhaps on another thread, found to be new, gone or different.
+    ///
+    /// # Errors
+    /// Those of the walk; what is known stays, and a diagnostic says so.
+    pub fn compare(&mut self, walk: io::Result<Walk>) -> io::Result<Vec<PathBuf>> {
+        let Walk { files, unreadable } = match walk {
             Ok(walk) => walk,
             Err(error) => {
                 self.unreadable = BTreeMap::from([(self.root.clone(), error.to_string())]);
