@@ -13,7 +13,10 @@ use crate::accept::Peer;
 use crate::fault::Fault;
 use crate::options::ProxyProtocol;
 
-/// A version 1 line has at most 107 bytes; a version 2 header more only by its optional fields.
+/// A version 1 line with its CRLF.
+const MOST_OF_LINE: usize = 107;
+
+/// A version 2 header has more only by its optional fields.
 const MOST: usize = 4096;
 
 /// What was read before the connection's own first byte.
@@ -53,7 +56,9 @@ async fn read_header(stream: &mut TcpStream) -> Result<ProxyHeader, Fault> {
 fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, Fault> {
     let header = HeaderResult::parse(bytes);
     if header.is_incomplete() {
-        return Ok(None);
+        // A version 1 line has ended with its CRLF or its last byte: nothing that follows makes it whole.
+        let over = bytes.starts_with(b"PROXY") && (bytes.len() > MOST_OF_LINE || bytes.windows(2).any(|two| two == b"\r\n"));
+        return if over { Err(Fault::ClientGone) } else { Ok(None) };
     }
     let (client, length) = match header {
         HeaderResult::V1(Ok(header)) => (v1_client(&header.addresses), header.header.len()),
@@ -115,5 +120,7 @@ mod tests {
     #[test]
     fn what_is_no_header_is_refused() {
         assert!(parse(b"GET / HTTP/1.1\r\n\r\n").is_err());
+        assert!(parse(b"PROXY TCP4 nonsense\r\n").is_err());
+        assert!(parse(&[b"PROXY TCP4 ", &b"1".repeat(100)[..]].concat()).is_err());
     }
 }
