@@ -41,6 +41,8 @@ impl Scheme {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
+    /// Who sent the bytes: the same, or a trusted peer that speaks for it.
+    pub(crate) peer: IpAddr,
     pub(crate) scheme: Scheme,
     pub(crate) port: u16,
     pub(crate) trust: Trust,
@@ -61,7 +63,7 @@ impl Client {
             ListenerName::Http => Scheme::Http,
             ListenerName::Https => Scheme::Https,
         };
-        let stranger = Self { address, scheme, port: public_port, trust: Trust::Stranger };
+        let stranger = Self { address, peer: address, scheme, port: public_port, trust: Trust::Stranger };
         if trust.ranges.is_empty() || !is_in(trust, address) {
             return stranger;
         }
@@ -71,8 +73,9 @@ impl Client {
             Some(proto) if proto.eq_ignore_ascii_case("http") => Scheme::Http,
             _ => scheme,
         };
-        let address = rightmost_stranger(request, trust).unwrap_or(address);
-        Self { address, scheme, port: port.unwrap_or(public_port), trust: Trust::Trusted }
+        let peer = address;
+        let address = rightmost_stranger(request, trust).unwrap_or(peer);
+        Self { address, peer, scheme, port: port.unwrap_or(public_port), trust: Trust::Trusted }
     }
 }
 
@@ -84,12 +87,13 @@ pub(crate) fn rewrite(desk: &mut Desk, client: &Client, append: bool, id: impl F
         Trust::Trusted => {}
     }
     let mut chain = Vec::new();
-    if append
-        && client.trust == Trust::Trusted
-        && let Some(said) = request.first(Known::XForwardedFor)
-    {
-        chain.extend_from_slice(said);
-        chain.extend_from_slice(b", ");
+    let mut last = client.address;
+    if append && client.trust == Trust::Trusted {
+        for said in request.all(Known::XForwardedFor) {
+            chain.extend_from_slice(said);
+            chain.extend_from_slice(b", ");
+        }
+        last = client.peer;
     }
     let host = match (client.trust, request.first(Known::XForwardedHost)) {
         (Trust::Trusted, Some(said)) => said,
@@ -108,7 +112,7 @@ pub(crate) fn rewrite(desk: &mut Desk, client: &Client, append: bool, id: impl F
     request.append(b"X-Forwarded-Host", text);
     request.append_with(b"X-Forwarded-For", |value| {
         value.extend_from_slice(&chain);
-        write_ip(value, client.address);
+        write_ip(value, last);
     });
     request.append_with(b"X-Real-IP", |value| write_ip(value, client.address));
     request.append_with(b"X-Forwarded-Port", |value| {
@@ -147,18 +151,20 @@ fn keep_original(request: &mut Head, text: &mut Vec<u8>) {
     }
 }
 
-/// The last address of `X-Forwarded-For` that no trusted peer vouches for: whoever the first trusted peer saw.
+/// The last address of `X-Forwarded-For` that no trusted peer vouches for: whoever the first trusted peer saw. Several
+/// lines are one list (RFC 9110 §5.3): a trusted peer may have added its line behind the one that its client sent.
 fn rightmost_stranger(request: &Head, trust: &ForwardedTrust) -> Option<IpAddr> {
-    let chain = text(request, Known::XForwardedFor)?;
-    let mut last = None;
-    for part in chain.rsplit(',') {
-        let Ok(address) = part.trim().parse::<IpAddr>() else { break };
-        last = Some(address);
-        if !is_in(trust, address) {
-            break;
-        }
-    }
-    last
+    let parts = request.all(Known::XForwardedFor).flat_map(|line| line.split(|byte| *byte == b','));
+    parts.fold(None, |found, part| match address(part) {
+        // What stands before it nobody can have vouched for.
+        None => None,
+        Some(trusted) if is_in(trust, trusted) => found.or(Some(trusted)),
+        stranger => stranger,
+    })
+}
+
+fn address(part: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(part).ok()?.trim().parse().ok()
 }
 
 fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
