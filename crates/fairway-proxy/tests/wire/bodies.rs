@@ -42,7 +42,10 @@ async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
     let got = backend.requests();
     assert!(got[0].body == body && got[1].body == body);
     assert_eq!(got[0].header("Content-Length"), Some("1048576"));
-    assert_eq!((got[1].header("Transfer-Encoding"), got[1].header("Content-Length")), (Some("chunked"), None));
+    assert_eq!(
+        (got[1].header("Transfer-Encoding"), got[1].header("Content-Length")),
+        (Some("chunked"), None)
+    );
     backend.assert_followed();
 }
 
@@ -82,7 +85,10 @@ async fn trailers_pass_in_both_directions() {
     let mut client = proxy.client().await;
     client.send(chunked("POST / HTTP/1.1\r\nHost: a\r\n", &[b"de", b"f"], "X-Check: 2\r\n")).await.unwrap();
     let got = client.read_response().await.unwrap();
-    assert_eq!((got.body.as_slice(), got.trailers), (&b"abc"[..], vec![("X-Sum".to_owned(), "1".to_owned())]));
+    assert_eq!(
+        (got.body.as_slice(), got.trailers),
+        (&b"abc"[..], vec![("X-Sum".to_owned(), "1".to_owned())])
+    );
     let request = &backend.requests()[0];
     assert_eq!(request.body, b"def");
     assert_eq!(request.trailers, [("X-Check".to_owned(), "2".to_owned())]);
@@ -93,7 +99,8 @@ async fn trailers_cannot_bring_what_frames_or_routes() {
     let backend = Backend::http(|_| Answer::ok("")).await;
     let proxy = over(&backend).await;
     let mut client = proxy.client().await;
-    let trailers = "Content-Length: 3\r\nHost: evil\r\nTransfer-Encoding: chunked\r\nX-Forwarded-For: 1.2.3.4\r\n";
+    let trailers =
+        "Content-Length: 3\r\nHost: evil\r\nTransfer-Encoding: chunked\r\nX-Forwarded-For: 1.2.3.4\r\n";
     client.send(chunked("POST / HTTP/1.1\r\nHost: a\r\n", &[b"abc"], trailers)).await.unwrap();
     let status = client.read_response().await.unwrap().status;
     let trailers = backend.requests().first().map(|request| request.trailers.clone()).unwrap_or_default();
@@ -131,7 +138,8 @@ async fn bodiless_statuses_end_with_their_head() {
         let proxy = over(&backend).await;
         let mut client = proxy.client().await;
         for _ in 0..2 {
-            let got = client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|e| panic!("{answer:?}: {e}"));
+            let got =
+                client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|e| panic!("{answer:?}: {e}"));
             assert_eq!((got.status, got.framing), (status, Framing::None));
         }
         assert_eq!(backend.connection_count(), 1, "{answer:?} leaves the connection usable");
@@ -167,7 +175,8 @@ async fn a_request_without_host_still_has_one_towards_the_endpoint() {
 
 #[tokio::test]
 async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
-    let backend = Backend::http(|_| Answer::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())).await;
+    let backend =
+        Backend::http(|_| Answer::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())).await;
     let proxy = over(&backend).await;
     let mut client = proxy.client().await;
     for _ in 0..2 {
@@ -179,7 +188,11 @@ async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
 
 #[tokio::test]
 async fn an_answer_before_the_end_of_the_request_is_passed_on() {
-    let backend = Backend::scripted([Step::ReadHead, Step::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into())]).await;
+    let backend = Backend::scripted([
+        Step::ReadHead,
+        Step::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into()),
+    ])
+    .await;
     let proxy = over(&backend).await;
     let mut client = proxy.client().await;
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MEGABYTE}\r\n\r\n")).await.unwrap();

@@ -58,7 +58,8 @@ async fn a_status_code_never_ejects() {
 async fn at_most_half_are_ejected_and_never_the_last_one() {
     let backend = Backend::http(|_| Answer::ok("ok")).await;
     let dead = [wait::free_address(), wait::free_address(), wait::free_address()];
-    let proxy = Setup::to(&[dead[0], dead[1], dead[2], backend.address()]).policy(|it| it.retry.tries = 8).start();
+    let proxy =
+        Setup::to(&[dead[0], dead[1], dead[2], backend.address()]).policy(|it| it.retry.tries = 8).start();
     gets(&proxy, 10, 200).await;
     assert_eq!(proxy.metric(EJECTIONS).await, 2);
     let alone = Setup::to(&[wait::free_address()]).start();

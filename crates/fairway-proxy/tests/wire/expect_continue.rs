@@ -4,7 +4,8 @@ use fairway_testkit::{Answer, Backend, Client, Request, Step, wait};
 
 use crate::support::{HOST, Setup};
 
-const HEAD: &str = "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+const HEAD: &str =
+    "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
 
 async fn waits_and_sends(client: &mut Client) -> u16 {
     client.send(HEAD).await.unwrap();
@@ -34,7 +35,11 @@ async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
-    assert_eq!(waits_and_sends(&mut proxy.client().await).await, 200, "the answer after one 100 is the final one");
+    assert_eq!(
+        waits_and_sends(&mut proxy.client().await).await,
+        200,
+        "the answer after one 100 is the final one"
+    );
 }
 
 #[tokio::test]

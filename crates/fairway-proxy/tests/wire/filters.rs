@@ -1,1 +1,240 @@
-//! Soon.
+//! Filters as a client and an endpoint see them.
+
+use fairway_model::{
+    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathMatch, PathRewrite,
+    Redirect, RedirectTarget,
+};
+use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
+
+use crate::support::{HOST, Running, Setup};
+
+async fn behind(filters: Vec<Filter>) -> (Backend, Running) {
+    let backend = Backend::http(|request| {
+        Answer::with_headers(200, &[("X-Backend", "1"), ("X-Extra", "a")], &request.target)
+    })
+    .await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.filters = filters;
+    let proxy = setup.start();
+    (backend, proxy)
+}
+
+async fn ask(proxy: &Running, request: Request) -> RawResponse {
+    proxy.client().await.exchange(&request).await.unwrap()
+}
+
+async fn ask_tls(proxy: &Running, request: Request) -> RawResponse {
+    let offer = TlsOffer::new(certificates::trusting_anything(), HOST);
+    Client::connect_tls(proxy.https, &offer).await.unwrap().exchange(&request).await.unwrap()
+}
+
+fn field(name: &str, value: &str) -> HeaderField {
+    HeaderField { name: name.into(), value: value.into() }
+}
+
+#[tokio::test]
+async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
+    let redirect = HttpsRedirect {
+        status: 308,
+        keep_trailing_slash: false,
+        exempt: vec!["/.well-known/acme-challenge".into()],
+    };
+    let (backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    for (host, target, location) in [
+        ("Example.com:8080", "/a/b?c=d", "https://Example.com/a/b?c=d"),
+        (HOST, "/a/", "https://example.com/a"),
+        ("[::1]:80", "/", "https://[::1]"),
+    ] {
+        let answer = ask(&proxy, Request::get(host, target)).await;
+        assert_eq!((answer.status, answer.header("Location")), (308, Some(location)));
+    }
+    assert_eq!(backend.connection_count(), 0);
+    let exempt = ask(&proxy, Request::get(HOST, "/.well-known/acme-challenge/token")).await;
+    assert_eq!(exempt.status, 200);
+    assert_eq!(ask_tls(&proxy, Request::get(HOST, "/a")).await.text(), "/a");
+}
+
+#[tokio::test]
+async fn a_redirected_post_keeps_the_connection_and_its_body_is_no_request() {
+    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: true, exempt: Vec::new() };
+    let (_backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        let request = Request::post(HOST, "/a/", "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = client.exchange(&request).await.unwrap();
+        assert_eq!((answer.status, answer.header("Location")), (308, Some("https://example.com/a/")));
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_replaces_the_parts_it_names() {
+    let parts = |scheme: Option<&str>, host: Option<&str>, port, path, keep_query| RedirectTarget::Parts {
+        scheme: scheme.map(Into::into),
+        host: host.map(Into::into),
+        port,
+        path,
+        keep_query,
+    };
+    let full = Some(PathRewrite::Full("/new".into()));
+    for (target, location) in [
+        (RedirectTarget::Url("https://other.example/x".into()), "https://other.example/x"),
+        (parts(None, Some("other.example"), None, None, true), "http://other.example/a/b?c=d"),
+        (parts(Some("https"), None, None, full.clone(), false), "https://example.com/new"),
+        (parts(Some("https"), None, Some(8443), full, true), "https://example.com:8443/new?c=d"),
+        (parts(None, None, Some(80), None, false), "http://example.com/a/b"),
+    ] {
+        let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 302, target })]).await;
+        let answer = ask(&proxy, Request::get(HOST, "/a/b?c=d")).await;
+        assert_eq!((answer.status, answer.header("Location")), (302, Some(location)));
+    }
+}
+
+#[tokio::test]
+async fn addresses_pass_or_are_refused() {
+    let list = |deny: &[&str], allow: &[&str]| {
+        let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        Filter::Access(AccessList { deny: ranges(deny), allow: ranges(allow), status: 403 })
+    };
+    for (filter, status) in [
+        (list(&["127.0.0.0/8"], &[]), 403),
+        (list(&["10.0.0.0/8"], &[]), 200),
+        (list(&[], &["10.0.0.0/8", "::1/128"]), 403),
+        (list(&[], &["127.0.0.1/32"]), 200),
+        (list(&["127.0.0.1/32"], &["127.0.0.0/8"]), 403),
+    ] {
+        let (backend, proxy) = behind(vec![filter.clone()]).await;
+        assert_eq!(ask(&proxy, Request::get(HOST, "/")).await.status, status, "{filter:?}");
+        assert_eq!(backend.request_count(), usize::from(status == 200));
+        // A stranger cannot talk itself in or out.
+        let spoofed = Request::get(HOST, "/").header("X-Forwarded-For", "10.1.1.1");
+        assert_eq!(ask(&proxy, spoofed).await.status, status, "{filter:?}");
+    }
+}
+
+fn cors(origins: Vec<CorsOrigin>) -> Filter {
+    Filter::Cors(Cors {
+        origins,
+        methods: "GET, PUT".into(),
+        headers: "X-A".into(),
+        expose: "X-B".into(),
+        credentials: true,
+        max_age: 600,
+    })
+}
+
+#[tokio::test]
+async fn preflights_of_allowed_origins_are_answered_here() {
+    let (backend, proxy) = behind(vec![cors(vec![CorsOrigin::Exact("https://app.example".into())])]).await;
+    let preflight = |origin: &str| Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", origin);
+    let answer = ask(&proxy, preflight("https://app.example")).await;
+    assert_eq!(answer.status, 204);
+    for (name, value) in [
+        ("Access-Control-Allow-Origin", "https://app.example"),
+        ("Access-Control-Allow-Methods", "GET, PUT"),
+        ("Access-Control-Allow-Headers", "X-A"),
+        ("Access-Control-Expose-Headers", "X-B"),
+        ("Access-Control-Allow-Credentials", "true"),
+        ("Access-Control-Max-Age", "600"),
+    ] {
+        assert_eq!(answer.header(name), Some(value));
+    }
+    assert_eq!(backend.request_count(), 0);
+    let answer = ask(&proxy, preflight("https://evil.example")).await;
+    assert_eq!((answer.status, answer.header("Access-Control-Allow-Origin")), (200, None));
+}
+
+#[tokio::test]
+async fn other_answers_carry_the_headers_for_allowed_origins_only() {
+    let one_label = CorsOrigin::OneLabel { before: "https://".into(), after: ".example.org".into() };
+    let (_backend, proxy) = behind(vec![cors(vec![one_label])]).await;
+    for (origin, allowed) in [
+        ("https://a.example.org", true),
+        ("https://A.Example.ORG", true),
+        ("https://a.b.example.org", false),
+        ("https://.example.org", false),
+        ("https://a.example.org.evil", false),
+        ("http://a.example.org", false),
+        ("null", false),
+    ] {
+        let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", origin)).await;
+        let expected = allowed.then_some(origin);
+        assert_eq!(answer.header("Access-Control-Allow-Origin"), expected, "{origin}");
+    }
+    let (_backend, open) = behind(vec![cors(vec![CorsOrigin::Any])]).await;
+    let answer = ask(&open, Request::get(HOST, "/").header("Origin", "https://a")).await;
+    assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+}
+
+#[tokio::test]
+async fn headers_are_removed_set_and_added_in_both_directions() {
+    let edit = |remove: &str, set: HeaderField, add: HeaderField| HeaderEdit {
+        remove: vec![remove.into()],
+        set: vec![set],
+        add: vec![add],
+    };
+    let (backend, proxy) = behind(vec![
+        Filter::RequestHeaders(edit("x-gone", field("X-Set", "new"), field("X-Add", "two"))),
+        Filter::ResponseHeaders(edit("x-backend", field("X-Set", "back"), field("X-Extra", "b"))),
+        Filter::RewriteHost("inner.example".into()),
+    ])
+    .await;
+    let request =
+        Request::get(HOST, "/").header("X-Gone", "1").header("X-Set", "old").header("x-set", "older");
+    let answer = ask(&proxy, request.header("X-Add", "one")).await;
+    assert_eq!((answer.header("X-Backend"), answer.header("X-Set")), (None, Some("back")));
+    assert_eq!(answer.header_values("X-Extra"), ["a", "b"]);
+    let got = &backend.requests()[0];
+    assert_eq!((got.header("X-Gone"), got.header_values("X-Set")), (None, vec!["new"]));
+    assert_eq!((got.header_values("X-Add"), got.header("Host")), (vec!["one", "two"], Some("inner.example")));
+}
+
+#[tokio::test]
+async fn header_edits_apply_to_answers_that_the_proxy_makes() {
+    let edit = HeaderEdit { set: vec![field("X-Frame-Options", "DENY")], ..HeaderEdit::default() };
+    let mut setup = Setup::to(&[]);
+    setup.filters = vec![Filter::ResponseHeaders(edit)];
+    let proxy = setup.start();
+    let answer = ask(&proxy, Request::get(HOST, "/")).await;
+    assert_eq!((answer.status, answer.header("X-Frame-Options")), (503, Some("DENY")));
+}
+
+#[tokio::test]
+async fn strict_transport_security_is_for_tls_only() {
+    let (_backend, proxy) = behind(vec![Filter::StrictTransportSecurity("max-age=31536000".into())]).await;
+    assert_eq!(ask(&proxy, Request::get(HOST, "/")).await.header("Strict-Transport-Security"), None);
+    let secured = ask_tls(&proxy, Request::get(HOST, "/")).await;
+    assert_eq!(secured.header("Strict-Transport-Security"), Some("max-age=31536000"));
+}
+
+#[tokio::test]
+async fn rewritten_paths_reach_the_endpoint_with_their_query() {
+    let regex = |pattern: &str, replacement: &str| PathRewrite::Regex {
+        pattern: pattern.into(),
+        replacement: replacement.into(),
+        ignore_case: true,
+    };
+    for (rewrite, target, forwarded) in [
+        (PathRewrite::Full("/new".into()), "/api/a?b=c", "/new?b=c"),
+        (PathRewrite::Prefix("/v2".into()), "/api/a?b=c", "/v2/a?b=c"),
+        (regex("/api(/|$)(.*)", "/$2"), "/api/a/b?c=d", "/a/b?c=d"),
+        (regex("/api/(.*)", "/$1?x=y"), "/api/a?b=c", "/a?x=y&b=c"),
+        (regex("/other/(.*)", "/$1"), "/api/a?b=c", "/api/a?b=c"),
+    ] {
+        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let mut setup = Setup::to(&[backend.address()]).filter(Filter::RewritePath(rewrite.clone()));
+        setup.path = PathMatch::Prefix("/api".into());
+        let proxy = setup.start();
+        assert_eq!(ask(&proxy, Request::get(HOST, target)).await.text(), forwarded, "{rewrite:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_path_is_forwarded_normalised_or_as_it_came() {
+    use fairway_model::ForwardedPath::{AsReceived, Normalised};
+    let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+    for (form, forwarded) in [(Normalised, "/a/c%2Fd~?q=%2e"), (AsReceived, "/a/./b/../c%2fd%7e?q=%2e")] {
+        let proxy = Setup::to(&[backend.address()]).policy(|policy| policy.forwarded_path = form).start();
+        let answer = ask(&proxy, Request::get(HOST, "/a/./b/../c%2fd%7e?q=%2e")).await;
+        assert_eq!(answer.text(), forwarded, "{form:?}");
+    }
+}

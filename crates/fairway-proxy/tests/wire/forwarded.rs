@@ -1,1 +1,158 @@
-//! Soon.
+//! Who the client is, as the endpoint is told (robustness.md, rule 8; the headers are those of ingress-nginx).
+
+use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request};
+
+use crate::support::{HOST, Running, Setup};
+
+/// What the endpoint gets of a request with these fields.
+async fn told(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> RecordedRequest {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy: Running = setup(Setup::to(&[backend.address()])).start();
+    let mut client: Client = proxy.client().await;
+    let request =
+        fields.iter().fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    backend.requests().remove(0)
+}
+
+fn trusting(setup: Setup) -> Setup {
+    setup.settings(|settings| settings.forwarded.ranges = vec!["127.0.0.0/8".parse().unwrap()])
+}
+
+fn extending(setup: Setup) -> Setup {
+    trusting(setup).settings(|settings| settings.forwarded.append = true)
+}
+
+#[track_caller]
+fn assert_fields(request: &RecordedRequest, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        assert_eq!(request.header_values(name), [*value], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_endpoint_learns_who_asked_for_what_and_how() {
+    let request = told(|setup| setup, &[]).await;
+    assert_fields(
+        &request,
+        &[
+            ("Host", HOST),
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Real-IP", "127.0.0.1"),
+            ("X-Forwarded-Host", HOST),
+            ("X-Forwarded-Port", "80"),
+            ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Scheme", "http"),
+            ("X-Scheme", "http"),
+        ],
+    );
+    let id = request.header("X-Request-ID").unwrap();
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+}
+
+#[tokio::test]
+async fn what_strangers_say_is_replaced_and_kept_aside() {
+    let request = told(
+        |setup| setup,
+        &[
+            ("X-Forwarded-For", "1.2.3.4"),
+            ("X-Forwarded-Host", "evil.example"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Port", "8443"),
+            ("X-Forwarded-Scheme", "https"),
+            ("X-Scheme", "https"),
+            ("X-Real-IP", "1.2.3.4"),
+            ("X-Forwarded-Prefix", "/evil"),
+            ("Forwarded", "for=1.2.3.4"),
+            ("X-Original-Forwarded-Host", "evil"),
+        ],
+    )
+    .await;
+    assert_fields(
+        &request,
+        &[
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Real-IP", "127.0.0.1"),
+            ("X-Forwarded-Host", HOST),
+            ("X-Forwarded-Port", "80"),
+            ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Scheme", "http"),
+            ("X-Scheme", "http"),
+            ("X-Original-Forwarded-For", "1.2.3.4"),
+            ("X-Original-Forwarded-Host", "evil.example"),
+        ],
+    );
+    assert_eq!((request.header("Forwarded"), request.header("X-Forwarded-Prefix")), (None, None));
+}
+
+#[tokio::test]
+async fn what_trusted_peers_say_counts() {
+    let request = told(
+        trusting,
+        &[
+            ("X-Forwarded-For", "203.0.113.7"),
+            ("X-Forwarded-Host", "shop.example"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Port", "8443"),
+            ("X-Forwarded-Prefix", "/shop"),
+        ],
+    )
+    .await;
+    assert_fields(
+        &request,
+        &[
+            ("X-Forwarded-For", "203.0.113.7"),
+            ("X-Real-IP", "203.0.113.7"),
+            ("X-Forwarded-Host", "shop.example"),
+            ("X-Forwarded-Port", "8443"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Scheme", "https"),
+            ("X-Forwarded-Prefix", "/shop"),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn the_client_is_the_last_address_that_nobody_trusted_vouches_for() {
+    for (said, client) in [
+        (vec!["6.6.6.6, 203.0.113.7"], "203.0.113.7"),
+        (vec!["6.6.6.6, 203.0.113.7, 127.0.0.9"], "203.0.113.7"),
+        (vec!["2001:db8::7"], "2001:db8::7"),
+        (vec!["nonsense"], "127.0.0.1"),
+        // Several lines are one list (RFC 9110 §5.3): the line of the trusted peer is the last.
+        (vec!["6.6.6.6", "203.0.113.7"], "203.0.113.7"),
+        (vec!["6.6.6.6, 203.0.113.7", "127.0.0.9"], "203.0.113.7"),
+        (vec!["6.6.6.6", "nonsense"], "127.0.0.1"),
+    ] {
+        let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
+        let request = told(trusting, &fields).await;
+        assert_eq!(request.header_values("X-Real-IP"), [client], "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_is_extended_by_the_peer_when_the_settings_say_so() {
+    for (said, chain) in [
+        (vec!["203.0.113.7"], "203.0.113.7, 127.0.0.1"),
+        (vec!["6.6.6.6", "203.0.113.7"], "6.6.6.6, 203.0.113.7, 127.0.0.1"),
+        (vec![], "127.0.0.1"),
+    ] {
+        let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
+        let request = told(extending, &fields).await;
+        assert_eq!(request.header_values("X-Forwarded-For"), [chain], "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_kept_and_otherwise_made_anew_each_time() {
+    let request = told(|setup| setup, &[("X-Request-ID", "mine")]).await;
+    assert_fields(&request, &[("X-Request-ID", "mine")]);
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for _ in 0..2 {
+        client.exchange(&Request::get(HOST, "/")).await.unwrap();
+    }
+    let requests = backend.requests();
+    assert_ne!(requests[0].header("X-Request-ID"), requests[1].header("X-Request-ID"));
+}

@@ -60,7 +60,8 @@ async fn rule_1_one_framing_header_never_two() {
         (head("Transfer-Encoding:"), 400, "encoding"),
         ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "encoding_in_http10"),
     ];
-    let cases: Vec<Case<'_>> = cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
+    let cases: Vec<Case<'_>> =
+        cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
     all_refused(&cases).await;
 }
 
@@ -174,7 +175,8 @@ async fn rule_5_connection_cannot_remove_what_must_arrive() {
     let backend = Backend::http(|_| Answer::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    let request = Request::post(HOST, "/", "abc").header("Connection", "Content-Length, Host, X-Forwarded-For");
+    let request =
+        Request::post(HOST, "/", "abc").header("Connection", "Content-Length, Host, X-Forwarded-For");
     assert_eq!(client.exchange(&request).await.unwrap().status, 200);
     let got = &backend.requests()[0];
     assert_eq!((got.header("Host"), got.body.as_slice()), (Some(HOST), &b"abc"[..]));
@@ -183,8 +185,12 @@ async fn rule_5_connection_cannot_remove_what_must_arrive() {
 
 #[tokio::test]
 async fn rule_6_an_unknown_expectation_is_refused() {
-    all_refused(&[("POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417, "expectation")])
-        .await;
+    all_refused(&[(
+        "POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n",
+        417,
+        "expectation",
+    )])
+    .await;
 }
 
 #[tokio::test]
@@ -200,7 +206,8 @@ async fn rule_7_paths_that_are_read_in_two_ways_are_refused() {
         (target("/a/%2e%2e/.."), 400, "path_above_root"),
         (target("a"), 400, "target"),
     ];
-    let cases: Vec<Case<'_>> = cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
+    let cases: Vec<Case<'_>> =
+        cases.iter().map(|(text, status, reason)| (&**text, *status, *reason)).collect();
     all_refused(&cases).await;
 }
 

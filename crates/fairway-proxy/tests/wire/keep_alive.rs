@@ -16,7 +16,11 @@ async fn one_connection_to_the_endpoint_serves_many_clients_in_turn() {
     let proxy = Setup::to(&[backend.address()]).start();
     for _ in 0..5 {
         let mut client = proxy.client().await;
-        for request in [Request::get(HOST, "/"), Request::post(HOST, "/", "body"), Request::new("DELETE", "/").header("Host", HOST)] {
+        for request in [
+            Request::get(HOST, "/"),
+            Request::post(HOST, "/", "body"),
+            Request::new("DELETE", "/").header("Host", HOST),
+        ] {
             assert_eq!(client.exchange(&request).await.unwrap().status, 200);
         }
     }
@@ -40,7 +44,8 @@ async fn a_client_does_not_notice_an_idle_connection_that_the_endpoint_closed() 
 #[tokio::test]
 async fn a_connection_ends_politely_after_its_share_of_requests() {
     let backend = Backend::http(|_| Answer::ok("ok")).await;
-    let setup = Setup::to(&[backend.address()]).settings(|settings| settings.downstream.requests_per_connection = 3);
+    let setup =
+        Setup::to(&[backend.address()]).settings(|settings| settings.downstream.requests_per_connection = 3);
     let proxy = setup.start();
     let mut client = proxy.client().await;
     for connection in [None, None, Some("close")] {
@@ -53,7 +58,8 @@ async fn a_connection_ends_politely_after_its_share_of_requests() {
 #[tokio::test]
 async fn a_connection_to_an_endpoint_ends_after_its_share_of_requests() {
     let backend = Backend::http(|_| Answer::ok("ok")).await;
-    let setup = Setup::to(&[backend.address()]).settings(|settings| settings.upstream.requests_per_connection = 2);
+    let setup =
+        Setup::to(&[backend.address()]).settings(|settings| settings.upstream.requests_per_connection = 2);
     let proxy = setup.start();
     let mut client = proxy.client().await;
     for _ in 0..6 {

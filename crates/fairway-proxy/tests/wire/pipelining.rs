@@ -6,7 +6,12 @@ use crate::support::{HOST, Running, Setup};
 
 async fn echo() -> (Backend, Running) {
     let backend = Backend::http(|request| {
-        Answer::ok(format!("{} {} {}", request.method, request.target, String::from_utf8_lossy(&request.body)))
+        Answer::ok(format!(
+            "{} {} {}",
+            request.method,
+            request.target,
+            String::from_utf8_lossy(&request.body)
+        ))
     })
     .await;
     let proxy = Setup::to(&[backend.address()]).start();

@@ -1,1 +1,91 @@
-//! Soon.
+//! The PROXY protocol in front of HTTP and of TLS.
+
+use fairway_proxy::ProxyProtocolOn;
+use fairway_testkit::{Answer, Backend, Request};
+
+use crate::support::{HOST, Running, Setup};
+
+/// Version 2, PROXY, TCP over IPv4, from 192.0.2.7:5555.
+const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
+/// Version 2, LOCAL: the balancer speaks for itself.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+async fn expecting(trusted: &[&str]) -> (Backend, Running) {
+    let backend = Backend::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default())).await;
+    let setup = Setup::to(&[backend.address()]).options(|options| {
+        options.proxy_protocol.on = ProxyProtocolOn::Http;
+        options.proxy_protocol.trusted = trusted.iter().map(|range| range.parse().unwrap()).collect();
+    });
+    let proxy = setup.start();
+    (backend, proxy)
+}
+
+#[tokio::test]
+async fn the_header_says_who_the_client_is_for_the_whole_connection() {
+    let (_backend, proxy) = expecting(&[]).await;
+    for (header, client) in [
+        (&b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n"[..], "192.0.2.7"),
+        (b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 80\r\n", "2001:db8::7"),
+        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+        (V2, "192.0.2.7"),
+        (LOCAL, "127.0.0.1"),
+    ] {
+        let mut connection = proxy.client().await;
+        connection.send(header).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(
+                connection.exchange(&Request::get(HOST, "/")).await.unwrap().text(),
+                client,
+                "{header:?}"
+            );
+        }
+        let mut at_once = proxy.client().await;
+        at_once.send([header, &Request::get(HOST, "/").bytes()].concat()).await.unwrap();
+        assert_eq!(at_once.read_response().await.unwrap().text(), client, "{header:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_comes_in_pieces_is_read() {
+    let (_backend, proxy) = expecting(&["127.0.0.0/8"]).await;
+    let mut client = proxy.client().await;
+    for byte in V2 {
+        client.send([*byte]).await.unwrap();
+    }
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "192.0.2.7");
+}
+
+#[tokio::test]
+async fn without_the_header_there_is_no_answer() {
+    let (backend, proxy) = expecting(&[]).await;
+    for bytes in [Request::get(HOST, "/").bytes(), b"PROXY TCP4 nonsense\r\nGET / HTTP/1.1\r\n\r\n".to_vec()]
+    {
+        let mut client = proxy.client().await;
+        client.send(bytes).await.unwrap();
+        client.expect_closed().await;
+    }
+    proxy.expect_refused("client_gone", 2).await;
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn from_an_untrusted_peer_the_header_counts_nothing() {
+    let (backend, proxy) = expecting(&["10.0.0.0/8"]).await;
+    let mut client = proxy.client().await;
+    client.send([V2, &Request::get(HOST, "/").bytes()].concat()).await.unwrap();
+    client.expect_closed().await;
+    proxy.expect_refused("access_denied", 1).await;
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn where_it_is_not_expected_it_is_no_request() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client
+        .send(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 400);
+}

@@ -48,7 +48,11 @@ async fn an_idempotent_request_survives_a_reused_connection_that_dies_under_it()
             assert_eq!(client.exchange(&request).await.unwrap().status, 200, "{}", request.method());
         }
         proxy.expect_metric("fairway_upstream_stale_connections_total", 1).await;
-        assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 0, "a stale connection blames nobody");
+        assert_eq!(
+            proxy.metric("fairway_upstream_ejections_total").await,
+            0,
+            "a stale connection blames nobody"
+        );
         let last = backend.requests().pop().unwrap();
         assert_eq!(last.body, request.body_bytes(), "the body was sent again, whole");
     }
@@ -61,7 +65,10 @@ async fn a_chunked_body_is_replayed_whole_with_its_trailers() {
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     let chunks = "3\r\nabc\r\n3\r\ndef\r\n0\r\nX-Sum: 6\r\n\r\n";
-    client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}")).await.unwrap();
+    client
+        .send(format!("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"))
+        .await
+        .unwrap();
     assert_eq!(client.read_response().await.unwrap().status, 200);
     let last = backend.requests().pop().unwrap();
     assert_eq!((last.body.as_slice(), last.trailers.len()), (&b"abcdef"[..], 1));
@@ -97,7 +104,8 @@ async fn tries_are_bounded() {
         backends.push(Backend::scripted([Step::ReadRequest, Step::Close]).await);
     }
     let endpoints: Vec<SocketAddr> = backends.iter().map(Backend::address).collect();
-    for (tries, request) in [(3, Request::get(HOST, "/")), (1, Request::get(HOST, "/")), (3, Request::post(HOST, "/", ""))]
+    for (tries, request) in
+        [(3, Request::get(HOST, "/")), (1, Request::get(HOST, "/")), (3, Request::post(HOST, "/", ""))]
     {
         let before: usize = backends.iter().map(Backend::request_count).sum();
         let proxy = Setup::to(&endpoints).policy(|policy| policy.retry.tries = tries).start();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter, HostKey,
-    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey, Route, Rule,
-    RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
+    HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey,
+    Route, Rule, RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, Publisher, SelfSigned,
+    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, Publisher,
+    SelfSigned,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -76,7 +77,12 @@ impl Setup {
         for (name, protocol, public_port) in
             [("http", ListenerProtocol::Http, 80), ("https", ListenerProtocol::Https, 443)]
         {
-            config.listeners.push(Listener { name: name.into(), protocol, public_port, table: "ingress".into() });
+            config.listeners.push(Listener {
+                name: name.into(),
+                protocol,
+                public_port,
+                table: "ingress".into(),
+            });
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
         let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
@@ -87,10 +93,13 @@ impl Setup {
         for (host, certificate) in &self.hosts {
             add(host.clone(), Some(certificate.key.clone()));
         }
-        for certificate in self.hosts.iter().map(|(_, certificate)| certificate).chain(&self.default_certificate) {
+        for certificate in
+            self.hosts.iter().map(|(_, certificate)| certificate).chain(&self.default_certificate)
+        {
             config.certificates.insert(certificate.key.clone(), Arc::new(certificate.clone()));
         }
-        config.default_certificate = self.default_certificate.as_ref().map(|certificate| certificate.key.clone());
+        config.default_certificate =
+            self.default_certificate.as_ref().map(|certificate| certificate.key.clone());
         config
     }
 
@@ -99,7 +108,11 @@ impl Setup {
             key: "backend".into(),
             origin: Origin::object("Service", "default", "backend"),
             service: ServiceName { namespace: "default".into(), name: "backend".into(), port: "80".into() },
-            endpoints: self.endpoints.iter().map(|address| Endpoint { address: *address, name: None }).collect(),
+            endpoints: self
+                .endpoints
+                .iter()
+                .map(|address| Endpoint { address: *address, name: None })
+                .collect(),
             protocol: BackendProtocol::Http1,
             tls: self.tls.clone(),
             balancing: Balancing::RoundRobin,
@@ -113,7 +126,11 @@ impl Setup {
             filters: self.filters.clone(),
             action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
             policy: self.policy.clone(),
-            labels: RuleLabels { namespace: "default".into(), ingress: "test".into(), ..RuleLabels::default() },
+            labels: RuleLabels {
+                namespace: "default".into(),
+                ingress: "test".into(),
+                ..RuleLabels::default()
+            },
         };
         VirtualHost {
             key,
@@ -221,7 +238,8 @@ impl Running {
 
     /// Waits until a line of the metrics has this value.
     pub(crate) async fn expect_metric(&self, series: &str, value: u64) {
-        eventually(&format!("{series} {value}"), PATIENCE, || async { self.metric(series).await == value }).await;
+        eventually(&format!("{series} {value}"), PATIENCE, || async { self.metric(series).await == value })
+            .await;
     }
 
     /// Waits for every worker's end, on a thread of its own as `join` asks for.

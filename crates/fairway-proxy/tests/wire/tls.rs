@@ -1,1 +1,220 @@
-//! Soon.
+//! TLS on both sides: which certificate, which versions, sessions, changes under way, verification of endpoints.
+
+use std::sync::Arc;
+
+use fairway_model::{HostPattern, UpstreamTls, UpstreamVerification, WildcardSpan};
+use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
+use fairway_testkit::client::{TlsOffer, TlsOutcome};
+use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
+use rustls::version::{TLS12, TLS13};
+
+use crate::support::{HOST, Running, Setup, certificate};
+
+fn exact(name: &str) -> HostPattern {
+    HostPattern::Exact(name.into())
+}
+
+fn wildcard(suffix: &str) -> HostPattern {
+    HostPattern::Wildcard { suffix: suffix.into(), span: WildcardSpan::OneLabel }
+}
+
+async fn handshake(proxy: &Running, offer: &TlsOffer) -> TlsOutcome {
+    let mut client = Client::connect_tls(proxy.https, offer).await.unwrap();
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    client.tls().unwrap()
+}
+
+async fn shown(proxy: &Running, name: &str) -> Vec<u8> {
+    handshake(proxy, &TlsOffer::new(trusting_anything(), name)).await.chain[0].to_vec()
+}
+
+async fn echo() -> Backend {
+    Backend::http(|request| Answer::ok(request.header("X-Forwarded-Proto").unwrap_or_default())).await
+}
+
+#[tokio::test]
+async fn the_name_chooses_the_certificate() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let leaf = |name: &str| authority.leaf(&[name]);
+    let (one, star, default) = (leaf("a.example.com"), leaf("*.example.com"), leaf("default.example"));
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.hosts = vec![
+        (exact("a.example.com"), certificate("default/one", &one)),
+        (wildcard("example.com"), certificate("default/star", &star)),
+    ];
+    let fallback = setup.start();
+    setup.default_certificate = Some(certificate("default/default", &default));
+    let proxy = setup.start();
+    for (name, leaf) in [
+        ("a.example.com", &one),
+        ("A.Example.COM", &one),
+        ("b.example.com", &star),
+        ("b.c.example.com", &default),
+        ("elsewhere.org", &default),
+    ] {
+        assert_eq!(shown(&proxy, name).await, *leaf.chain_der[0], "{name}");
+    }
+    let without = TlsOffer::new(trusting_anything(), HOST).without_sni();
+    assert_eq!(*handshake(&proxy, &without).await.chain[0], *default.chain_der[0]);
+    let own = &setup.options.fallback_certificate.chain[0];
+    assert_eq!(shown(&fallback, "elsewhere.org").await, *own, "without a default there is one of our own");
+}
+
+#[tokio::test]
+async fn both_versions_and_both_kinds_of_key_are_spoken() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048] {
+        let leaf = authority.issue(&[HOST], kind, Validity::Current);
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact(HOST), certificate("default/one", &leaf))];
+        let proxy = setup.start();
+        for version in [&TLS12, &TLS13] {
+            let offer = TlsOffer::new(authority.client_config_for(&[version]), HOST);
+            let outcome = handshake(&proxy, &offer).await;
+            assert_eq!((outcome.version, outcome.alpn.as_deref()), (version.version, Some("http/1.1")));
+        }
+        let mut client =
+            Client::connect_tls(proxy.https, &TlsOffer::new(authority.client_config(), HOST)).await.unwrap();
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "https");
+    }
+}
+
+#[tokio::test]
+async fn a_session_resumes_on_whichever_worker_and_after_a_change() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let leaf = authority.leaf(&[HOST]);
+    let mut setup = Setup::to(&[backend.address()]).options(|options| options.workers = 2);
+    setup.hosts = vec![(exact(HOST), certificate("default/one", &leaf))];
+    let mut proxy = setup.start();
+    for version in [&TLS12, &TLS13] {
+        let offer = TlsOffer::new(authority.client_config_for(&[version]), HOST);
+        assert!(!handshake(&proxy, &offer).await.resumed);
+        // The kernel spreads connections over both workers: none of many can be the first worker's alone.
+        for _ in 0..12 {
+            assert!(handshake(&proxy, &offer).await.resumed);
+        }
+        proxy.publish(&setup.clone().policy(|policy| policy.websocket = !policy.websocket)).await;
+        assert!(handshake(&proxy, &offer).await.resumed);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_swapped_and_no_connection_closes() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let with = |leaf: &Leaf| {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact(HOST), certificate("default/one", leaf))];
+        setup
+    };
+    let mut leaf = authority.leaf(&[HOST]);
+    let mut proxy = with(&leaf).start();
+    let offer = TlsOffer::new(trusting_anything(), HOST);
+    let mut open = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(open.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+        assert_eq!(shown(&proxy, HOST).await, *leaf.chain_der[0]);
+        leaf = authority.leaf(&[HOST]);
+        proxy.publish(&with(&leaf)).await;
+    }
+    assert_eq!(shown(&proxy, HOST).await, *leaf.chain_der[0]);
+}
+
+#[tokio::test]
+async fn what_is_no_handshake_is_counted_and_closed() {
+    let backend = echo().await;
+    let proxy = Setup::to(&[backend.address()])
+        .settings(|settings| settings.downstream.handshake_timeout = std::time::Duration::from_millis(50))
+        .start();
+    let mut plain = Client::connect(proxy.https).await.unwrap();
+    plain.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    plain.read_response().await.expect_err("no HTTP in the clear");
+    proxy.expect_refused("handshake_failed", 1).await;
+    let mut silent = Client::connect(proxy.https).await.unwrap();
+    silent.expect_closed().await;
+    proxy.expect_refused("handshake_timeout", 1).await;
+}
+
+fn verifying(roots: &Authority, name: &str) -> UpstreamTls {
+    UpstreamTls {
+        server_name: Some(name.into()),
+        verification: UpstreamVerification::Chain { roots: Arc::from(roots.pem()), name: name.into() },
+        client_certificate: None,
+    }
+}
+
+fn trusting() -> UpstreamTls {
+    UpstreamTls { server_name: None, verification: UpstreamVerification::Off, client_certificate: None }
+}
+
+#[tokio::test]
+async fn endpoints_are_verified_as_far_as_the_backend_says() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let current = |authority: &Authority, name: &str| authority.leaf(&[name]);
+    for (leaf, tls, status) in [
+        (current(&theirs, "anything"), trusting(), 200),
+        (ours.issue(&["inner.example"], KeyKind::EcdsaP256, Validity::Expired), trusting(), 200),
+        (current(&ours, "inner.example"), verifying(&ours, "inner.example"), 200),
+        (current(&ours, "other.example"), verifying(&ours, "inner.example"), 502),
+        (current(&theirs, "inner.example"), verifying(&ours, "inner.example"), 502),
+        (
+            ours.issue(&["inner.example"], KeyKind::EcdsaP256, Validity::Expired),
+            verifying(&ours, "inner.example"),
+            502,
+        ),
+    ] {
+        let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.tls = Some(tls.clone());
+        let proxy = setup.start();
+        let mut client = proxy.client().await;
+        for _ in 0..2 {
+            assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, status, "{tls:?}");
+        }
+        if status == 200 {
+            assert_eq!(backend.connection_count(), 1, "connections under TLS are reused too");
+        } else {
+            proxy.expect_fault("upstream_tls", 2).await;
+            assert_eq!(backend.request_count(), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plain_endpoint_behind_tls_settings_is_502() {
+    let backend = echo().await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.tls = Some(trusting());
+    let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!(answer.status, 502);
+}
+
+#[tokio::test]
+async fn a_megabyte_passes_tls_on_both_sides() {
+    let leaf = Authority::new("ours").leaf(&["inner.example"]);
+    let body: Vec<u8> = (0..1024 * 1024).map(|at: usize| u8::try_from(at % 253).unwrap()).collect();
+    let backend = Backend::https(leaf.server_config(&[]), |request| Answer::ok(&request.body)).await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.tls = Some(trusting());
+    let proxy = setup.start();
+    let mut client =
+        Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap();
+    for _ in 0..2 {
+        assert!(client.exchange(&Request::post(HOST, "/", body.clone())).await.unwrap().body == body);
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_answer_is_no_clean_end_under_tls() {
+    let backend =
+        Backend::http(|_| Answer::ThenReset(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()))
+            .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client =
+        Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap();
+    client.send(Request::get(HOST, "/").http10().bytes()).await.unwrap();
+    client.read_to_end().await.expect_err("no close_notify");
+}

@@ -17,10 +17,15 @@ async fn becomes_502(answer: &str) {
     let backend = answering(answer).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    let got = client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
+    let got =
+        client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
     assert_eq!(got.status, 502, "{answer:?}");
     proxy.expect_fault("upstream_malformed", 1).await;
-    assert_eq!(backend.request_count(), 1, "a malformed answer is an answer: {answer:?} is not asked for again");
+    assert_eq!(
+        backend.request_count(),
+        1,
+        "a malformed answer is an answer: {answer:?} is not asked for again"
+    );
 }
 
 #[tokio::test]
@@ -56,13 +61,19 @@ async fn an_answer_that_ends_early_is_no_short_success() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", Request::get(HOST, "/")),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/")),
         // Without lengths only the way the connection ends tells: it must be a reset.
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/").http10()),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            Request::get(HOST, "/").http10(),
+        ),
     ] {
         let backend = answering(answer).await;
         let proxy = Setup::to(&[backend.address()]).start();
         let mut client = proxy.client().await;
         let error = client.exchange(&request).await.expect_err(answer);
-        assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{answer:?}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
+            "{answer:?}: {error}"
+        );
         assert_eq!(backend.request_count(), 1, "never again after the first byte of an answer");
         proxy.expect_fault("upstream_truncated", 1).await;
     }
@@ -113,7 +124,8 @@ async fn interim_answers_reach_http_1_1_clients_and_no_others() {
 
 #[tokio::test]
 async fn a_protocol_switch_that_nobody_asked_for_is_502() {
-    let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
+    let answer =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
     let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -124,9 +136,10 @@ async fn a_protocol_switch_that_nobody_asked_for_is_502() {
 
 #[tokio::test]
 async fn bytes_behind_an_answer_are_nobodys_answer() {
-    let backend =
-        Backend::http(|_| Answer::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into()))
-            .await;
+    let backend = Backend::http(|_| {
+        Answer::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into())
+    })
+    .await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..3 {
@@ -137,7 +150,13 @@ async fn bytes_behind_an_answer_are_nobodys_answer() {
 
 #[tokio::test]
 async fn hop_by_hop_fields_of_answers_stay_here() {
-    let headers = [("Connection", "X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "timeout=5"), ("Server", "secret/1"), ("X-End", "2")];
+    let headers = [
+        ("Connection", "X-Hop"),
+        ("X-Hop", "1"),
+        ("Keep-Alive", "timeout=5"),
+        ("Server", "secret/1"),
+        ("X-End", "2"),
+    ];
     let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let answer = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();

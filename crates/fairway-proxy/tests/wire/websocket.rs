@@ -105,7 +105,9 @@ async fn an_upgrade_with_a_body_is_refused() {
 
 #[tokio::test]
 async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
-    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec()), Step::Send(b"tunnel".to_vec())]).await;
+    let backend =
+        Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec()), Step::Send(b"tunnel".to_vec())])
+            .await;
     let setup = Setup::to(&[backend.address()]).policy(|policy| policy.websocket = false);
     let proxy = setup.start();
     let mut client = proxy.client().await;
