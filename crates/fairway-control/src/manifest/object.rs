@@ -88,6 +88,15 @@ fn with_string_entries(mut secret: Box<Secret>) -> Box<Secret> {
     secret
 }
 
+/// The decoder of base64 does not say what it is; its messages begin with a capital, serde's do not.
+fn in_words(kind: Kind, misfit: Misfit) -> String {
+    let Misfit { field, problem, .. } = misfit;
+    match kind == Kind::Secret && field.starts_with("data") && problem.starts_with("Invalid") {
+        true => format!("the value is no base64 ({})", problem.trim_end_matches('.')),
+        false => problem,
+    }
+}
+
 /// An object in a file.
 struct Place<'a> {
     node: &'a Node,
@@ -115,7 +124,7 @@ impl Place<'_> {
                     severity: Severity::Error,
                     origin: self.origin(kind.name(), &misfit),
                     code: "wrong-type",
-                    problem: misfit.problem,
+                    problem: in_words(kind, misfit),
                     consequence: consequence.to_owned(),
                 };
                 reading.diagnostics.push(diagnostic);
@@ -332,6 +341,17 @@ mod tests {
         let reading = reading("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: 80}\n");
         assert_eq!(codes(&reading), ["wrong-type"]);
         assert_eq!(reading.broken, [ObjectRef::new(Kind::Service, ObjectKey::new("default", "a"))]);
+    }
+
+    #[test]
+    fn a_value_that_is_no_base64_is_called_so() {
+        let problem = |yaml: &str| reading(yaml).diagnostics.remove(0).problem;
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n";
+        assert_eq!(
+            problem(&format!("{secret}data: {{tls.crt: '!'}}\n")),
+            "the value is no base64 (Invalid symbol 33, offset 0)"
+        );
+        assert!(problem(&format!("{secret}data: {{tls.crt: 1}}\n")).starts_with("invalid type"));
     }
 
     #[test]
