@@ -50,44 +50,48 @@ enum Waiting {
 }
 
 /// Serves requests until the connection ends. `input` was read already.
-pub(crate) async fn serve<N: Network, S: Transport>(
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
+pub(crate) fn serve<N: Network, S: Transport>(
     worker: Rc<Worker<N>>,
     peer: Peer,
     stream: S,
     input: Vec<u8>,
-) {
-    let worker = &*worker;
+) -> impl Future<Output = ()> {
     let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
-    let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
-    let mut now = Instant::now();
-    loop {
-        match next(worker, &mut connection, now).await {
-            Next::Request(mut desk, head) => {
-                let (ending, ended) = exchange(worker, &mut connection, &mut desk, head).await;
-                now = ended;
-                worker.give_desk(desk);
-                connection.served += 1;
-                match ending {
-                    Ending::Again => connection.h1.rest(),
-                    Ending::Linger => {
-                        linger(&mut connection.h1).await;
-                        break;
+    async move {
+        let worker = &*worker;
+        let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+        let mut now = Instant::now();
+        loop {
+            match next(worker, &mut connection, now).await {
+                Next::Request(mut desk, head) => {
+                    let (ending, ended) = exchange(worker, &mut connection, &mut desk, head).await;
+                    now = ended;
+                    worker.give_desk(desk);
+                    connection.served += 1;
+                    match ending {
+                        Ending::Again => connection.h1.rest(),
+                        Ending::Linger => {
+                            linger(&mut connection.h1).await;
+                            break;
+                        }
+                        Ending::Abort | Ending::Finished => break,
                     }
-                    Ending::Abort | Ending::Finished => break,
                 }
+                Next::Late => {
+                    worker.counters.refused(Fault::ClientTimeout);
+                    connection.h1.queue_answer(LATE);
+                    linger(&mut connection.h1).await;
+                    break;
+                }
+                Next::Over => break,
             }
-            Next::Late => {
-                worker.counters.refused(Fault::ClientTimeout);
-                connection.h1.queue_answer(LATE);
-                linger(&mut connection.h1).await;
-                break;
-            }
-            Next::Over => break,
         }
+        worker.unregister(slot);
+        worker.counters.connection_closed();
     }
-    worker.unregister(slot);
-    worker.counters.connection_closed();
 }
 
 /// Waits for the next request's head, from `now` on.

@@ -57,7 +57,8 @@ fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, Fault> {
     let header = HeaderResult::parse(bytes);
     if header.is_incomplete() {
         // A version 1 line has ended with its CRLF or its last byte: nothing that follows makes it whole.
-        let over = bytes.starts_with(b"PROXY") && (bytes.len() > MOST_OF_LINE || bytes.windows(2).any(|two| two == b"\r\n"));
+        let over = bytes.starts_with(b"PROXY")
+            && (bytes.len() > MOST_OF_LINE || bytes.windows(2).any(|two| two == b"\r\n"));
         return if over { Err(Fault::ClientGone) } else { Ok(None) };
     }
     let (client, length) = match header {

@@ -77,9 +77,9 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
     to: &Target<'_, ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
-    let (mut pooled, age, connect) = acquire(turn.scene, to).await.map_err(|fault| {
+    let (mut pooled, age, connect) = acquire(&turn.scene, to).await.map_err(|fault| {
         let failed = Failed { fault, progress: Progress::Nothing, age: Age::Fresh };
-        note_failure(turn.scene, to, &failed);
+        note_failure(&turn.scene, to, &failed);
         failed
     })?;
     count(&turn.scene.worker.counters.attempts.sent);
@@ -101,7 +101,7 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
                 (true, true) => Progress::Nothing,
             };
             let failed = Failed { fault, progress, age };
-            note_failure(turn.scene, to, &failed);
+            note_failure(&turn.scene, to, &failed);
             Err(failed)
         }
     }

@@ -39,11 +39,11 @@ struct Delivered<S> {
 
 /// Forwards the request on the desk and brings the answer back.
 pub(crate) async fn forward<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>) -> Ending {
-    let group = match group(turn.scene) {
+    let group = match group(&turn.scene) {
         Ok(group) => group,
         Err(fault) => return respond::refuse_by_rule(turn, fault).await,
     };
-    prepare(turn.scene, turn.desk);
+    prepare(&turn.scene, turn.desk);
     let delivered = deliver(turn, &group).await;
     match delivered {
         Ok(delivered) => {
@@ -86,7 +86,7 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
         desk.request.append(b"Upgrade", b"websocket");
     }
     let append = scene.adopted.settings().forwarded.append;
-    forwarded::rewrite(desk, scene.client, append, || scene.worker.random(|random| random.u128(..)));
+    forwarded::rewrite(desk, &scene.client, append, || scene.worker.random(|random| random.u128(..)));
     let normalised = scene.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && desk.target.is_empty() {
         let mut target = std::mem::take(&mut desk.target);
@@ -117,7 +117,7 @@ async fn deliver<N: Network, S: Transport>(
 ) -> Result<Delivered<ToEndpoint<N>>, Fault> {
     let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
     loop {
-        let endpoint = course.next(turn.scene, group)?;
+        let endpoint = course.next(&turn.scene, group)?;
         endpoint.begin();
         let target = Target { group, endpoint: &endpoint, course: &course };
         let failed = match attempt(turn, &target).await {
@@ -128,7 +128,7 @@ async fn deliver<N: Network, S: Transport>(
         course.now = Instant::now();
         let took = course.now.saturating_duration_since(turn.record.began);
         turn.record.upstream = Some(UpstreamRecord::failed(endpoint.identity.address, course.attempts, took));
-        if !may_retry(turn.scene, &failed, &course, &turn.body) || course.is_late(turn.scene) {
+        if !may_retry(&turn.scene, &failed, &course, &turn.body) || course.is_late(&turn.scene) {
             let idempotent = turn.scene.intake.method.is_idempotent();
             if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
                 count(&turn.scene.worker.counters.attempts.lost);
@@ -264,21 +264,21 @@ async fn answer<N: Network, S: Transport>(
     up: &mut H1<ToEndpoint<N>>,
     began: Instant,
 ) -> Result<(Persistence, bool), Fault> {
-    let scene = turn.scene;
-    let framing = response_framing(&turn.desk.answer, scene.intake.method).map_err(|rule| {
+    let intake = &turn.scene.intake;
+    let framing = response_framing(&turn.desk.answer, intake.method).map_err(|rule| {
         turn.record.status = 0;
         Fault::UpstreamMalformed(rule)
     })?;
     let stays = keep_alive(&turn.desk.answer) && framing != Framing::UntilClose;
     Upstream::expect_body(up, framing);
-    clean(scene, turn.desk);
-    let persistence = respond::persistence(scene.worker, turn.connection, scene.intake);
+    clean(&turn.scene, turn.desk);
+    let persistence = respond::persistence(turn.scene.worker, turn.connection, intake);
     // Without chunks, a body of unknown length ends with the connection.
     let unbounded = matches!(framing, Framing::Chunked | Framing::UntilClose)
-        && scene.intake.version == Version::Http10
-        && scene.intake.method != Method::Head;
+        && intake.version == Version::Http10
+        && intake.method != Method::Head;
     let persistence = if unbounded { Persistence::Close } else { persistence };
-    let plan = AnswerPlan { version: scene.intake.version, persistence };
+    let plan = AnswerPlan { version: intake.version, persistence };
     turn.connection.h1.send_head(&mut turn.desk.answer, framing, &plan);
     relay(turn, up, began).await?;
     Ok((persistence, stays && turn.body.is_sent() && up.is_body_read() && up.wire.residue() == 0))
@@ -301,7 +301,7 @@ async fn switch<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
     up: &mut H1<ToEndpoint<N>>,
 ) -> Ending {
-    clean(turn.scene, turn.desk);
+    clean(&turn.scene, turn.desk);
     turn.desk.answer.append(b"Connection", b"upgrade");
     turn.desk.answer.append(b"Upgrade", b"websocket");
     let plan = AnswerPlan { version: turn.scene.intake.version, persistence: Persistence::Upgraded };

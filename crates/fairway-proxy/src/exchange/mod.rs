@@ -63,18 +63,26 @@ pub(crate) enum Ending {
 pub(crate) struct Scene<'a, N: Network> {
     pub(crate) worker: &'a Worker<N>,
     pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
-    pub(crate) intake: &'a Intake,
-    pub(crate) client: &'a Client,
     pub(crate) rule: &'a CompiledRule,
+    pub(crate) intake: Intake,
+    pub(crate) client: Client,
 }
 
 /// An exchange that has a rule.
 pub(crate) struct Turn<'t, 'a, N: Network, S> {
-    pub(crate) scene: &'t Scene<'t, N>,
+    pub(crate) scene: Scene<'a, N>,
     pub(crate) connection: &'t mut Connection<S>,
     pub(crate) desk: &'t mut Desk,
     pub(crate) record: &'t mut Record<'a>,
     pub(crate) body: RequestBody,
+}
+
+/// A request that has none.
+pub(crate) enum Unroutable {
+    /// It breaks a rule: the connection ends with it.
+    Broken(Fault),
+    /// Nobody serves it.
+    NoRoute(Intake),
 }
 
 /// Serves the request whose head stands on the desk. Says when it was over.
@@ -87,51 +95,70 @@ pub(crate) async fn exchange<N: Network, S: Transport>(
     let adopted = worker.adopted();
     worker.budget.earn();
     let mut record = Record::new(Instant::now(), head.unwrap_or_default());
-    let sent_before = connection.h1.wire.sent();
-    let ending = match head {
-        Ok(_) => serve(worker, connection, desk, &adopted, &mut record).await,
-        Err(malformed) => respond::refuse(connection, desk, Fault::Malformed(malformed), &mut record).await,
+    record.sent_bytes = connection.h1.wire.sent();
+    let ending = match admit(worker, &adopted, connection, (desk, head), &mut record) {
+        Ok(admitted) => serve(admitted, connection, desk, &mut record).await,
+        // Boxed, like all that is rare: every connection's task would carry room for it.
+        Err(unroutable) => {
+            Box::pin(respond::unroutable(worker, connection, desk, &unroutable, &mut record)).await
+        }
     };
-    let ended = record.ended.unwrap_or_else(Instant::now);
-    record.ended = Some(ended);
-    record.sent_bytes = connection.h1.wire.sent() - sent_before;
+    let ended = *record.ended.get_or_insert_with(Instant::now);
+    record.sent_bytes = connection.h1.wire.sent() - record.sent_bytes;
     worker.counters.exchange(&record);
     worker.log.write(&record, desk, &connection.peer);
     (ending, ended)
 }
 
-async fn serve<'a, N: Network, S: Transport>(
-    worker: &Worker<N>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
+/// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
+fn serve<'t, 'a: 't, N: Network, S: Transport>(
+    (scene, verdict): (Scene<'a, N>, Verdict),
+    connection: &'t mut Connection<S>,
+    desk: &'t mut Desk,
+    record: &'t mut Record<'a>,
+) -> impl Future<Output = Ending> + use<'t, 'a, N, S> {
+    let body = RequestBody::new(scene.body_bounds());
+    let mut turn = Turn { scene, connection, desk, record, body };
+    async move {
+        let ending = match verdict {
+            Verdict::Pass => forward::forward(&mut turn).await,
+            Verdict::Answered => respond::own(&mut turn).await,
+            Verdict::Refused(fault) => respond::refuse_by_rule(&mut turn, fault).await,
+        };
+        turn.record.request_bytes += turn.body.received();
+        ending
+    }
+}
+
+/// Checks the request and finds its rule.
+fn admit<'a, N: Network, S: Transport>(
+    worker: &'a Worker<N>,
     adopted: &'a Adopted<ToEndpoint<N>>,
+    connection: &mut Connection<S>,
+    (desk, head): (&mut Desk, Result<usize, Malformed>),
     record: &mut Record<'a>,
-) -> Ending {
-    let intake = match Intake::check(desk) {
-        Ok(intake) => intake,
-        Err(fault) => return respond::refuse(connection, desk, fault, record).await,
-    };
+) -> Result<(Scene<'a, N>, Verdict), Unroutable> {
+    head.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
+    let intake = Intake::check(desk).map_err(Unroutable::Broken)?;
     record.method = intake.method;
     connection.h1.expect_request_body(intake.framing);
-    let public_port = adopted.listener(connection.peer.listener).map_or(0, |facts| facts.public_port);
-    let trust = &adopted.settings().forwarded;
-    let client = Client::of(&connection.peer, public_port, trust, &desk.request);
-    let Some((rule, prefix)) = route(adopted, &connection.peer, &intake, desk, record) else {
-        return respond::fault(worker, connection, desk, (&intake, Fault::NoRoute), record).await;
+    let peer = &connection.peer;
+    let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
+    let client = Client::of(peer, public_port, &adopted.settings().forwarded, &desk.request);
+    let Some((rule, prefix)) = route(adopted, peer, &intake, desk, record) else {
+        return Err(Unroutable::NoRoute(intake));
     };
-    let scene = Scene { worker, adopted, intake: &intake, client: &client, rule };
+    let scene = Scene { worker, adopted, rule, intake, client };
     let verdict = decide(&scene, prefix, desk);
-    let limits = &worker.options.limits;
-    let most = rule.rule().policy.max_body;
-    let bounds = BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate };
-    let mut turn = Turn { scene: &scene, connection, desk, record, body: RequestBody::new(bounds) };
-    let ending = match verdict {
-        Verdict::Pass => forward::forward(&mut turn).await,
-        Verdict::Answered => respond::own(&mut turn).await,
-        Verdict::Refused(fault) => respond::refuse_by_rule(&mut turn, fault).await,
-    };
-    turn.record.request_bytes += turn.body.received();
-    ending
+    Ok((scene, verdict))
+}
+
+impl<N: Network> Scene<'_, N> {
+    fn body_bounds(&self) -> BodyBounds {
+        let limits = &self.worker.options.limits;
+        let most = self.rule.rule().policy.max_body;
+        BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate }
+    }
 }
 
 /// The rule of the request, and how much of the path its prefix covers.
@@ -164,7 +191,7 @@ fn route<'a, S: Transport>(
 /// What the rule itself makes of the request.
 fn decide<N: Network>(scene: &Scene<'_, N>, prefix: usize, desk: &mut Desk) -> Verdict {
     let https_port = scene.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
-    let context = FilterContext { intake: scene.intake, client: scene.client, https_port, prefix };
+    let context = FilterContext { intake: &scene.intake, client: &scene.client, https_port, prefix };
     desk.target.clear();
     let verdict = filter::on_request(scene.rule, &context, desk);
     if verdict != Verdict::Pass {

@@ -8,7 +8,7 @@ use fairway_http1::{Framing, Method};
 use super::intake::{Expectation, Intake};
 use super::record::Record;
 use super::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence};
-use super::{Connection, Ending, Turn};
+use super::{Connection, Ending, Turn, Unroutable};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
@@ -18,32 +18,29 @@ use crate::worker::{Desk, Phase, Worker};
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
-/// Answers what is no request, and closes.
-pub(crate) async fn refuse<S: Transport>(
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    fault: Fault,
-    record: &mut Record<'_>,
-) -> Ending {
-    record.fault = Some(fault);
-    filter::own_answer(desk, fault.status(), Some(fault.label()));
-    let version = desk.request.version();
-    let plan = AnswerPlan { version, persistence: Persistence::Close };
-    send(connection, desk, Method::Get, &plan, record).await;
-    Ending::Linger
-}
-
-/// Answers a fault of a request that has no rule.
-pub(crate) async fn fault<N: Network, S: Transport>(
+/// Answers a request that has no rule, or is none.
+pub(crate) async fn unroutable<N: Network, S: Transport>(
     worker: &Worker<N>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
-    (intake, fault): (&Intake, Fault),
+    why: &Unroutable,
     record: &mut Record<'_>,
 ) -> Ending {
+    let fault = match why {
+        Unroutable::Broken(fault) => *fault,
+        Unroutable::NoRoute(_) => Fault::NoRoute,
+    };
     record.fault = Some(fault);
     filter::own_answer(desk, fault.status(), Some(fault.label()));
-    finish(worker, connection, desk, intake, record).await
+    match why {
+        Unroutable::NoRoute(intake) => finish(worker, connection, desk, intake, record).await,
+        // Where the next request would begin, nobody knows.
+        Unroutable::Broken(_) => {
+            let plan = AnswerPlan { version: desk.request.version(), persistence: Persistence::Close };
+            send(connection, desk, Method::Get, &plan, record).await;
+            Ending::Linger
+        }
+    }
 }
 
 /// Answers a fault under a rule: its response filters apply.
@@ -61,7 +58,7 @@ pub(crate) async fn own<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>)
     let Turn { scene, connection, desk, record, .. } = turn;
     filter::on_answer(scene.rule, scene.client.scheme, desk);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
-    Box::pin(finish(scene.worker, connection, desk, scene.intake, record)).await
+    Box::pin(finish(scene.worker, connection, desk, &scene.intake, record)).await
 }
 
 async fn finish<N: Network, S: Transport>(
@@ -71,7 +68,12 @@ async fn finish<N: Network, S: Transport>(
     intake: &Intake,
     record: &mut Record<'_>,
 ) -> Ending {
-    let plan = AnswerPlan { version: intake.version, persistence: persistence(worker, connection, intake) };
+    // The rest of a body that did not come in time may come yet: no request may begin behind it (RFC 9110 §15.5.9).
+    let persistence = match record.fault {
+        Some(Fault::ClientTimeout) => Persistence::Close,
+        _ => persistence(worker, connection, intake),
+    };
+    let plan = AnswerPlan { version: intake.version, persistence };
     if !send(connection, desk, intake.method, &plan, record).await {
         return Ending::Abort;
     }
