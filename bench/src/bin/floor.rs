@@ -57,6 +57,7 @@ impl Pair {
                 Ok(0) => return Ok(Flow::Over),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             let written = write_some(&self.sides[1 - from], &buffer[..read])?;
@@ -86,6 +87,7 @@ fn write_some(mut to: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         match to.write(&bytes[written..]) {
             Ok(count) => written += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

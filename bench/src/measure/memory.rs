@@ -47,13 +47,12 @@ pub(crate) fn idle(
     let tally = generator.visit_each()?;
     settle(SETTLE)?;
     let after_bytes = resident_bytes(&proxy.processes);
-    let memory = Memory {
-        peer: name.to_owned(),
-        open: generator.open(),
-        errors: by_class(&tally),
-        before_bytes,
-        after_bytes,
-    };
+    let open = generator.open();
+    let mut errors = by_class(&tally);
+    if open < scenario.connections {
+        errors.insert("not open at the end".to_owned(), (scenario.connections - open) as u64);
+    }
+    let memory = Memory { peer: name.to_owned(), open, errors, before_bytes, after_bytes };
     eprintln!("  {} {name}: {:.2} KiB", scenario.name, memory.kib_per_connection());
     Ok(memory)
 }
