@@ -88,13 +88,12 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
     let append = scene.adopted.settings().forwarded.append;
     forwarded::rewrite(desk, &scene.client, append, || scene.worker.random(|random| random.u128(..)));
     let normalised = scene.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
-    if normalised && desk.target.is_empty() {
+    if normalised && desk.target.is_empty() && !scene.intake.is_plain() {
         let mut target = std::mem::take(&mut desk.target);
         target.extend_from_slice(scene.intake.normalised(desk));
-        let query = scene.intake.query(desk);
-        if !query.is_empty() {
+        if scene.intake.has_query() {
             target.push(b'?');
-            target.extend_from_slice(query);
+            target.extend_from_slice(scene.intake.query(desk));
         }
         desk.target = target;
     }

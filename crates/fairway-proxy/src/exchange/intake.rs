@@ -112,6 +112,16 @@ impl Intake {
         self.query.clone().map_or(&[], |range| &desk.request.target()[range])
     }
 
+    /// Whether there is a query, be it empty: `/a?` is not `/a` (RFC 3986 §6.2.3).
+    pub(crate) fn has_query(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// Whether the path as received is its own normal form.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.shape == PathShape::Plain
+    }
+
     /// Path and query as received, in origin form (RFC 9112 §3.2.1).
     pub(crate) fn received<'a>(&self, desk: &'a Desk) -> &'a [u8] {
         let target = &desk.request.target()[self.path.start..];
