@@ -1,7 +1,8 @@
 //! From the control side to the workers: the latest snapshot, never a queue.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fairway_model::CertificateKey;
 use fairway_routing::Snapshot;
@@ -24,6 +25,8 @@ pub struct Publisher {
 struct Shared {
     tls: ServerTls,
     latest: watch::Sender<Arc<Published>>,
+    /// When the latest was published.
+    published: Mutex<Instant>,
     adopted: Vec<AtomicU64>,
     adoption: Notify,
 }
@@ -45,9 +48,16 @@ impl Publisher {
         workers: usize,
     ) -> (Self, Vec<CertificateProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
-        let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities }));
+        let (latest, _) =
+            watch::channel(Arc::new(Published { snapshot: first, identities }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
-        let shared = Arc::new(Shared { tls, latest, adopted, adoption: Notify::new() });
+        let shared = Arc::new(Shared {
+            tls,
+            latest,
+            published: Mutex::new(Instant::now()),
+            adopted,
+            adoption: Notify::new(),
+        });
         (Self { shared }, report(problems))
     }
 
@@ -57,6 +67,7 @@ impl Publisher {
         let previous = Arc::clone(&self.shared.latest.borrow());
         let (identities, problems) =
             self.shared.tls.identities(snapshot.config(), Some(&previous.identities));
+        *self.shared.published.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.shared.latest.send_replace(Arc::new(Published { snapshot, identities }));
         report(problems)
     }
@@ -80,6 +91,11 @@ impl Publisher {
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Published>> {
         self.shared.latest.subscribe()
+    }
+
+    /// The time since the latest publication.
+    pub(crate) fn age(&self) -> Duration {
+        self.shared.published.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     pub(crate) fn note_adoption(&self, worker: usize, version: u64) {

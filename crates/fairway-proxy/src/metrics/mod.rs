@@ -24,6 +24,8 @@ pub(crate) struct Counters {
     connections: Connections,
     handshakes: Handshakes,
     pub(crate) adoptions: Cell<u64>,
+    /// From the publication of the current snapshot to its adoption.
+    pub(crate) adoption: Cell<Duration>,
     pub(crate) attempts: Attempts,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
@@ -90,6 +92,7 @@ impl Counters {
             connections: Connections { accepted: Cell::new(0), open: Cell::new(0), closed: Notify::new() },
             handshakes: Handshakes::default(),
             adoptions: Cell::new(0),
+            adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),

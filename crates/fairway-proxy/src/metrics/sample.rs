@@ -1,6 +1,7 @@
 //! A worker's counters as a value, and the sum of several.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Reason, SeriesTable};
 
@@ -21,6 +22,8 @@ pub(crate) struct Gauges {
     pub(crate) upstream_idle: u64,
     /// Log lines that were dropped because the log's reader was slow.
     pub(crate) log_dropped: u64,
+    /// How long the last worker took to adopt the current snapshot after its publication.
+    pub(crate) adoption: Duration,
 }
 
 impl Sample {
@@ -34,6 +37,7 @@ impl Sample {
         }
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;
+        self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);
         self.open_connections += other.open_connections;
         self.series.merge(other.series);
     }

@@ -24,6 +24,9 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         head(out, name, "gauge");
         line(out, name, "", value);
     }
+    head(out, "fairway_config_adoption_seconds", "gauge");
+    writeln!(out, "fairway_config_adoption_seconds {}", gauges.adoption.as_secs_f64())
+        .expect("a string takes every write");
     head(out, "fairway_refused_connections_total", "counter");
     head(out, "fairway_faults_total", "counter");
     for ((stage, reason), value) in &reasons {

@@ -121,8 +121,11 @@ impl<N: Network> Worker<N> {
 
     /// What was counted until now.
     pub(crate) fn sample(&self) -> Sample {
-        let gauges =
-            Gauges { upstream_idle: self.groups.idle_connections() as u64, log_dropped: self.log.dropped() };
+        let gauges = Gauges {
+            upstream_idle: self.groups.idle_connections() as u64,
+            log_dropped: self.log.dropped(),
+            adoption: self.counters.adoption.get(),
+        };
         self.counters.sample(gauges)
     }
 

@@ -90,6 +90,7 @@ async fn follow(
     while updates.changed().await.is_ok() {
         let published = Arc::clone(&updates.borrow_and_update());
         worker.adopt(&published);
+        worker.counters.adoption.set(publisher.age());
         publisher.note_adoption(index, published.snapshot.version());
     }
 }
