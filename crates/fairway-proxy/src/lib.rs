@@ -19,6 +19,8 @@ mod options;
 mod proxy;
 mod proxy_protocol;
 mod publish;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod transport;
 mod upstream;

@@ -7,6 +7,8 @@
 //!                                     └────────┘
 //! ```
 
+#[cfg(test)]
+mod any_split_tests;
 mod attempt;
 mod body;
 mod forward;
@@ -16,6 +18,8 @@ pub(crate) mod record;
 mod relay;
 mod respond;
 pub(crate) mod sides;
+#[cfg(test)]
+mod tests;
 mod transact;
 mod tunnel;
 

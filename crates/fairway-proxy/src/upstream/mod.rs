@@ -8,6 +8,8 @@ pub(crate) mod connect;
 pub(crate) mod endpoint;
 pub(crate) mod group;
 pub(crate) mod health;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use connect::{Connector, UpstreamStream};
 pub(crate) use endpoint::{Endpoint, Pooled};

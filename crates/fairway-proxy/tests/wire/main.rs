@@ -1,6 +1,8 @@
 //! The proxy over real sockets, between raw clients and scripted backends; one file per topic. Never asks the proxy's
 //! own parser what came: the testkit's is independent.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 mod bodies;

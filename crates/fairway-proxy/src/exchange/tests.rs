@@ -1,0 +1,305 @@
+//! Exchanges in virtual time: every limit with the value it has in production, in no time at all.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, on_stage, read_head};
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Within a tick of the timer wheel.
+#[track_caller]
+fn assert_took(began: Instant, expected: Duration) {
+    let took = began.elapsed();
+    assert!(
+        took >= expected && took <= expected + Duration::from_millis(20),
+        "{took:?} instead of {expected:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_has_one_second_and_all_of_them_have_five() {
+    on_stage(async {
+        let stage = Stage::new(8, |policy, _| policy.retry.tries = 8, |_| Meeting::Silence);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 504);
+        assert_took(began, seconds(5));
+        let connects = stage.connects();
+        for (number, (at, to)) in connects.iter().take(5).enumerate() {
+            assert_eq!((at.duration_since(began).as_millis() + 20) / 1000, number as u128);
+            assert_eq!(connects.iter().filter(|(_, other)| other == to).count(), 1, "another one each time");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_black_hole_costs_one_second_and_then_nothing() {
+    on_stage(async {
+        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
+        let stage = Stage::new(2, |_, _| {}, script);
+        let mut client = stage.client();
+        let began = Instant::now();
+        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_took(began, seconds(1));
+        let began = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        assert_took(began, Duration::ZERO);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_endpoint_is_waited_for_sixty_seconds() {
+    on_stage(async {
+        let silent = |_| {
+            Meeting::with(|mut stream| async move {
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, silent);
+        let began = Instant::now();
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+        assert_eq!(stage.client().ask(post).await.unwrap().status, 504);
+        assert_took(began, seconds(60));
+        assert!(stage.counts("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
+        assert!(stage.counts("fairway_upstream_lost_non_idempotent_total 1"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_long_if_it_moves_and_not_when_it_stops() {
+    on_stage(async {
+        let slow = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await.unwrap();
+                for _ in 0..5 {
+                    sleep(seconds(59)).await;
+                    stream.write_all(b"a").await.unwrap();
+                }
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, slow);
+        let mut client = stage.client();
+        let began = Instant::now();
+        client.send(GET).await;
+        let came = client.rest().await;
+        assert_took(began, seconds(5 * 59 + 60));
+        assert!(came.ends_with(b"\r\n\r\naaaaa"));
+        assert!(stage.counts("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_takes_no_bytes_is_given_up_after_sixty_seconds() {
+    on_stage(async {
+        let deaf = |_| {
+            Meeting::with(|stream| async move {
+                sleep(seconds(3600)).await;
+                drop(stream);
+            })
+        };
+        let stage = Stage::new(1, |policy, _| policy.timeouts.read = seconds(7), deaf);
+        let mut client = stage.client();
+        let began = Instant::now();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
+        let (mut reading, mut writing) = tokio::io::split(client.stream);
+        let flood = tokio::task::spawn_local(async move {
+            let _ = writing.write_all(&vec![b'a'; 1_000_000]).await;
+        });
+        let mut start = [0; 12];
+        reading.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"HTTP/1.1 504");
+        assert_took(began, seconds(60));
+        flood.abort();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_kept_for_as_long_as_the_settings_say() {
+    on_stage(async {
+        let keep = |_: &mut _, settings: &mut fairway_model::Settings| {
+            settings.downstream.idle_timeout = seconds(75);
+        };
+        let stage = Stage::new(1, keep, |_| Meeting::with(answering));
+        let mut client = stage.client();
+        for _ in 0..3 {
+            sleep(seconds(74)).await;
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        let began = Instant::now();
+        assert_eq!(client.rest().await, b"");
+        assert_took(began, seconds(75));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_has_ten_seconds_from_its_first_byte() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+        let mut client = stage.client();
+        sleep(seconds(50)).await;
+        let began = Instant::now();
+        for byte in b"GET / HTTP" {
+            client.send([*byte]).await;
+            sleep(Duration::from_millis(900)).await;
+        }
+        let late = client.rest().await;
+        assert!(late.starts_with(b"HTTP/1.1 408 "));
+        let took = began.elapsed();
+        assert!(took >= seconds(10) && took <= seconds(13), "{took:?}: at most the time to linger more");
+        assert!(stage.counts("fairway_refused_connections_total{reason=\"client_timeout\"} 1"));
+    })
+    .await;
+}
+
+/// Sends a body of so many bytes a second; gives the status and when it came.
+async fn body_at(rate: usize, length: usize) -> (u16, Duration) {
+    let reading = move |_| {
+        Meeting::with(move |mut stream| async move {
+            read_head(&mut stream).await;
+            let mut body = vec![0; length];
+            if stream.read_exact(&mut body).await.is_ok() {
+                let _ = stream.write_all(OK).await;
+            }
+        })
+    };
+    let stage = Stage::new(1, |_, _| {}, reading);
+    let mut client = stage.client();
+    let began = Instant::now();
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
+    let (mut reading, mut writing) = tokio::io::split(client.stream);
+    let drip = tokio::task::spawn_local(async move {
+        for _ in 0..length / rate {
+            sleep(seconds(1)).await;
+            if writing.write_all(&vec![b'a'; rate]).await.is_err() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    });
+    let mut start = [0; 12];
+    reading.read_exact(&mut start).await.unwrap();
+    drip.abort();
+    (std::str::from_utf8(&start[9..]).unwrap().parse().unwrap(), began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_must_bring_its_bytes_per_second_after_a_grace() {
+    on_stage(async {
+        let (status, took) = body_at(250, 30_000).await;
+        assert_eq!((status, took.as_secs()), (200, 120), "slow is not too slow");
+        let (status, took) = body_at(100, 30_000).await;
+        assert_eq!(status, 408);
+        assert!(took > seconds(5) && took < seconds(15), "{took:?}");
+        let (status, took) = body_at(10_000, 30_000).await;
+        assert_eq!((status, took.as_secs()), (200, 3));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stops_is_waited_for_sixty_seconds() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering_after_the_body));
+        let mut client = stage.client();
+        let began = Instant::now();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc").await;
+        assert_eq!(client.answer().await.unwrap().status, 408);
+        assert_took(began, seconds(60));
+    })
+    .await;
+}
+
+async fn answering_after_the_body(mut stream: tokio::io::DuplexStream) {
+    read_head(&mut stream).await;
+    let mut body = [0; 10];
+    if stream.read_exact(&mut body).await.is_ok() {
+        let _ = stream.write_all(OK).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
+    on_stage(async {
+        let endless = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                while stream.write_all(b"4\r\naaaa\r\n").await.is_ok() {}
+            })
+        };
+        let stage = Stage::new(1, |policy, _| policy.timeouts.read = seconds(3), endless);
+        let mut client = stage.client();
+        let began = Instant::now();
+        client.send(GET).await;
+        while !stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+            sleep(Duration::from_millis(10)).await;
+            assert!(began.elapsed() < seconds(60));
+        }
+        assert_took(began, seconds(30));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_a_fifth_of_the_requests_and_ten_a_second() {
+    on_stage(async {
+        let dying = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+            })
+        };
+        let stage = Stage::new(1, |policy, _| policy.retry.tries = 2, dying);
+        let mut client = stage.client();
+        for _ in 0..100 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+        }
+        assert_eq!(stage.connects().len(), 100 + 10 + 20);
+        sleep(seconds(1)).await;
+        for _ in 0..100 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+        }
+        assert_eq!(stage.connects().len(), 2 * (100 + 10 + 20));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
+    on_stage(async {
+        let switching = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                let switch =
+                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+                stream.write_all(switch).await.unwrap();
+                sleep(seconds(50)).await;
+                stream.write_all(b"ping").await.unwrap();
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, switching);
+        let mut client = stage.client();
+        let began = Instant::now();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+        assert_eq!(client.answer().await.unwrap().status, 101);
+        assert_eq!(client.rest().await, b"ping");
+        assert_took(began, seconds(50 + 60));
+    })
+    .await;
+}

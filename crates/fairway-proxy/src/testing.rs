@@ -1,0 +1,277 @@
+//! The stage for tests without sockets: one worker over scripted endpoints, clients on in-memory streams, and the
+//! paused clock of tokio, so that minutes pass in no time. Nothing here is compiled into the proxy.
+
+use std::cell::RefCell;
+use std::future::{Future, pending};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fairway_model::{
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
+    Settings, VirtualHost, WeightedBackend,
+};
+use fairway_testkit::{Authority, wire};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::accept::Peer;
+use crate::access_log::{AccessLog, LogSender};
+use crate::clock::Instant;
+use crate::listener::ListenerName;
+use crate::metrics::write_text;
+use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
+use crate::publish::Publisher;
+use crate::tls::SelfSigned;
+use crate::tls::identities::ServerTls;
+use crate::transport::Network;
+use crate::worker::Worker;
+
+/// What an in-memory stream holds before its writer must wait.
+const PIPE: usize = 64 * 1024;
+
+/// What a connect to an endpoint meets.
+pub(crate) enum Meeting {
+    /// Nobody listens.
+    Refused,
+    /// Nothing comes back, ever.
+    Silence,
+    /// A connection, whose other end somebody serves.
+    Peer(DuplexStream),
+}
+
+impl Meeting {
+    /// A connection that `endpoint` serves.
+    pub(crate) fn with<F: Future<Output = ()> + 'static>(endpoint: impl FnOnce(DuplexStream) -> F) -> Self {
+        let (ours, theirs) = duplex(PIPE);
+        spawn_local(endpoint(theirs));
+        Self::Peer(ours)
+    }
+}
+
+/// Decides about every connect.
+type Script = Rc<dyn Fn(SocketAddr) -> Meeting>;
+
+/// A network without sockets.
+pub(crate) struct ScriptedNetwork {
+    script: Script,
+    connects: Rc<RefCell<Vec<(Instant, SocketAddr)>>>,
+}
+
+impl Network for ScriptedNetwork {
+    type Stream = DuplexStream;
+
+    async fn connect(&self, to: SocketAddr) -> io::Result<DuplexStream> {
+        self.connects.borrow_mut().push((Instant::now(), to));
+        match (self.script)(to) {
+            Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            Meeting::Silence => pending().await,
+            Meeting::Peer(stream) => Ok(stream),
+        }
+    }
+}
+
+/// A worker with one rule over one backend.
+pub(crate) struct Stage {
+    pub(crate) worker: Rc<Worker<ScriptedNetwork>>,
+    connects: Rc<RefCell<Vec<(Instant, SocketAddr)>>>,
+}
+
+impl Stage {
+    /// Over `endpoints`, with built-in values but for what `edit` changes.
+    pub(crate) fn new(
+        endpoints: usize,
+        edit: impl FnOnce(&mut Policy, &mut Settings),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let (mut policy, mut settings) = (Policy::default(), Settings::default());
+        edit(&mut policy, &mut settings);
+        let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
+        let options = options();
+        let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
+        let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
+        let published = Arc::clone(&publisher.subscribe().borrow());
+        let connects = Rc::new(RefCell::new(Vec::new()));
+        let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
+        let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
+        Self { worker: Rc::new(Worker::new(Arc::new(options), network, &published, log)), connects }
+    }
+
+    /// A client that has just connected.
+    pub(crate) fn client(&self) -> Client {
+        let (ours, theirs) = duplex(PIPE);
+        let client = endpoint(9999).ip();
+        let peer = Peer { listener: ListenerName::Http, client };
+        spawn_local(crate::downstream::serve(Rc::clone(&self.worker), peer, ours, Vec::new()));
+        Client { stream: theirs, pending: Vec::new() }
+    }
+
+    /// Every connect so far.
+    pub(crate) fn connects(&self) -> Vec<(Instant, SocketAddr)> {
+        self.connects.borrow().clone()
+    }
+
+    /// Whether the metrics have this line.
+    pub(crate) fn counts(&self, line: &str) -> bool {
+        let mut text = String::new();
+        write_text(self.worker.sample(), &mut text);
+        text.lines().any(|other| other == line)
+    }
+}
+
+/// A client's end.
+pub(crate) struct Client {
+    pub(crate) stream: DuplexStream,
+    pending: Vec<u8>,
+}
+
+/// An answer as a client sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.expect("the proxy reads");
+    }
+
+    /// The next answer; none when the connection ends first.
+    pub(crate) async fn answer(&mut self) -> Option<Seen> {
+        loop {
+            if let Some((seen, used)) = parse(&self.pending) {
+                self.pending.drain(..used);
+                return Some(seen);
+            }
+            if self.stream.read_buf(&mut self.pending).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, request: impl AsRef<[u8]>) -> Option<Seen> {
+        self.send(request).await;
+        self.answer().await
+    }
+
+    /// Waits for the end of the connection; gives what came before it.
+    pub(crate) async fn rest(mut self) -> Vec<u8> {
+        // A failure is an end too.
+        let _ = self.stream.read_to_end(&mut self.pending).await;
+        self.pending
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
+    let head = wire::head(bytes).expect("a canonical answer")?;
+    let status = head.start.split(' ').nth(1)?.parse().expect("a status");
+    let framing = wire::framing(&head.fields).expect("one framing").unwrap_or(wire::Framing::None);
+    let rest = &bytes[head.length..];
+    match framing {
+        wire::Framing::Length(length) if rest.len() >= length => {
+            Some((Seen { status, body: rest[..length].to_vec() }, head.length + length))
+        }
+        wire::Framing::Length(_) => None,
+        wire::Framing::Chunked => {
+            let body = wire::chunked(rest).expect("canonical chunks")?;
+            Some((Seen { status, body: body.content }, head.length + body.length))
+        }
+        wire::Framing::None | wire::Framing::Close => Some((Seen { status, body: Vec::new() }, head.length)),
+    }
+}
+
+/// Runs `play` where streams and endpoints can be spawned.
+pub(crate) async fn on_stage(play: impl Future<Output = ()>) {
+    LocalSet::new().run_until(play).await;
+}
+
+/// Reads one request head, without a body; `false` at the end of the connection.
+pub(crate) async fn read_head(stream: &mut DuplexStream) -> bool {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => bytes.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Answers every request without a body with 200 and two bytes.
+pub(crate) async fn answering(mut stream: DuplexStream) {
+    while read_head(&mut stream).await {
+        if stream.write_all(OK).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What [`answering`] says.
+pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A request without a body.
+pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// The n-th endpoint's address.
+pub(crate) fn endpoint(number: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], number))
+}
+
+fn options() -> ProxyOptions {
+    let leaf = Authority::new("stage").leaf(&["stage.invalid"]);
+    ProxyOptions {
+        http: Vec::new(),
+        https: Vec::new(),
+        workers: 1,
+        access_log: AccessLogFormat::Off,
+        proxy_protocol: ProxyProtocol::default(),
+        limits: Limits::default(),
+        drain: DrainOptions::default(),
+        fallback_certificate: SelfSigned {
+            chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
+            private_key: leaf.key_der.secret_pkcs8_der().to_vec(),
+        },
+    }
+}
+
+fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
+    let numbers = 0..u16::try_from(endpoints).expect("a few");
+    let backend = Backend {
+        key: "backend".into(),
+        origin: Origin::object("Service", "default", "backend"),
+        service: ServiceName::default(),
+        endpoints: numbers.map(|number| Endpoint { address: endpoint(number), name: None }).collect(),
+        protocol: BackendProtocol::Http1,
+        tls: None,
+        balancing: Balancing::RoundRobin,
+    };
+    let rule = Rule {
+        origin: Origin::object("Ingress", "default", "test"),
+        matches: vec![Match::default()],
+        filters: Vec::new(),
+        action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
+        policy,
+        labels: RuleLabels::default(),
+    };
+    let host = VirtualHost {
+        key: HostKey { table: "ingress".into(), host: HostPattern::Any },
+        order: RuleOrder::Precedence,
+        path_form: PathForm::Decoded,
+        routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+        certificate: None,
+        falls_through: false,
+    };
+    let mut config = Config { settings, ..Config::default() };
+    config.listeners.push(Listener {
+        name: "http".into(),
+        protocol: ListenerProtocol::Http,
+        public_port: 80,
+        table: "ingress".into(),
+    });
+    config.hosts.insert(host.key.clone(), Arc::new(host));
+    config.backends.insert("backend".into(), Arc::new(backend));
+    config
+}

@@ -1,0 +1,93 @@
+//! Endpoints over minutes, in virtual time: ejection and its probes, and what becomes of idle connections.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{GET, Meeting, Stage, answering, endpoint, on_stage};
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_endpoint_is_probed_after_1_2_4_8_16_30_and_30_seconds() {
+    on_stage(async {
+        let script = |to| if to == endpoint(0) { Meeting::Refused } else { Meeting::with(answering) };
+        let stage = Stage::new(2, |_, _| {}, script);
+        let mut client = stage.client();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(95) {
+            assert_eq!(
+                client.ask(GET).await.unwrap().status,
+                200,
+                "a probe that fails costs its client nothing"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+        let asked: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
+        let pauses: Vec<u64> = asked
+            .windows(2)
+            .map(|pair| pair[1].0.duration_since(pair[0].0).as_millis() as u64 / 1000)
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_probe_that_succeeds_brings_the_endpoint_back() {
+    on_stage(async {
+        let began = Instant::now();
+        let script = move |to| match to == endpoint(0) && began.elapsed() < Duration::from_secs(2) {
+            true => Meeting::Refused,
+            false => Meeting::with(answering),
+        };
+        let stage = Stage::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
+        let mut client = stage.client();
+        let mut ask = async |count| {
+            for _ in 0..count {
+                assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            }
+        };
+        ask(10).await;
+        assert_eq!(stage.connects().iter().filter(|(_, to)| *to == endpoint(0)).count(), 1);
+        sleep(Duration::from_secs(4)).await;
+        let before = stage.connects().len();
+        ask(10).await;
+        let after: Vec<_> = stage.connects().split_off(before);
+        assert_eq!(after.iter().filter(|(_, to)| *to == endpoint(0)).count(), 5, "its full share again");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_let_go_after_its_time() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+        let mut client = stage.client();
+        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        for (wait, left) in [(59, 1), (2, 0)] {
+            sleep(Duration::from_secs(wait)).await;
+            stage.worker.tick();
+            assert_eq!(stage.worker.groups.idle_connections(), left);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_takes_a_connection_only_within_a_second_of_its_last_answer() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+        let mut client = stage.client();
+        let post = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
+        for (wait, connects) in [(0, 1), (900, 1), (1100, 2)] {
+            sleep(Duration::from_millis(wait)).await;
+            assert_eq!(client.ask(post).await.unwrap().status, 200);
+            assert_eq!(stage.connects().len(), connects, "after {wait} ms");
+        }
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_eq!(stage.connects().len(), 2, "a GET may use an old one");
+    })
+    .await;
+}

@@ -1,0 +1,110 @@
+//! No allocation per request that a reused buffer can avoid (design.md, section 2): counted, not believed.
+//!
+//! The allocator counts the whole process, so client and endpoint are threads with blocking sockets and buffers on
+//! their stacks that allocate nothing while the count runs; what is counted is the worker's.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+#[allow(dead_code, reason = "the wire tests use all of it")]
+#[path = "wire/support.rs"]
+mod support;
+
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use fairway_model::Filter;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use support::Setup;
+
+#[global_allocator]
+static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const WARM: usize = 2_000;
+const COUNT: usize = 20_000;
+
+const GET: &[u8] = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n0123456789";
+const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n";
+
+/// Serves one connection for as long as it lives: a request is over with `end`, then comes `answer`.
+fn endpoint(answer: &'static [u8], end: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (mut buffer, mut filled) = ([0; 8192], 0);
+        loop {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => filled += count,
+            }
+            if buffer[..filled].ends_with(end) {
+                filled = 0;
+                stream.write_all(answer).unwrap();
+            }
+        }
+    });
+    address
+}
+
+/// Asks so often, one request after the other; an answer is over with `end`.
+fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8], count: usize) {
+    let mut buffer = [0; 8192];
+    for _ in 0..count {
+        stream.write_all(request).unwrap();
+        let mut filled = 0;
+        while !buffer[..filled].ends_with(end) {
+            let count = stream.read(&mut buffer[filled..]).unwrap();
+            assert!(count > 0, "the connection stays");
+            filled += count;
+        }
+        assert!(buffer.starts_with(b"HTTP/1.1 200 "));
+    }
+}
+
+/// Allocations per request of the worker, after it is warm.
+fn per_request(
+    request: &[u8],
+    answer: &'static [u8],
+    (request_end, answer_end): (&'static [u8], &[u8]),
+) -> f64 {
+    let address = endpoint(answer, request_end);
+    let setup = Setup::to(&[address])
+        .filter(Filter::StrictTransportSecurity("max-age=31536000".into()))
+        .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
+        .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
+    let proxy = setup.start();
+    let mut stream = TcpStream::connect(proxy.http).unwrap();
+    stream.set_nodelay(true).unwrap();
+    ask(&mut stream, request, answer_end, WARM);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
+    ask(&mut stream, request, answer_end, COUNT);
+    let change = region.change();
+    #[expect(clippy::cast_precision_loss, reason = "counts are small")]
+    let per_request = (change.allocations + change.reallocations) as f64 / COUNT as f64;
+    per_request
+}
+
+#[test]
+fn requests_on_warm_connections_allocate_next_to_nothing() {
+    let mut post = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000\r\n\r\n".to_vec();
+    post.resize(post.len() + 999, b'a');
+    post.push(b'.');
+    let chunked_post =
+        b"POST /a HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"
+            .to_vec();
+    // A chunked body takes one: the buffer in which `fairway-http1` reads the trailer section, be it empty.
+    for (name, request, answer, ends, most) in [
+        ("GET", GET, PLAIN, (&b"\r\n\r\n"[..], &b"9"[..]), 0),
+        ("GET, chunked answer", GET, CHUNKED, (b"\r\n\r\n", b"0\r\n\r\n"), 1),
+        ("POST of 1,000 bytes", &post, PLAIN, (b".", b"9"), 0),
+        ("POST in chunks", &chunked_post, PLAIN, (b"0\r\n\r\n", b"9"), 1),
+    ] {
+        let allocations = per_request(request, answer, ends);
+        println!("{name}: {allocations:.4} allocations per request");
+        assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
+    }
+}
