@@ -164,7 +164,7 @@ impl<S: Transport> Downstream for H1<S> {
         match plan.persistence {
             Persistence::Close => answer.append(b"Connection", b"close"),
             Persistence::KeepAlive if plan.version == Version::Http10 => {
-                answer.append(b"Connection", b"keep-alive")
+                answer.append(b"Connection", b"keep-alive");
             }
             Persistence::KeepAlive | Persistence::Upgraded => {}
         }

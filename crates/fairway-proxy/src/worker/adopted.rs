@@ -50,7 +50,7 @@ impl<S: Transport> Adopted<S> {
                     u32::try_from(slot).ok().and_then(|slot| published.snapshot.backend(BackendSlot(slot)));
                 match backend {
                     Some(backend) if Arc::ptr_eq(backend, group.backend()) => {
-                        now[slot] = Some(Rc::clone(group))
+                        now[slot] = Some(Rc::clone(group));
                     }
                     Some(backend) if backend.key == group.backend().key => {
                         now[slot] = Some(groups.group(Arc::clone(backend), Some(group)));
