@@ -1,19 +1,50 @@
-# The commands of the README. CARGO_TARGET_DIR is respected.
+# The commands of the README; `make help` lists them. CARGO_TARGET_DIR is respected.
 target_dir := $(or $(CARGO_TARGET_DIR),target)
 fairway := $(target_dir)/release/fairway
 revision := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+# Where rustup puts cargo, for a shell that was not told.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-# More arguments for the benchmark, e.g. ARGS='--scenario http-1k --blocks 4'.
+# More arguments for the benchmark, e.g. ARGS='--scenario http-1k-50 --blocks 4'.
 ARGS ?=
+# How long each fuzz target runs.
+FUZZ_SECONDS ?= 30
+fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: build run bench
+.PHONY: help build run test setup lint bench fuzz
+.DEFAULT_GOAL := build
 
-build:
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+build: ## the release binary
 	FAIRWAY_REVISION=$(revision) cargo build --release --locked -p fairway
 
-run: build
+run: build ## builds, then serves examples/quickstart and says what to try
 	examples/quickstart/run.sh $(fairway)
 
-bench: build
+setup: ## installs what building and testing need, or names it
+	@.ci/setup
+
+test: setup ## all tests of all crates, with those of the documentation
+	cargo test --workspace --locked --no-fail-fast -- --quiet
+
+lint: setup ## format, clippy, documentation, licences and bans of the dependencies
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+	.ci/deny
+
+bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
+
+fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+		echo "fuzz: needs: rustup toolchain install nightly && cargo install cargo-fuzz" >&2; exit 1; }
+	@for target in $(fuzz_targets); do \
+		echo "fuzz: $$target for $(FUZZ_SECONDS) s"; mkdir -p $(fuzz_corpus)/$$target; \
+		cargo +nightly fuzz run $$target $(fuzz_corpus)/$$target fuzz/corpus/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 || exit 1; \
+	done
