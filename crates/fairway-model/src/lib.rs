@@ -22,14 +22,15 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect, RedirectTarget,
+    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
+    RedirectTarget,
 };
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, Timeouts};
 pub use route::{
-    Action, Answer, AnswerReason, FieldMatch, HostKey, Match, PathForm, PathMatch, Route, Rule, RuleLabels, RuleOrder,
-    TextMatch, VirtualHost, WeightedBackend,
+    Action, Answer, AnswerReason, FieldMatch, HostKey, Match, PathForm, PathMatch, Route, Rule, RuleLabels,
+    RuleOrder, TextMatch, VirtualHost, WeightedBackend,
 };
 pub use settings::{AccessLog, DownstreamSettings, ForwardedTrust, Settings, UpstreamSettings};

@@ -1,7 +1,7 @@
 //! From the control side to the workers: the latest snapshot, never a queue.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fairway_model::CertificateKey;
@@ -48,8 +48,7 @@ impl Publisher {
         workers: usize,
     ) -> (Self, Vec<CertificateProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
-        let (latest, _) =
-            watch::channel(Arc::new(Published { snapshot: first, identities }));
+        let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let shared = Arc::new(Shared {
             tls,
