@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
-    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
-    WeightedBackend,
+    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
+    VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let addresses: Vec<SocketAddr> = std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let addresses: Vec<SocketAddr> =
+        std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
     let (listen, endpoints) = addresses.split_first().ok_or("usage: bare LISTEN ENDPOINT...")?;
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let options = ProxyOptions {
