@@ -17,6 +17,7 @@ mod load;
 mod measure;
 mod peers;
 mod pinning;
+mod proofs;
 mod readiness;
 mod report;
 mod running;
@@ -34,6 +35,7 @@ use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
+use crate::proofs::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
 use crate::report::Report;
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -48,6 +50,14 @@ struct CommandLine {
 enum Order {
     /// Measure proxies side by side in interleaved blocks; a table on stdout, every block in a JSON file.
     Run(RunArguments),
+    /// Requests while endpoints go 5 -> 7 -> 5: no GET may fail, no POST may arrive twice.
+    Churn(ChurnArguments),
+    /// How soon a changed file is served by every worker, and how many connections changes close.
+    Changes(ChangesArguments),
+    /// What thousands of Ingresses cost, and what a change in one of them costs.
+    Scale(ScaleArguments),
+    /// kill -9 of a backend in the middle of its answer: what clients see.
+    Kill(KillArguments),
     /// List scenarios and peers.
     List,
 }
@@ -91,8 +101,13 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> anyhow::Result<()> {
+    interrupt::watch()?;
     match CommandLine::parse().order {
         Order::Run(arguments) => run(&arguments),
+        Order::Churn(arguments) => proofs::churn(&arguments),
+        Order::Changes(arguments) => proofs::changes(&arguments),
+        Order::Scale(arguments) => proofs::scale(&arguments),
+        Order::Kill(arguments) => proofs::kill(&arguments),
         Order::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
             println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
@@ -108,7 +123,6 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         effort = Effort { blocks: 2, seconds: 0.3 };
         scenarios.iter_mut().for_each(|scenario| scenario.connections = scenario.connections.min(500));
     }
-    interrupt::watch()?;
     allow_many_files();
     let campaign = Campaign::prepare(
         &arguments.peers,

@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod client;
 pub mod manifests;
 pub mod process;
+pub mod proof;
 mod stream;
 pub mod wait;
 pub mod wire;

@@ -1,0 +1,110 @@
+//! What the commands are told. Bounded: no figure can be asked for that a machine does not finish.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fairway_testkit::proof::site::Scheme;
+
+/// Where everything comes from and goes to.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The binary that is tried, as the proxy and as its backends.
+    #[arg(long, default_value = "target/release/fairway")]
+    pub(crate) fairway: PathBuf,
+    /// Where the JSON goes [default: bench/results/COMMAND.json].
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// How clients speak.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Speech {
+    /// In the clear.
+    Plain,
+    /// Over TLS.
+    Tls,
+    /// Half of the requests each, one after the other.
+    Both,
+}
+
+impl Speech {
+    pub(crate) fn schemes(self) -> &'static [Scheme] {
+        match self {
+            Self::Plain => &[Scheme::Plain],
+            Self::Tls => &[Scheme::Tls],
+            Self::Both => &Scheme::ALL,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChurnArguments {
+    /// Requests in all.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub(crate) requests: u64,
+    /// How clients speak.
+    #[arg(long, value_enum, default_value_t = Speech::Both)]
+    pub(crate) over: Speech,
+    /// Clients, each with one request at a time.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) connections: u16,
+    /// The share of POSTs.
+    #[arg(long, default_value_t = 0.3, value_parser = share)]
+    pub(crate) posts: f64,
+    /// The share of requests for which a client makes a new connection.
+    #[arg(long, default_value_t = 0.05, value_parser = share)]
+    pub(crate) fresh: f64,
+    /// Milliseconds between two changes of the endpoints.
+    #[arg(long, default_value = "300", value_parser = milliseconds)]
+    pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChangesArguments {
+    /// Changes of a route, each of them awaited on every connection.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// Changes of routes, of certificates and of settings under load.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) of_each_kind: u32,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScaleArguments {
+    /// Files, with an Ingress, a Service and an EndpointSlice each.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub(crate) ingresses: u32,
+    /// Changes of one of them.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) changes: u32,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KillArguments {
+    /// Backends killed for each kind of client.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) times: u16,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share from 0 to 1".to_owned()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    match text.strip_suffix("ms").unwrap_or(text).parse() {
+        Ok(count @ 20..=60_000) => Ok(Duration::from_millis(count)),
+        _ => Err("milliseconds from 20 to 60000".to_owned()),
+    }
+}

@@ -1,0 +1,71 @@
+//! What a proof found: a table on stdout, everything in a JSON file, and whether a promise was broken.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::arguments::Place;
+use crate::pinning::{Idle, Pin};
+use crate::report::Origin;
+
+/// A proof's findings with where they come from.
+#[derive(Serialize)]
+pub(crate) struct Outcome<F> {
+    origin: Origin,
+    version: String,
+    findings: F,
+    /// What was promised and is not so.
+    broken_promises: Vec<String>,
+}
+
+impl<F: Serialize> Outcome<F> {
+    /// The findings of `binary`, made here and now.
+    pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
+        // Nothing is pinned: the kernel places the proxy, its backends and the clients.
+        let origin = Origin::here((Pin::Off, Idle::Sleep));
+        Ok(Self { origin, version: version(binary)?, findings, broken_promises })
+    }
+
+    /// Prints `rows`, writes the JSON, and fails when a promise was broken.
+    pub(crate) fn conclude(&self, rows: &[(String, String)], file: &Path) -> anyhow::Result<()> {
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, value) in rows {
+            println!("{name:width$}  {value}");
+        }
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(file, serde_json::to_string_pretty(self)? + "\n")
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("everything is in {}", file.display());
+        anyhow::ensure!(
+            self.broken_promises.is_empty(),
+            "not as promised: {}",
+            self.broken_promises.join(", ")
+        );
+        Ok(())
+    }
+}
+
+impl Place {
+    /// The binary as other folders can name it; an error when it is not there.
+    pub(crate) fn binary(&self) -> anyhow::Result<PathBuf> {
+        fs::canonicalize(&self.fairway).with_context(|| {
+            format!("--fairway {}: build it with cargo build --release", self.fairway.display())
+        })
+    }
+
+    /// Where the results of `command` go.
+    pub(crate) fn file(&self, command: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| format!("bench/results/{command}.json").into())
+    }
+}
+
+fn version(binary: &Path) -> anyhow::Result<String> {
+    let output = Command::new(binary).arg("version").output().context("asking the binary for its version")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(str::to_owned).context("the binary tells no version")
+}

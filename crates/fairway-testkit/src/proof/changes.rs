@@ -1,0 +1,84 @@
+//! How long a changed file takes to be served: from the rename into place to the first moment at which every one of many
+//! connections, spread over the workers, is answered by it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, Request};
+use crate::proof::delays::Delays;
+use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::wait::PATIENCE;
+
+/// Connections that must all see a change. The kernel spreads them over the listeners of the workers by a hash: that all
+/// of them meet the same one of two has a chance of one in 32,768.
+const CONNECTIONS: usize = 16;
+/// Between two rounds of questions. The answer is late by as much, and by the round itself.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Changes a route `count` times.
+///
+/// # Panics
+///
+/// When the binary does not become ready, or a change is not seen within the patience of tests.
+pub async fn visible(binary: &Path, count: usize) -> Delays {
+    let site = Site::new();
+    site.redirect("/moved", "start");
+    let fairway = site.serve(binary, &[]).await;
+    let door = site.door(&fairway, Scheme::Plain);
+    let mut witnesses = Witnesses::gather(&door, (HOST, "/moved")).await;
+    let mut times = Vec::with_capacity(count);
+    for change in 0..count {
+        let label = format!("n{change}");
+        let began = site.redirect("/moved", &label);
+        times.push(witnesses.agree(&label, began).await);
+        // No rhythm may form with what Fairway gathers.
+        sleep(Duration::from_millis(2).mul_f64(1.0 + fastrand::f64() * 4.0)).await;
+    }
+    Delays::of(times)
+}
+
+/// Connections that ask the same question over and over.
+pub(super) struct Witnesses {
+    clients: Vec<Client>,
+    request: Request,
+}
+
+impl Witnesses {
+    pub(super) async fn gather(door: &Door, (host, path): (&str, &str)) -> Self {
+        let mut clients = Vec::with_capacity(CONNECTIONS);
+        for _ in 0..CONNECTIONS {
+            clients.push(door.connect().await.expect("Fairway takes connections"));
+        }
+        Self { clients, request: Request::get(host, path) }
+    }
+
+    /// How long after `began` all of them are redirected to `label`.
+    pub(super) async fn agree(&mut self, label: &str, began: Instant) -> Duration {
+        let wanted = format!("https://{label}.test/");
+        while !self.all_see(&wanted).await {
+            assert!(began.elapsed() < PATIENCE, "{wanted} is not served");
+            sleep(PAUSE).await;
+        }
+        began.elapsed()
+    }
+
+    async fn all_see(&mut self, wanted: &str) -> bool {
+        let request = self.request.bytes();
+        for client in &mut self.clients {
+            client.send(&request).await.expect("the connection stays");
+        }
+        let mut agree = true;
+        for client in &mut self.clients {
+            let answer = client.read_response().await.expect("an answer comes");
+            agree &= answer.header("location").is_some_and(|location| location.starts_with(wanted));
+        }
+        agree
+    }
+
+    /// Points the question at another host.
+    pub(super) fn ask_of(&mut self, (host, path): (&str, &str)) {
+        self.request = Request::get(host, path);
+    }
+}

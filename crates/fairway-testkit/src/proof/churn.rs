@@ -1,0 +1,162 @@
+//! Endpoints that come and go under load: 5 -> 7 -> 5, with backends that really start, stop accepting and exit at once.
+//!
+//! A leaving backend is told to end at the moment it leaves the list, as Kubernetes does: a little before or a little
+//! after the proxy can know. The two that leave are always the oldest, so that none lives long.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+
+use crate::proof::deliveries::Deliveries;
+use crate::proof::fleet::Fleet;
+use crate::proof::site::{Scheme, Site};
+use crate::proof::traffic::{Load, Progress, Tally, send};
+
+/// The endpoints that are always there.
+const FEW: usize = 5;
+/// Those that come and go.
+const SWING: usize = 2;
+/// The most time between a backend's end and the file that says so, in either order.
+const GAP: Duration = Duration::from_millis(20);
+
+/// What is to happen.
+#[derive(Clone, Debug)]
+pub struct Churn {
+    /// The binary, for the proxy and for the backends.
+    pub binary: PathBuf,
+    /// The load.
+    pub load: Load,
+    /// The time between two changes of the endpoints.
+    pub every: Duration,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Churned {
+    /// How clients spoke.
+    pub scheme: Scheme,
+    /// What load there was.
+    pub load: Load,
+    /// What became of the requests.
+    pub tally: Tally,
+    /// What arrived at the backends.
+    pub deliveries: Deliveries,
+    /// What the endpoints did.
+    pub swings: Swings,
+    /// What the proxy says itself.
+    pub counted: Counted,
+    /// How long the load took.
+    pub seconds: f64,
+}
+
+/// Changes of the endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Swings {
+    /// How often there were more.
+    pub up: u32,
+    /// How often there were fewer, the file first.
+    pub down_listed_first: u32,
+    /// How often there were fewer, the processes' end first.
+    pub down_ended_first: u32,
+}
+
+/// Metrics of the proxy at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Counted {
+    /// Requests that were sent to another endpoint.
+    pub retries: f64,
+    /// Idle connections that were found dead when they were needed.
+    pub stale: f64,
+    /// Endpoints that were ejected.
+    pub ejections: f64,
+    /// Non-idempotent requests that were written to a dying endpoint, and not sent again.
+    pub lost: f64,
+}
+
+impl Churn {
+    /// Runs until all requests are done.
+    ///
+    /// # Panics
+    ///
+    /// When a process cannot be started or does not become ready.
+    pub async fn run(&self, scheme: Scheme, progress: &Progress) -> Churned {
+        let site = Site::new();
+        let numbers = site.numbers();
+        let mut fleet = Fleet::new(&self.binary, &numbers);
+        fleet.grow(FEW).await;
+        site.list(&fleet.addresses());
+        let fairway = site.serve(&self.binary, &[]).await;
+        let door = site.door(&fairway, scheme);
+        let mut swings = Swings::default();
+        let began = Instant::now();
+        let tally = tokio::select! {
+            tally = send(&self.load, &door, progress) => tally,
+            () = swing(&mut fleet, &site, self.every, &mut swings) => unreachable!("it swings for ever"),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        let metrics = fairway.metrics().await;
+        let sum = |name: &str| metrics.sum(&format!("fairway_upstream_{name}_total"), &[]);
+        let counted = Counted {
+            retries: sum("retries"),
+            stale: sum("stale_connections"),
+            ejections: sum("ejections"),
+            lost: sum("lost_non_idempotent"),
+        };
+        let deliveries = Deliveries::read(&numbers).expect("the backends wrote down what arrived");
+        Churned { scheme, load: self.load.clone(), tally, deliveries, swings, counted, seconds }
+    }
+}
+
+async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut Swings) {
+    let mut turns = interval_at(Instant::now() + every, every);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        turns.tick().await;
+        if fleet.size() > FEW {
+            shrink(fleet, site, swings).await;
+        } else {
+            fleet.grow(SWING).await;
+            site.list(&fleet.addresses());
+            swings.up += 1;
+        }
+    }
+}
+
+async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut Swings) {
+    let leaving = fleet.take_oldest(SWING);
+    let gap = GAP.mul_f64(fastrand::f64());
+    if fastrand::bool() {
+        site.list(&fleet.addresses());
+        sleep(gap).await;
+        leaving.iter().for_each(|member| member.terminate());
+        swings.down_listed_first += 1;
+    } else {
+        leaving.iter().for_each(|member| member.terminate());
+        sleep(gap).await;
+        site.list(&fleet.addresses());
+        swings.down_ended_first += 1;
+    }
+    leaving.into_iter().for_each(|member| fleet.bury(member));
+}
+
+impl Churned {
+    /// What may not be: GETs that failed, POSTs that arrived twice, POSTs that failed without being lost on a dying
+    /// endpoint, and losses that the proxy did not count. Empty when all is well.
+    #[must_use]
+    pub fn broken_promises(&self) -> Vec<String> {
+        let Self { tally, deliveries, counted, .. } = self;
+        let others: u64 = tally.posts.failed.values().sum();
+        let judged = [
+            (tally.gets.unanswered(), "failed GETs"),
+            (deliveries.posts_again, "duplicated POSTs"),
+            (others, "POSTs that failed in another way than on a dying endpoint"),
+            (
+                tally.posts.lost.abs_diff(counted.lost as u64),
+                "lost POSTs more or less than the proxy counted",
+            ),
+        ];
+        judged.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+    }
+}

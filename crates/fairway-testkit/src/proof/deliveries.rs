@@ -1,0 +1,76 @@
+//! What the backends wrote down: which numbered requests arrived, and how often. Never asks a backend.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Deliveries of numbered requests, counted over all backends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Deliveries {
+    /// GETs that arrived at least once.
+    pub gets: u64,
+    /// Further deliveries of them, which retries make and may make.
+    pub gets_again: u64,
+    /// POSTs that arrived at least once.
+    pub posts: u64,
+    /// Further deliveries of them, which must not be.
+    pub posts_again: u64,
+    /// The numbers of some POSTs that arrived more than once.
+    pub examples: Vec<u64>,
+}
+
+/// How many numbers are named.
+const EXAMPLES: usize = 20;
+
+impl Deliveries {
+    /// Reads the file that the backends share.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or has a line that no backend writes.
+    pub fn read(file: &Path) -> io::Result<Self> {
+        Self::of(&std::fs::read_to_string(file)?)
+    }
+
+    fn of(lines: &str) -> io::Result<Self> {
+        let mut counts: HashMap<(&str, u64), u64> = HashMap::new();
+        for line in lines.lines() {
+            let request =
+                line.split_once(' ').and_then(|(method, number)| Some((method, number.parse().ok()?)));
+            let request = request.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("not a delivery: {line:?}"))
+            })?;
+            *counts.entry(request).or_default() += 1;
+        }
+        let mut found = Self::default();
+        for ((method, number), count) in counts {
+            if method == "POST" {
+                found.posts += 1;
+                found.posts_again += count - 1;
+                if count > 1 && found.examples.len() < EXAMPLES {
+                    found.examples.push(number);
+                }
+            } else {
+                found.gets += 1;
+                found.gets_again += count - 1;
+            }
+        }
+        found.examples.sort_unstable();
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_number_is_a_duplicate_only_with_the_same_method() {
+        let found = Deliveries::of("POST 1\nGET 1\nGET 2\nGET 2\nPOST 3\nPOST 3\nPOST 3\n").unwrap();
+        let expected = Deliveries { gets: 2, gets_again: 1, posts: 2, posts_again: 2, examples: vec![3] };
+        assert_eq!(found, expected);
+        assert!(Deliveries::of("POST one").is_err());
+    }
+}

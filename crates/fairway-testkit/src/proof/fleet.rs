@@ -1,0 +1,113 @@
+//! Backends as processes: `fairway echo`, which ends at once when it is told to, as most containers do.
+//!
+//! Owns the processes. Lists nobody: what is an endpoint is the caller's business.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tokio::task::JoinSet;
+
+use crate::client::{Client, Request};
+use crate::process::Program;
+use crate::wait::{PATIENCE, eventually};
+
+/// The running backends, the oldest first.
+pub struct Fleet {
+    binary: PathBuf,
+    number_file: PathBuf,
+    members: VecDeque<Member>,
+    /// Those that were told to end, until they are gone.
+    leaving: JoinSet<()>,
+}
+
+/// One backend.
+pub struct Member {
+    program: Program,
+    address: SocketAddr,
+}
+
+impl Member {
+    /// Tells it to end: it answers nothing more.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended before.
+    pub fn terminate(&self) {
+        self.program.terminate().expect("nobody else ends a backend");
+    }
+
+    /// Ends it as a crash of the machine would: it gets no chance to do anything.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended before.
+    pub fn kill(&self) {
+        self.program.kill().expect("nobody else ends a backend");
+    }
+}
+
+impl Fleet {
+    /// None yet; all that will be append the numbers of requests to `number_file`.
+    #[must_use]
+    pub fn new(binary: &Path, number_file: &Path) -> Self {
+        let (binary, number_file) = (binary.to_owned(), number_file.to_owned());
+        Self { binary, number_file, members: VecDeque::new(), leaving: JoinSet::new() }
+    }
+
+    /// Starts `count` more at the same time, and returns when all of them answer.
+    ///
+    /// # Panics
+    ///
+    /// When one cannot be started or does not answer within the patience of tests.
+    pub async fn grow(&mut self, count: usize) {
+        let programs: Vec<Program> = (0..count).map(|_| self.start()).collect();
+        for program in programs {
+            let address = listening(&program).await;
+            eventually("a new backend answers", PATIENCE, || healthy(address)).await;
+            self.members.push_back(Member { program, address });
+        }
+    }
+
+    fn start(&self) -> Program {
+        let file = self.number_file.display().to_string();
+        Program::start(&self.binary, &["echo", "--listen", "127.0.0.1:0", "--number-file", &file])
+    }
+
+    /// Takes the `count` oldest out; they go on running until they are told to end.
+    pub fn take_oldest(&mut self, count: usize) -> Vec<Member> {
+        self.members.drain(..count.min(self.members.len())).collect()
+    }
+
+    /// Waits in the background until `member`, which was told to end, is gone.
+    pub fn bury(&mut self, mut member: Member) {
+        self.leaving.spawn(async move {
+            member.program.exit_within(PATIENCE).await;
+        });
+        while self.leaving.try_join_next().is_some() {}
+    }
+
+    /// Where the running ones are.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.members.iter().map(|member| member.address).collect()
+    }
+
+    /// How many run.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+}
+
+async fn listening(program: &Program) -> SocketAddr {
+    let line = program.line_with("address=").await;
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    address.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no address in {line:?}"))
+}
+
+async fn healthy(address: SocketAddr) -> bool {
+    let Ok(mut client) = Client::connect(address).await else { return false };
+    let answer = client.exchange(&Request::get("backend", "/health").close()).await;
+    answer.is_ok_and(|answer| answer.status == 200)
+}

@@ -1,0 +1,140 @@
+//! kill -9 of a backend in the middle of an answer: what each kind of client sees. An end that looks like success would
+//! be a lie.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::client::{Client, Request};
+use crate::proof::fleet::Fleet;
+use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::wait::{PATIENCE, eventually};
+
+/// Far more than all buffers on the way hold, so that the backend dies in the middle.
+const LENGTH: usize = 64 * 1024 * 1024;
+/// What a client reads before the backend dies.
+const READ: usize = 200 * 1024;
+
+/// How the backend frames its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Body {
+    /// With a Content-Length.
+    Sized,
+    /// In chunks.
+    Chunked,
+}
+
+/// A kind of client, and what it saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cut {
+    /// How it speaks.
+    pub scheme: Scheme,
+    /// `HTTP/1.1` or `HTTP/1.0`.
+    pub version: &'static str,
+    /// What the backend sent.
+    pub body: Body,
+    /// What it saw, with how often.
+    pub seen: BTreeMap<Sight, u64>,
+}
+
+/// What a client sees of the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sight {
+    /// The connection was reset.
+    Reset,
+    /// TLS ended without close_notify (RFC 8446 §6.1).
+    TlsTruncated,
+    /// Fewer bytes than the Content-Length said, then a clean end.
+    ShortOfItsLength,
+    /// No last chunk, then a clean end.
+    NoLastChunk,
+    /// A clean end that looks like the whole answer.
+    ShortSuccess,
+}
+
+/// Kills a backend `times` times for each kind of client.
+///
+/// # Panics
+///
+/// When a process does not become ready, or an answer does not begin.
+pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
+    let site = Site::new();
+    let mut fleet = Fleet::new(binary, &site.numbers());
+    let fairway = site.serve(binary, &[]).await;
+    let mut cuts = Vec::new();
+    for scheme in Scheme::ALL {
+        for (version, body) in [
+            ("HTTP/1.1", Body::Sized),
+            ("HTTP/1.1", Body::Chunked),
+            ("HTTP/1.0", Body::Sized),
+            ("HTTP/1.0", Body::Chunked),
+        ] {
+            let mut cut = Cut { scheme, version, body, seen: BTreeMap::new() };
+            for _ in 0..times {
+                fleet.grow(1).await;
+                site.list(&fleet.addresses());
+                let client = begin(&site.door(&fairway, scheme), &cut).await;
+                *cut.seen.entry(end(client, &mut fleet, body).await).or_default() += 1;
+            }
+            cuts.push(cut);
+        }
+    }
+    cuts
+}
+
+/// A client that has read the beginning of the answer.
+async fn begin(door: &Door, cut: &Cut) -> (Client, Vec<u8>) {
+    eventually("the new backend is served", PATIENCE, || served(door)).await;
+    let path = match cut.body {
+        Body::Sized => format!("/bytes/{LENGTH}"),
+        Body::Chunked => format!("/chunked/{LENGTH}"),
+    };
+    let request = Request::get(HOST, &path);
+    let request = if cut.version == "HTTP/1.0" { request.http10() } else { request };
+    let mut client = door.connect().await.expect("Fairway takes connections");
+    client.send(request.bytes()).await.expect("Fairway takes the request");
+    let begun = client.read_bytes(READ).await.expect("the answer begins");
+    assert!(begun.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&begun[..200]));
+    (client, begun)
+}
+
+async fn served(door: &Door) -> bool {
+    let Ok(mut client) = door.connect().await else { return false };
+    client.exchange(&Request::get(HOST, "/health").close()).await.is_ok_and(|answer| answer.status == 200)
+}
+
+/// Kills the backend and tells what the client sees.
+async fn end((mut client, mut begun): (Client, Vec<u8>), fleet: &mut Fleet, body: Body) -> Sight {
+    for member in fleet.take_oldest(1) {
+        member.kill();
+        fleet.bury(member);
+    }
+    let rest = client.read_to_end().await;
+    match rest {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Sight::Reset,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Sight::TlsTruncated,
+        Err(error) => panic!("neither an end nor a truncation: {error}"),
+        Ok(rest) => {
+            begun.extend(rest);
+            judge(&begun, body)
+        }
+    }
+}
+
+/// What a clean end looks like to whoever reads the framing.
+fn judge(answer: &[u8], body: Body) -> Sight {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head was there");
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let chunked = head.contains("transfer-encoding: chunked");
+    if head.contains("content-length: ") && body == Body::Sized && answer.len() < end + 4 + LENGTH {
+        Sight::ShortOfItsLength
+    } else if chunked && !answer.ends_with(b"0\r\n\r\n") {
+        Sight::NoLastChunk
+    } else {
+        Sight::ShortSuccess
+    }
+}

@@ -1,0 +1,169 @@
+//! The objects that every proof serves: a class, one host with a certificate, a Service. Knows nothing of load.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::certificates::{Authority, Leaf};
+use crate::client::{Client, TlsOffer};
+use crate::manifests::{Ingress, Manifests, endpoint_slices, ingress_class, service};
+use crate::process::Fairway;
+
+/// The host of every request.
+pub const HOST: &str = "proof.test";
+const NAMESPACE: &str = "proof";
+const SERVICE: &str = "backend";
+
+/// How clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// HTTP in the clear.
+    Plain,
+    /// HTTPS.
+    Tls,
+}
+
+impl Scheme {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Tls];
+}
+
+/// A directory of manifests and the authority behind its certificates.
+pub struct Site {
+    manifests: Manifests,
+    authority: Authority,
+    offer: TlsOffer,
+    records: TempDir,
+}
+
+impl Site {
+    /// With a class, a certificate, and an Ingress for [`HOST`] over a Service without endpoints.
+    ///
+    /// # Panics
+    ///
+    /// When no temporary files or keys can be made.
+    #[must_use]
+    pub fn new() -> Self {
+        let (manifests, authority) = (Manifests::new(), Authority::new("proof"));
+        // Sessions are resumed, as browsers do: the configuration is shared by all clients.
+        let offer = TlsOffer::new(authority.client_config(), HOST);
+        let records = TempDir::with_prefix("fairway-").expect("a temporary directory");
+        let site = Self { manifests, authority, offer, records };
+        site.manifests.put("class.yaml", ingress_class("nginx", "fairway.dev/ingress-controller"));
+        site.manifests.put("service.yaml", service(NAMESPACE, SERVICE, 80));
+        site.certify(&site.leaf());
+        site.list(&[]);
+        let ingress = Ingress::new(NAMESPACE, "main")
+            .annotation("ssl-redirect", "false")
+            .tls(Some("certificate"), &[HOST])
+            .route(HOST, "/", (SERVICE, 80));
+        site.manifests.put("ingress.yaml", ingress.yaml());
+        site
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn manifests(&self) -> &Manifests {
+        &self.manifests
+    }
+
+    /// Where backends write down what arrives, outside of what is served.
+    #[must_use]
+    pub fn numbers(&self) -> PathBuf {
+        self.records.path().join("numbers")
+    }
+
+    /// Another certificate for the host.
+    #[must_use]
+    pub fn leaf(&self) -> Leaf {
+        self.authority.leaf(&[HOST])
+    }
+
+    /// Serves with `leaf` from now on.
+    pub fn certify(&self, leaf: &Leaf) {
+        self.manifests.put("certificate.yaml", leaf.secret_yaml(NAMESPACE, "certificate"));
+    }
+
+    /// Lists `addresses`, all of them ready, as the Service's endpoints.
+    pub fn list(&self, addresses: &[SocketAddr]) {
+        self.manifests.put("endpoints.yaml", endpoint_slices((NAMESPACE, SERVICE), addresses));
+    }
+
+    /// An Ingress for `path` of the host that answers with a redirect to `https://LABEL.test/`; gives the moment at which
+    /// its file was about to be renamed into place.
+    pub fn redirect(&self, path: &str, label: &str) -> Instant {
+        let ingress = Ingress::new(NAMESPACE, "redirect")
+            .annotation("ssl-redirect", "false")
+            .annotation("temporal-redirect", &format!("https://{label}.test/"))
+            .route(HOST, path, (SERVICE, 80));
+        let yaml = ingress.yaml();
+        let began = Instant::now();
+        self.manifests.put("redirect.yaml", yaml);
+        began
+    }
+
+    /// Starts `binary` with two workers and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// As [`Fairway::ready`].
+    pub async fn serve(&self, binary: &Path, more: &[&str]) -> Fairway {
+        let arguments = [&["--workers", "2", "--access-log", "off"], more].concat();
+        Fairway::ready(binary, self.manifests.path(), &arguments).await
+    }
+
+    /// Where clients of `scheme` connect to.
+    #[must_use]
+    pub fn door(&self, fairway: &Fairway, scheme: Scheme) -> Door {
+        match scheme {
+            Scheme::Plain => Door::plain(fairway.http),
+            Scheme::Tls => Door { address: fairway.https, tls: Some(self.offer.clone()) },
+        }
+    }
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where clients connect to, and how.
+#[derive(Clone, Debug)]
+pub struct Door {
+    address: SocketAddr,
+    tls: Option<TlsOffer>,
+}
+
+impl Door {
+    /// In the clear at `address`.
+    #[must_use]
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None }
+    }
+
+    /// Makes a full handshake each time, in which the certificate is shown.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Self {
+        if let Some(offer) = &mut self.tls {
+            offer.config.resumption = rustls::client::Resumption::disabled();
+        }
+        self
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`] and [`Client::connect_tls`].
+    pub async fn connect(&self) -> std::io::Result<Client> {
+        match &self.tls {
+            None => Client::connect(self.address).await,
+            Some(offer) => Client::connect_tls(self.address, offer).await,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Routes, certificates and settings change under load: how many connections Fairway closes meanwhile. None is right.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::client::Request;
+use crate::manifests::config_map;
+use crate::process::Fairway;
+use crate::proof::fleet::Fleet;
+use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::wait::{PATIENCE, eventually};
+
+/// Connections of each scheme.
+const CONNECTIONS: usize = 16;
+/// What a connection waits between two requests: long enough that 10,000 requests, after which a connection ends as it
+/// should, are not reached.
+const PACE: Duration = Duration::from_millis(4);
+/// The size of every answer.
+const SIZE: usize = 1024;
+
+/// What was changed, and what happened to the connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Steadiness {
+    /// Changes of each kind, each of them awaited.
+    pub changes_of_each_kind: usize,
+    /// Connections that were open all the time.
+    pub connections: usize,
+    /// Requests that were answered on them.
+    pub answered: u64,
+    /// Connections that Fairway closed, or said it would.
+    pub closed: u64,
+    /// Answers that were not what the backend sent.
+    pub wrong: u64,
+}
+
+/// Changes routes, certificates and settings `times` times each under load.
+///
+/// # Panics
+///
+/// When a process does not become ready, or a change is not served within the patience of tests.
+pub async fn steady(binary: &Path, times: usize) -> Steadiness {
+    let site = Site::new();
+    let mut fleet = Fleet::new(binary, &site.numbers());
+    fleet.grow(1).await;
+    site.list(&fleet.addresses());
+    site.redirect("/moved", "start");
+    set(&site, 0);
+    let fairway = site.serve(binary, &["--configmap", "proof/settings"]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for scheme in Scheme::ALL {
+        for _ in 0..CONNECTIONS {
+            clients.spawn(client(site.door(&fairway, scheme), Arc::clone(&stop)));
+        }
+    }
+    for change in 1..=times {
+        change_route(&site, &fairway, change).await;
+        change_certificate(&site, &fairway).await;
+        change_settings(&site, &fairway, change).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut found =
+        Steadiness { changes_of_each_kind: times, connections: clients.len(), ..Steadiness::default() };
+    while let Some(done) = clients.join_next().await {
+        let one = done.expect("a client does not panic");
+        found.answered += one.answered;
+        found.closed += one.closed;
+        found.wrong += one.wrong;
+    }
+    found
+}
+
+/// Asks on one connection until it is told to stop, or the connection ends.
+async fn client(door: Door, stop: Arc<AtomicBool>) -> Steadiness {
+    let mut seen = Steadiness::default();
+    let mut client = door.connect().await.expect("Fairway takes connections");
+    let request = Request::get(HOST, &format!("/bytes/{SIZE}"));
+    loop {
+        // Read before the request: the last one comes after the last change.
+        let last = stop.load(Ordering::Relaxed);
+        match client.exchange(&request).await {
+            Err(_) => {
+                seen.closed += 1;
+                return seen;
+            }
+            Ok(answer) => {
+                seen.answered += 1;
+                seen.wrong += u64::from(answer.status != 200 || answer.body.len() != SIZE);
+                if answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"))
+                {
+                    seen.closed += 1;
+                    return seen;
+                }
+            }
+        }
+        if last {
+            return seen;
+        }
+        sleep(PACE).await;
+    }
+}
+
+async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
+    let label = format!("n{change}");
+    site.redirect("/moved", &label);
+    let door = site.door(fairway, Scheme::Plain);
+    let wanted = format!("https://{label}.test/");
+    eventually("the changed route is served", PATIENCE, || async {
+        let Ok(mut client) = door.connect().await else { return false };
+        let answer = client.exchange(&Request::get(HOST, "/moved").close()).await;
+        answer.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
+    })
+    .await;
+}
+
+async fn change_certificate(site: &Site, fairway: &Fairway) {
+    let leaf = site.leaf();
+    site.certify(&leaf);
+    let door = site.door(fairway, Scheme::Tls).without_resumption();
+    eventually("the new certificate is shown", PATIENCE, || async {
+        let shown = door.connect().await.ok().and_then(|client| client.tls());
+        shown.is_some_and(|tls| tls.chain == leaf.chain_der)
+    })
+    .await;
+}
+
+async fn change_settings(site: &Site, fairway: &Fairway, change: usize) {
+    let before = fairway.metrics().await.sum("fairway_config_version", &[]);
+    set(site, change);
+    fairway.until_metric("fairway_config_version", &[], |version| version > before).await;
+    eventually("every worker has adopted the settings", PATIENCE, || async {
+        fairway.admin("/readyz").await.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+}
+
+/// Time-outs, pools and a header, each of which differs from change to change.
+fn set(site: &Site, change: usize) {
+    let step = change % 50;
+    let entries = [
+        ("keep-alive", (60 + step).to_string()),
+        ("upstream-keepalive-connections", (64 + step).to_string()),
+        ("proxy-read-timeout", (60 + step).to_string()),
+        ("hsts-max-age", (1_000 + step).to_string()),
+    ];
+    let entries = entries.each_ref().map(|(key, value)| (*key, value.as_str()));
+    site.manifests().put("settings.yaml", config_map("proof", "settings", &entries));
+}
