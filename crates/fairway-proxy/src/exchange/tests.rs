@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -252,6 +254,33 @@ async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
             assert!(began.elapsed() < seconds(60));
         }
         assert_took(began, seconds(30));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_answers_without_end_are_not_hoarded() {
+    on_stage(async {
+        let written = Rc::new(Cell::new(0));
+        let counter = Rc::clone(&written);
+        let endless = move |_| {
+            let counter = Rc::clone(&counter);
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                let hints =
+                    b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(100);
+                // Ten times what streams and buffers may hold.
+                while counter.get() < 10_000_000 && stream.write_all(&hints).await.is_ok() {
+                    counter.set(counter.get() + hints.len());
+                }
+                std::future::pending::<()>().await;
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, endless);
+        let mut client = stage.client();
+        client.send(GET).await;
+        sleep(seconds(10)).await;
+        assert!(written.get() < 1_000_000, "{} bytes were taken for a client that reads none", written.get());
     })
     .await;
 }

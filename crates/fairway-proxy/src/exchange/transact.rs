@@ -15,6 +15,7 @@ use crate::downstream::head_limits;
 use crate::fault::Fault;
 use crate::h1::HeadRead;
 use crate::transport::{Network, Transport};
+use crate::wire::GATHER;
 use crate::worker::Desk;
 
 /// How the wait for the head ended.
@@ -77,11 +78,6 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         connection: &mut Connection<S>,
         desk: &mut Desk,
     ) -> Poll<Result<Reply, Fault>> {
-        if connection.h1.queued() > 0
-            && let Poll::Ready(Err(_)) = connection.h1.poll_flush(cx)
-        {
-            return Poll::Ready(Err(Fault::ClientGone));
-        }
         if self.hearing == Hearing::Unasked {
             self.hearing = match self.body.restart(cx, self.up, &desk.replay) {
                 Ok(()) => Hearing::Listens,
@@ -113,6 +109,14 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     ) -> Poll<Result<Reply, Fault>> {
         let limits = head_limits(&self.scene.worker.options.limits);
         loop {
+            // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
+            if connection.h1.queued() > 0 {
+                match connection.h1.poll_flush(cx) {
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
+                    Poll::Pending if connection.h1.queued() > GATHER => return Poll::Pending,
+                    Poll::Ready(Ok(())) | Poll::Pending => {}
+                }
+            }
             match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
                 HeadRead::Whole(_) => {}
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),

@@ -123,6 +123,23 @@ async fn interim_answers_reach_http_1_1_clients_and_no_others() {
 }
 
 #[tokio::test]
+async fn an_interim_answer_does_not_wait_for_the_final_one() {
+    let backend = Backend::scripted([
+        Step::ReadRequest,
+        Step::Send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec()),
+        Step::Wait,
+        Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+    ])
+    .await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    client.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 103);
+    backend.release();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn a_protocol_switch_that_nobody_asked_for_is_502() {
     let answer =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
