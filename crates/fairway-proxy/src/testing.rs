@@ -13,6 +13,7 @@ use fairway_model::{
     ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
     Settings, VirtualHost, WeightedBackend,
 };
+use fairway_routing::Snapshot;
 use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{LocalSet, spawn_local};
@@ -220,6 +221,11 @@ pub(crate) fn endpoint(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
+/// A snapshot of one rule that takes everything.
+pub(crate) fn snapshot() -> Arc<Snapshot> {
+    fairway_routing::compile(&config(1, Policy::default(), Settings::default()), None).snapshot
+}
+
 fn options() -> ProxyOptions {
     let leaf = Authority::new("stage").leaf(&["stage.invalid"]);
     ProxyOptions {
@@ -254,7 +260,13 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         filters: Vec::new(),
         action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
         policy,
-        labels: RuleLabels::default(),
+        labels: RuleLabels {
+            namespace: "default".into(),
+            ingress: "shop".into(),
+            service: "web".into(),
+            service_port: "80".into(),
+            path: "/".into(),
+        },
     };
     let host = VirtualHost {
         key: HostKey { table: "ingress".into(), host: HostPattern::Any },

@@ -5,6 +5,8 @@
 
 mod json;
 mod nginx;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::cell::{Cell, RefCell};

@@ -20,6 +20,12 @@ impl LogSender {
         Self(None)
     }
 
+    /// To a reader of the test's own.
+    #[cfg(test)]
+    pub(crate) fn to(sender: SyncSender<Vec<u8>>) -> Self {
+        Self(Some(sender))
+    }
+
     /// Hands a buffer over, or back when the writer is behind or gone.
     pub(crate) fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         match &self.0 {

@@ -1,0 +1,170 @@
+//! Lines of both formats, and that nothing a client sends can forge one.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use fairway_http1::HeadLimits;
+use fairway_routing::{CompiledRule, Matched, Request};
+use serde_json::json;
+
+use super::{AccessLog, LogSender, Switch, json, nginx};
+use crate::accept::Peer;
+use crate::clock::Instant;
+use crate::exchange::intake::Fields;
+use crate::exchange::record::{Record, UpstreamRecord};
+use crate::fault::Fault;
+use crate::listener::ListenerName;
+use crate::options::AccessLogFormat;
+use crate::testing::{endpoint, snapshot};
+use crate::worker::Desk;
+
+const PLAIN: &[u8] =
+    b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\
+                       X-Request-ID: 4bf9\r\n\r\n";
+
+fn peer() -> Peer {
+    Peer { listener: ListenerName::Http, client: "2001:db8::7".parse().unwrap() }
+}
+
+fn desk(head: &[u8]) -> Desk {
+    let mut desk = Desk::default();
+    desk.request.parse_request(head, &HeadLimits::default()).unwrap();
+    desk.host.push_str("example.com");
+    desk
+}
+
+/// An exchange of 12 milliseconds with an answer of ten bytes.
+fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a> {
+    let mut record = Record::new(Instant::now(), 100);
+    record.ended = Some(record.began + Duration::from_micros(12_345));
+    record.status = fault.map_or(200, Fault::status);
+    record.body_bytes = 10;
+    record.sent_bytes = 99;
+    record.rule = rule;
+    record.fault = fault;
+    if fault.is_none() {
+        record.upstream = Some(UpstreamRecord {
+            endpoint: endpoint(8080),
+            status: 200,
+            connect: Duration::from_micros(100),
+            header: Duration::from_millis(10),
+            response: Duration::from_millis(11),
+            attempts: 2,
+        });
+    }
+    record
+}
+
+fn nginx_line(record: &Record<'_>, desk: &Desk) -> String {
+    let mut out = Vec::new();
+    nginx::line(&mut out, record, desk, (&peer(), "21/Nov/2026:02:48:17 +0000"));
+    String::from_utf8(out).unwrap()
+}
+
+fn json_line(record: &Record<'_>, desk: &Desk) -> serde_json::Value {
+    let mut out = Vec::new();
+    json::line(&mut out, record, desk, (&peer(), "2026-11-21T02:48:17Z"));
+    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// Calls `with` with the rule of the stage's configuration.
+fn with_rule(with: impl FnOnce(&CompiledRule)) {
+    let (snapshot, desk) = (snapshot(), desk(PLAIN));
+    let request = Request {
+        host: "example.com",
+        method: b"GET",
+        normalised: b"/a",
+        decoded: b"/a",
+        query: b"",
+        fields: &Fields(&desk.request),
+    };
+    let table = snapshot.table("ingress").unwrap();
+    let Matched::Rule { rule, .. } = snapshot.lookup(table, &request) else {
+        panic!("the rule takes everything")
+    };
+    with(rule);
+}
+
+#[test]
+fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
+    with_rule(|rule| {
+        assert_eq!(
+            nginx_line(&record(Some(rule), None), &desk(PLAIN)),
+            "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET /a?b=c HTTP/1.1\" 200 10 \"http://r/\" \"curl/8\" \
+             100 0.012 [default-web-80] [] 192.0.2.1:8080 10 0.011 200 4bf9 -\n"
+        );
+    });
+}
+
+#[test]
+fn an_answer_of_our_own_says_why() {
+    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &desk(b"GET / HTTP/1.0\r\n\r\n"));
+    assert_eq!(
+        line,
+        "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET / HTTP/1.0\" 404 10 \"-\" \"-\" 100 0.012 [] [] - - - - - \
+         no_route\n"
+    );
+    assert_eq!(json_line(&record(None, Some(Fault::NoRoute)), &desk(PLAIN))["flag"], "no_route");
+}
+
+#[test]
+fn the_json_format_has_every_member() {
+    with_rule(|rule| {
+        assert_eq!(
+            json_line(&record(Some(rule), None), &desk(PLAIN)),
+            json!({
+                "time": "2026-11-21T02:48:17Z",
+                "client": "2001:db8::7",
+                "request": {
+                    "method": "GET", "target": "/a?b=c", "host": "example.com", "bytes": 100,
+                    "referer": "http://r/", "user_agent": "curl/8", "id": "4bf9",
+                },
+                "status": 200,
+                "flag": "-",
+                "answer_body_bytes": 10,
+                "sent_bytes": 99,
+                "took_us": 12_345,
+                "rule": { "namespace": "default", "ingress": "shop", "service": "web", "path": "/" },
+                "upstream": {
+                    "endpoint": "192.0.2.1:8080", "status": 200, "attempts": 2,
+                    "connect_us": 100, "header_us": 10_000, "response_us": 11_000,
+                },
+            })
+        );
+    });
+}
+
+#[test]
+fn no_value_ends_its_quotes_or_its_line() {
+    // A quote in the target is refused by the parser; the fields are what a client can choose freely.
+    let desk = desk(
+        b"GET / HTTP/1.1\r\nHost: a\r\nReferer: \" 200 \\ \xff\t\xc3\xa9\r\nUser-Agent: {\"a\":\"b\"}\r\n\r\n",
+    );
+    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &desk);
+    assert!(line.contains("\"\\x22 200 \\x5C \\xFF\\x09\\xC3\\xA9\""), "{line}");
+    assert!(line.contains("\"{\\x22a\\x22:\\x22b\\x22}\""), "{line}");
+    assert!(line.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)));
+    assert_eq!(line.matches('"').count(), 6, "{line}");
+    let value = json_line(&record(None, None), &desk);
+    assert_eq!(value["request"]["user_agent"], "{\"a\":\"b\"}");
+    assert_eq!(value["request"]["referer"], "\" 200 \\ \u{fffd}\t\u{e9}");
+}
+
+#[test]
+fn what_cannot_be_written_is_dropped_and_counted() {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
+    let (record, desk) = (record(None, Some(Fault::NoRoute)), desk(PLAIN));
+    for _ in 0..3 {
+        log.write(&record, &desk, &peer());
+        log.flush();
+    }
+    assert_eq!(log.dropped(), 2, "a worker never waits");
+    assert_eq!(receiver.recv().unwrap().iter().filter(|byte| **byte == b'\n').count(), 1);
+    log.switch(Switch::Off);
+    log.write(&record, &desk, &peer());
+    log.flush();
+    assert!(receiver.try_recv().is_err(), "switched off by the configuration");
+}
