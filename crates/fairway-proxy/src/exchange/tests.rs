@@ -286,6 +286,67 @@ async fn interim_answers_without_end_are_not_hoarded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
+    for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
+        on_stage(async {
+            let written = Rc::new(Cell::new(0));
+            let counter = Rc::clone(&written);
+            let eager = move |_| {
+                let counter = Rc::clone(&counter);
+                Meeting::with(move |mut stream| async move {
+                    read_head(&mut stream).await;
+                    stream
+                        .write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes())
+                        .await
+                        .unwrap();
+                    let piece =
+                        b"3f8\r\n".iter().chain(&[b'a'; 1016]).chain(b"\r\n").copied().collect::<Vec<_>>();
+                    while counter.get() < 9_000_000 && stream.write_all(&piece).await.is_ok() {
+                        counter.set(counter.get() + piece.len());
+                    }
+                    std::future::pending::<()>().await;
+                })
+            };
+            let stage = Stage::new(1, |_, _| {}, eager);
+            let mut client = stage.client();
+            client.send(GET).await;
+            sleep(seconds(10)).await;
+            let taken = written.get();
+            assert!((1_000..1_000_000).contains(&taken), "{taken} bytes with {framing}");
+            let mut some = vec![0; 2_000_000];
+            client.stream.read_exact(&mut some).await.unwrap();
+            assert!(written.get() > taken, "it flows again");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
+    on_stage(async {
+        let deaf = |_| {
+            Meeting::with(|stream| async move {
+                sleep(seconds(3600)).await;
+                drop(stream);
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, deaf);
+        let mut client = stage.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").await;
+        let mut taken = 0;
+        let flood = async {
+            while client.stream.write_all(&[b'a'; 1000]).await.is_ok() {
+                taken += 1000;
+            }
+        };
+        let stopped = tokio::time::timeout(seconds(10), flood).await;
+        assert!(stopped.is_err(), "the client stands still");
+        assert!((1_000..1_000_000).contains(&taken), "{taken} bytes");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_are_a_fifth_of_the_requests_and_ten_a_second() {
     on_stage(async {
         let dying = |_| {
