@@ -29,19 +29,34 @@ pub enum Part<'a> {
 pub struct BodyReader {
     state: State,
     limits: BodyLimits,
-    trailers: Trailers,
+    /// Boxed and made when the first trailer comes: few bodies have any, and every idle connection has a reader.
+    trailers: Option<Box<Trailers>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Length(u64),
     UntilClose,
-    Size { digits: u8, size: u64 },
-    Extension { line: u32, size: u64 },
-    SizeEnd { size: u64 },
-    Data { left: u64 },
-    DataEnd { carriage_return: bool },
+    Size {
+        digits: u8,
+        size: u64,
+    },
+    Extension {
+        line: u32,
+        size: u64,
+    },
+    SizeEnd {
+        size: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataEnd {
+        carriage_return: bool,
+    },
     Trailer,
+    /// The empty line that ends a body without trailers.
+    LastLine,
     Done,
 }
 
@@ -62,7 +77,7 @@ impl BodyReader {
             Framing::Chunked => CHUNK_LINE,
             Framing::UntilClose => State::UntilClose,
         };
-        BodyReader { state, limits, trailers: Trailers::default() }
+        BodyReader { state, limits, trailers: None }
     }
 
     /// The next part of the body, and how many bytes of the input it took, framing included. `NeedMore`
@@ -121,8 +136,12 @@ impl BodyReader {
                 Ok(State::DataEnd { carriage_return: true })
             }
             (State::DataEnd { carriage_return: true }, b'\n') => Ok(CHUNK_LINE),
+            (State::Trailer, b'\r') if self.trailers.is_none() => Ok(State::LastLine),
+            (State::LastLine, b'\n') => Ok(State::Done),
+            (State::LastLine, _) => Err(Malformed::TrailerInvalid),
             (State::Trailer, byte) => {
-                let ended = self.trailers.take(byte, self.limits.trailer_bytes)?;
+                let trailers = self.trailers.get_or_insert_with(Box::default);
+                let ended = trailers.take(byte, self.limits.trailer_bytes)?;
                 Ok(if ended { State::Done } else { State::Trailer })
             }
             _ => Err(Malformed::ChunkEnd),
@@ -173,7 +192,7 @@ impl BodyReader {
 
     /// The trailer fields that may be forwarded, once the body is done.
     pub fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.trailers.fields()
+        self.trailers.iter().flat_map(|trailers| trailers.fields())
     }
 }
 

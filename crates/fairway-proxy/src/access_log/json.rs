@@ -85,9 +85,9 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
             endpoint: up.endpoint.to_string(),
             status: up.status,
             attempts: up.attempts,
-            connect_us: up.connect.as_micros(),
-            header_us: up.header.as_micros(),
-            response_us: up.response.as_micros(),
+            connect_us: up.connect.duration().as_micros(),
+            header_us: up.header.duration().as_micros(),
+            response_us: up.response.duration().as_micros(),
         }),
     };
     serde_json::to_writer(&mut *out, &line).expect("the line has only text and numbers");

@@ -37,7 +37,14 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
     out.extend_from_slice(b"] [] ");
     match &record.upstream {
         Some(up) => {
-            write!(out, "{} {} {} {} ", up.endpoint, record.body_bytes, Seconds(up.response), up.status)
+            write!(
+                out,
+                "{} {} {} {} ",
+                up.endpoint,
+                record.body_bytes,
+                Seconds(up.response.duration()),
+                up.status
+            )
         }
         None => write!(out, "- - - - "),
     }

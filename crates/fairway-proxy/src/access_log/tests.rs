@@ -47,9 +47,9 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
         record.upstream = Some(UpstreamRecord {
             endpoint: endpoint(8080),
             status: 200,
-            connect: Duration::from_micros(100),
-            header: Duration::from_millis(10),
-            response: Duration::from_millis(11),
+            connect: Duration::from_micros(100).into(),
+            header: Duration::from_millis(10).into(),
+            response: Duration::from_millis(11).into(),
             attempts: 2,
         });
     }

@@ -203,46 +203,44 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course,
 }
 
 /// Hands the answer on, and the connections back.
-async fn conclude<N: Network, S: Transport>(
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
+fn conclude<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
     delivered: Delivered<ToEndpoint<N>>,
-) -> Ending {
+) -> impl Future<Output = Ending> {
     let Delivered { endpoint, answered, attempts } = delivered;
     let Answered { connection: mut pooled, reply, connect, sent, headed } = answered;
     let status = turn.desk.answer.status();
     turn.record.status = status;
-    let header = headed - sent;
-    let mut upstream = UpstreamRecord {
-        endpoint: endpoint.identity.address,
-        status,
-        connect,
-        header,
-        response: header,
-        attempts,
-    };
-    let ending = if reply == Reply::Switched {
-        // Boxed: a tunnel is rare, and every connection's task would carry room for it.
-        Box::pin(switch(turn, &mut pooled.h1)).await
-    } else {
-        match answer(turn, &mut pooled.h1, headed).await {
-            Ok((persistence, reusable)) => {
-                pooled.answered = Instant::now();
-                turn.record.ended = Some(pooled.answered);
-                upstream.response = pooled.answered - sent;
-                if reusable {
-                    endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
-                }
-                respond::settle(turn.connection, persistence).await
-            }
-            Err(fault) => {
-                upstream.response = sent.elapsed();
-                fail_mid_answer(turn, fault).await
-            }
-        }
-    };
-    endpoint.end();
+    let header = (headed - sent).into();
+    let address = endpoint.identity.address;
+    let connect = connect.into();
+    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response: header, attempts };
     turn.record.upstream = Some(upstream);
-    ending
+    async move {
+        let ending = if reply == Reply::Switched {
+            // Boxed: a tunnel is rare, and every connection's task would carry room for it.
+            Box::pin(switch(turn, &mut pooled.h1)).await
+        } else {
+            let relayed = answer(turn, &mut pooled.h1, headed).await;
+            let ended = Instant::now();
+            turn.record.answered((ended - sent).into());
+            match relayed {
+                Ok((persistence, reusable)) => {
+                    turn.record.ended = Some(ended);
+                    pooled.answered = ended;
+                    if reusable {
+                        endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
+                    }
+                    respond::settle(turn.connection, persistence).await
+                }
+                Err(fault) => Box::pin(fail_mid_answer(turn, fault)).await,
+            }
+        };
+        endpoint.end();
+        ending
+    }
 }
 
 /// An answer that broke: when nothing of it left for the client, it gets another; else it must see that it broke.

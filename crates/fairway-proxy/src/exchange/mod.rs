@@ -90,31 +90,35 @@ pub(crate) enum Unroutable {
 }
 
 /// Serves the request whose head stands on the desk. Says when it was over.
-pub(crate) async fn exchange<N: Network, S: Transport>(
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
+pub(crate) fn exchange<N: Network, S: Transport>(
     worker: &Worker<N>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
     head: Result<usize, Malformed>,
-) -> (Ending, Instant) {
-    let adopted = worker.adopted();
+) -> impl Future<Output = (Ending, Instant)> {
     worker.budget.earn();
-    let mut record = Record::new(Instant::now(), head.unwrap_or_default());
-    record.sent_bytes = connection.h1.wire.sent();
-    let ending = match admit(worker, &adopted, connection, (desk, head), &mut record) {
-        Ok(admitted) => serve(admitted, connection, desk, &mut record).await,
-        // Boxed, like all that is rare: every connection's task would carry room for it.
-        Err(unroutable) => {
-            Box::pin(respond::unroutable(worker, connection, desk, &unroutable, &mut record)).await
-        }
-    };
-    let ended = *record.ended.get_or_insert_with(Instant::now);
-    record.sent_bytes = connection.h1.wire.sent() - record.sent_bytes;
-    worker.counters.exchange(&record);
-    worker.log.write(&record, desk, &connection.peer);
-    (ending, ended)
+    async move {
+        let adopted = worker.adopted();
+        let mut record = Record::new(Instant::now(), head.unwrap_or_default());
+        record.sent_bytes = connection.h1.wire.sent();
+        let ending = match admit(worker, &adopted, connection, (desk, head), &mut record) {
+            Ok(admitted) => serve(admitted, connection, desk, &mut record).await,
+            // Boxed, like all that is rare: every connection's task would carry room for it.
+            Err(unroutable) => {
+                Box::pin(respond::unroutable(worker, connection, desk, &unroutable, &mut record)).await
+            }
+        };
+        let ended = *record.ended.get_or_insert_with(Instant::now);
+        record.sent_bytes = connection.h1.wire.sent() - record.sent_bytes;
+        worker.counters.exchange(&record);
+        worker.log.write(&record, desk, &connection.peer);
+        (ending, ended)
+    }
 }
 
-/// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
+/// Acts on the verdict.
 fn serve<'t, 'a: 't, N: Network, S: Transport>(
     (scene, verdict): (Scene<'a, N>, Verdict),
     connection: &'t mut Connection<S>,

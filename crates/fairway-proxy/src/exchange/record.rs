@@ -29,6 +29,22 @@ pub(crate) struct Record<'a> {
     pub(crate) upstream: Option<UpstreamRecord>,
 }
 
+/// Microseconds, at most 71 minutes: a quarter of a `Duration`, of which every idle connection has room for several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Micros(u32);
+
+impl Micros {
+    pub(crate) fn duration(self) -> Duration {
+        Duration::from_micros(u64::from(self.0))
+    }
+}
+
+impl From<Duration> for Micros {
+    fn from(time: Duration) -> Self {
+        Self(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))
+    }
+}
+
 /// The last attempt, which gave the answer or the failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpstreamRecord {
@@ -36,11 +52,11 @@ pub(crate) struct UpstreamRecord {
     /// 0 when no answer came.
     pub(crate) status: u16,
     /// 0 for a reused connection.
-    pub(crate) connect: Duration,
+    pub(crate) connect: Micros,
     /// From the first byte sent to the answer's head.
-    pub(crate) header: Duration,
+    pub(crate) header: Micros,
     /// From the first byte sent to the answer's last.
-    pub(crate) response: Duration,
+    pub(crate) response: Micros,
     /// How many attempts it took.
     pub(crate) attempts: u8,
 }
@@ -48,18 +64,19 @@ pub(crate) struct UpstreamRecord {
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
     pub(crate) fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
-        Self {
-            endpoint,
-            status: 0,
-            connect: Duration::ZERO,
-            header: Duration::ZERO,
-            response: took,
-            attempts,
-        }
+        let none = Micros::default();
+        Self { endpoint, status: 0, connect: none, header: none, response: took.into(), attempts }
     }
 }
 
 impl Record<'_> {
+    /// The endpoint's answer ended so long after the request was sent.
+    pub(crate) fn answered(&mut self, response: Micros) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.response = response;
+        }
+    }
+
     /// From the request's head to the answer's last byte.
     pub(crate) fn took(&self) -> Duration {
         self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))

@@ -142,9 +142,9 @@ impl Series {
         self.request_size.observe(&LENGTH, record.request_bytes);
         self.bytes_sent.observe(&SIZE, record.sent_bytes);
         if let Some(upstream) = &record.upstream {
-            self.response_time.observe(&TIME, micros(upstream.response));
-            self.header_time.observe(&TIME, micros(upstream.header));
-            self.connect_time.observe(&TIME, micros(upstream.connect));
+            self.response_time.observe(&TIME, micros(upstream.response.duration()));
+            self.header_time.observe(&TIME, micros(upstream.header.duration()));
+            self.connect_time.observe(&TIME, micros(upstream.connect.duration()));
             self.response_size.observe(&LENGTH, record.body_bytes);
         }
     }
