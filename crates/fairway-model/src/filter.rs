@@ -69,15 +69,13 @@ pub enum RedirectTarget {
     },
 }
 
-/// Which client addresses may pass; others are answered `status`.
+/// Which client addresses may pass; others are answered 403.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessList {
     /// Refused first.
     pub deny: Vec<IpNet>,
     /// When not empty, nothing else passes.
     pub allow: Vec<IpNet>,
-    /// 403 in ingress-nginx.
-    pub status: u16,
 }
 
 /// Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it.

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +18,7 @@ use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::options::ProxyProtocolOn;
 use crate::transport::{Network, Prefixed};
-use crate::worker::{Phase, Worker};
+use crate::worker::Worker;
 use crate::{proxy_protocol, tls};
 
 /// How long the loop rests when the system refuses more sockets.
@@ -67,8 +69,12 @@ pub(crate) async fn accept<N: Network>(
     name: ListenerName,
     socket: TcpListener,
 ) {
-    while worker.phase() < Phase::Draining {
-        match socket.accept().await {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = worker.draining() => break,
+        };
+        match accepted {
             Ok((stream, address)) => admit(
                 &worker,
                 &accepting,
@@ -83,6 +89,11 @@ pub(crate) async fn accept<N: Network>(
             // The client left while it waited, or the network stack had a hiccup: the next one may be fine.
             Err(_) => tokio::task::yield_now().await,
         }
+    }
+    // The kernel has accepted them already: closing the socket would reset them.
+    while let Poll::Ready(Ok((stream, address))) = poll_fn(|cx| Poll::Ready(socket.poll_accept(cx))).await {
+        let peer = Peer { listener: name, client: address.ip().to_canonical() };
+        admit(&worker, &accepting, peer, stream);
     }
 }
 

@@ -29,6 +29,10 @@ use crate::worker::{Desk, Phase, Worker};
 /// How long the client may take to receive an answer that Fairway made.
 pub(crate) const OWN_ANSWER: Duration = Duration::from_secs(10);
 
+/// How long a connection that has not sent its first request is waited for when the worker drains: the request may be
+/// on its way.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
 /// What a client gets whose head did not come in time.
 const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -45,6 +49,8 @@ enum Next {
 /// What the connection waits for.
 enum Waiting {
     FirstByte,
+    /// The first byte of a connection that was accepted just before the worker drained.
+    LastChance,
     /// The rest of a head, with the desk that remembers how far it was read.
     Head(Box<Desk>),
 }
@@ -114,8 +120,11 @@ fn poll_next<N: Network, S: Transport>(
     limits: &HeadLimits,
 ) -> Poll<Next> {
     let (mut desk, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
-        Waiting::FirstByte => (worker.take_desk(), false),
         Waiting::Head(desk) => (desk, true),
+        idle => {
+            *waiting = idle;
+            (worker.take_desk(), false)
+        }
     };
     match connection.h1.poll_request(cx, &mut desk.request, limits) {
         Poll::Ready(HeadRead::Whole(count)) => return Poll::Ready(Next::Request(desk, Ok(count))),
@@ -134,7 +143,13 @@ fn poll_next<N: Network, S: Transport>(
         Poll::Pending => worker.give_desk(desk),
     }
     if worker.phase() == Phase::Draining {
-        return Poll::Ready(Next::Over);
+        if connection.served > 0 {
+            return Poll::Ready(Next::Over);
+        }
+        if !matches!(waiting, Waiting::LastChance) {
+            *waiting = Waiting::LastChance;
+            connection.deadline.set(Instant::now(), LAST_CHANCE);
+        }
     }
     connection.deadline.poll_passed(cx).map(|()| Next::Over)
 }

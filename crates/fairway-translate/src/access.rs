@@ -29,7 +29,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, defaults: &DefaultAccess) -> Result<
     let mut deny = list(reader, "denylist-source-range")?.unwrap_or_else(|| defaults.deny.clone());
     deny.extend(&defaults.block);
     let restricts = !allow.is_empty() || !deny.is_empty();
-    Ok(restricts.then_some(AccessList { deny, allow, status: 403 }))
+    Ok(restricts.then_some(AccessList { deny, allow }))
 }
 
 /// Comma separated addresses and ranges, sorted; the error is the first that is neither.

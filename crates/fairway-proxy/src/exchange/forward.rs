@@ -176,6 +176,12 @@ impl Course {
         }
     }
 
+    /// Attempts that count: a stale connection, which is met once at most, says nothing about any endpoint. While two
+    /// endpoints leave at once, a request may meet it and then both of them.
+    fn tries(&self) -> u8 {
+        self.attempts.saturating_sub(u8::from(self.reuse == Reuse::Never))
+    }
+
     /// What is left for connecting, all attempts together.
     pub(crate) fn connect_limit<N: Network>(&self, scene: &Scene<'_, N>) -> Duration {
         let spent = self.now.saturating_duration_since(self.began);
@@ -198,7 +204,7 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course,
     }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
-        || (course.attempts < scene.rule.rule().policy.retry.tries
+        || (course.tries() < scene.rule.rule().policy.retry.tries
             && scene.worker.budget.spend(Instant::now()))
 }
 

@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use fairway_model::Settings;
 use slab::Slab;
+use tokio::sync::Notify;
 
 use crate::access_log::{AccessLog, Switch};
 use crate::clock::Instant;
@@ -40,9 +41,14 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a desk is large and passes through many hands: a pointer is moved instead"
+    )]
     desks: RefCell<Vec<Box<Desk>>>,
     random: RefCell<fastrand::Rng>,
     phase: Cell<Phase>,
+    phase_changed: Notify,
     /// Every connection, to be woken when the phase changes.
     connections: RefCell<Slab<Waker>>,
 }
@@ -80,6 +86,7 @@ impl<N: Network> Worker<N> {
             desks: RefCell::new(Vec::new()),
             random: RefCell::new(fastrand::Rng::new()),
             phase: Cell::new(Phase::Running),
+            phase_changed: Notify::new(),
             connections: RefCell::new(Slab::new()),
         }
     }
@@ -140,8 +147,20 @@ impl<N: Network> Worker<N> {
     /// Moves towards the end, and wakes idle connections so that they see it.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
+        self.phase_changed.notify_waiters();
         for (_, waker) in self.connections.borrow().iter() {
             waker.wake_by_ref();
+        }
+    }
+
+    /// Waits until the worker drains.
+    pub(crate) async fn draining(&self) {
+        loop {
+            let changed = self.phase_changed.notified();
+            if self.phase() == Phase::Draining {
+                return;
+            }
+            changed.await;
         }
     }
 

@@ -93,7 +93,7 @@ async fn a_redirect_replaces_the_parts_it_names() {
 async fn addresses_pass_or_are_refused() {
     let list = |deny: &[&str], allow: &[&str]| {
         let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Filter::Access(AccessList { deny: ranges(deny), allow: ranges(allow), status: 403 })
+        Filter::Access(AccessList { deny: ranges(deny), allow: ranges(allow) })
     };
     for (filter, status) in [
         (list(&["127.0.0.0/8"], &[]), 403),

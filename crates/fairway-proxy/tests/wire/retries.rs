@@ -59,6 +59,20 @@ async fn an_idempotent_request_survives_a_reused_connection_that_dies_under_it()
 }
 
 #[tokio::test]
+async fn a_reused_connection_that_dies_costs_none_of_the_tries() {
+    let backend = Backend::scripts(vec![dies_on_the_second(); 20]).await;
+    // At most half of the endpoints are ejected: one of the dead ones is tried again and again.
+    let endpoints = [wait::free_address(), backend.address(), wait::free_address()];
+    let proxy = Setup::to(&endpoints).policy(|policy| policy.retry.tries = 2).start();
+    let mut client = proxy.client().await;
+    for number in 0..12 {
+        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!(answer.status, 200, "request {number}: {}", answer.text());
+    }
+    assert!(proxy.metric("fairway_upstream_stale_connections_total").await >= 3);
+}
+
+#[tokio::test]
 async fn a_chunked_body_is_replayed_whole_with_its_trailers() {
     let backend = Backend::scripts(vec![dies_on_the_second(), always_well()]).await;
     let proxy = Setup::to(&[backend.address()]).start();
