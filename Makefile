@@ -33,7 +33,7 @@ test: setup ## all tests of all crates, with those of the documentation
 lint: setup ## format, clippy, documentation, licences and bans of the dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
 	.ci/deny
 
 bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes

@@ -1,6 +1,6 @@
 //! Text of a manifest file -> documents -> Kubernetes objects, each with the line it stands on.
 //!
-//! One document that cannot be read never costs its neighbours: [`split`] cuts the text, [`parse`] makes a tree of
+//! One document that cannot be read never costs its neighbours: [`split`] cuts the text, [`mod@parse`] makes a tree of
 //! nodes that know their lines, [`decode`] turns a tree into a typed object and names the field that does not fit,
 //! [`object`] decides which kinds matter. Never touches the file system.
 
