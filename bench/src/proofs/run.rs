@@ -58,9 +58,9 @@ fn churn_rows(run: &Churned) -> Rows {
         row("POST delivered twice", format!("{} {:?}", deliveries.posts_again, deliveries.examples)),
         row(
             "POST written to a dying backend",
-            format!("{} ({} by the proxy)", tally.posts.lost, counted.lost),
+            format!("{} ({} by the proxy)", tally.posts.lost(), counted.lost),
         ),
-        row("POST failed otherwise", format!("{:?}", tally.posts.failed)),
+        row("POST failed", format!("{} {:?}", tally.posts.unanswered(), tally.posts.failed)),
         row("client connections", tally.connections.to_string()),
         row("latency", in_words(&tally.latency)),
         row("endpoint changes", format!("{swings:?}")),

@@ -23,7 +23,7 @@ async fn churn(scheme: Scheme) -> Churned {
     let told = format!("{churned:#?}");
     let failed = churned.broken_promises();
     assert!(failed.is_empty(), "{failed:?} in {told}");
-    let all = churned.tally.gets.answered + churned.tally.posts.answered + churned.tally.posts.lost;
+    let all = churned.tally.gets.answered + churned.tally.posts.answered + churned.tally.posts.lost();
     assert_eq!(all, 5_000, "{told}");
     assert!(churned.swings.up > 0 && churned.deliveries.posts > 1_000, "nothing was put to the test: {told}");
     churned

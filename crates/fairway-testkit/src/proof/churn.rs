@@ -147,13 +147,13 @@ impl Churned {
     #[must_use]
     pub fn broken_promises(&self) -> Vec<String> {
         let Self { tally, deliveries, counted, .. } = self;
-        let others: u64 = tally.posts.failed.values().sum();
+        let others = tally.posts.unanswered() - tally.posts.lost();
         let judged = [
             (tally.gets.unanswered(), "failed GETs"),
             (deliveries.posts_again, "duplicated POSTs"),
             (others, "POSTs that failed in another way than on a dying endpoint"),
             (
-                tally.posts.lost.abs_diff(counted.lost as u64),
+                tally.posts.lost().abs_diff(counted.lost as u64),
                 "lost POSTs more or less than the proxy counted",
             ),
         ];

@@ -18,9 +18,10 @@ use crate::wait::{PATIENCE, eventually};
 
 /// Connections of each scheme.
 const CONNECTIONS: usize = 16;
-/// What a connection waits between two requests: long enough that 10,000 requests, after which a connection ends as it
-/// should, are not reached.
+/// What a connection waits between two requests.
 const PACE: Duration = Duration::from_millis(4);
+/// What lies between two changes, so that requests meet each of them.
+const REST: Duration = Duration::from_millis(10);
 /// The size of every answer.
 const SIZE: usize = 1024;
 
@@ -61,8 +62,11 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     }
     for change in 1..=times {
         change_route(&site, &fairway, change).await;
+        sleep(REST).await;
         change_certificate(&site, &fairway).await;
+        sleep(REST).await;
         change_settings(&site, &fairway, change).await;
+        sleep(REST).await;
     }
     stop.store(true, Ordering::Relaxed);
     let mut found =
@@ -144,6 +148,8 @@ async fn change_settings(site: &Site, fairway: &Fairway, change: usize) {
 fn set(site: &Site, change: usize) {
     let step = change % 50;
     let entries = [
+        // By default a connection ends, as it should, after 1,000 requests.
+        ("keep-alive-requests", "1000000".to_owned()),
         ("keep-alive", (60 + step).to_string()),
         ("upstream-keepalive-connections", (64 + step).to_string()),
         ("proxy-read-timeout", (60 + step).to_string()),

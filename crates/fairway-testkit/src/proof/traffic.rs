@@ -21,8 +21,6 @@ const NUMBER_FIELD: &str = "X-Request-Number";
 const LARGEST_GET: usize = 16 * 1024;
 /// POSTs carry so much.
 const POST_SIZES: (usize, usize) = (300, 100 * 1024);
-/// How many failures are described.
-const EXAMPLES: usize = 20;
 
 /// What load there is.
 #[derive(Clone, Debug, Serialize)]
@@ -42,9 +40,7 @@ pub struct Load {
 pub struct Outcomes {
     /// Answered as they should be.
     pub answered: u64,
-    /// Answered 502 or 504: the proxy says that the endpoint was lost, and that it did not ask another one.
-    pub lost: u64,
-    /// Failed in any other way, by what happened.
+    /// Not so, by what came instead.
     pub failed: BTreeMap<String, u64>,
 }
 
@@ -59,8 +55,6 @@ pub struct Tally {
     pub connections: u64,
     /// From the first byte of a request to the last of its answer.
     pub latency: Delays,
-    /// Some failures in words.
-    pub examples: Vec<String>,
     #[serde(skip)]
     times: Vec<Duration>,
 }
@@ -69,12 +63,18 @@ impl Outcomes {
     /// Everything that was not answered as it should be.
     #[must_use]
     pub fn unanswered(&self) -> u64 {
-        self.lost + self.failed.values().sum::<u64>()
+        self.failed.values().sum()
+    }
+
+    /// Answered 502 or 504: the proxy says that the endpoint was lost, and that it did not ask another one.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        let lost = |class: &str| class.starts_with("502 ") || class.starts_with("504 ");
+        self.failed.iter().filter(|(class, _)| lost(class)).map(|(_, count)| count).sum()
     }
 
     fn add(&mut self, other: &Self) {
         self.answered += other.answered;
-        self.lost += other.lost;
         for (class, count) in &other.failed {
             *self.failed.entry(class.clone()).or_default() += count;
         }
@@ -87,8 +87,6 @@ impl Tally {
         self.posts.add(&other.posts);
         self.connections += other.connections;
         self.times.extend(other.times);
-        self.examples.extend(other.examples);
-        self.examples.truncate(EXAMPLES);
     }
 }
 
@@ -233,26 +231,17 @@ fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
         What::Get(_) => &mut tally.gets,
         What::Post(_) => &mut tally.posts,
     };
-    let (class, words) = match outcome {
+    let class = match outcome {
         Ok(answer) if answer.status == 200 && asked.fits(&answer) => {
             outcomes.answered += 1;
             return;
         }
-        Ok(answer) if matches!(answer.status, 502 | 504) => {
-            outcomes.lost += 1;
-            (String::new(), format!("{}: {}", answer.status, answer.text()))
-        }
-        Ok(answer) if answer.status == 200 => ("wrong body".to_owned(), answer.text()),
-        Ok(answer) => (format!("status {}", answer.status), answer.text()),
-        Err(error) => (error.kind().to_string(), error.to_string()),
+        Ok(answer) if answer.status == 200 => "wrong body".to_owned(),
+        // The body of an answer that Fairway makes itself says why.
+        Ok(answer) => answer.text().lines().next().unwrap_or_default().chars().take(100).collect(),
+        Err(error) => error.kind().to_string(),
     };
-    if !class.is_empty() {
-        *outcomes.failed.entry(class).or_default() += 1;
-    }
-    if tally.examples.len() < EXAMPLES {
-        let words: String = words.chars().take(200).collect();
-        tally.examples.push(format!("{asked:?}: {words}"));
-    }
+    *outcomes.failed.entry(class).or_default() += 1;
 }
 
 /// A number from 0 to 1 that only depends on the request's number and on what it is for, so that a failure can be asked
