@@ -28,8 +28,6 @@ pub struct Timeouts {
     pub send: Duration,
     /// Between two successful reads from the backend, the response head included.
     pub read: Duration,
-    /// The whole exchange; `None` has no such limit.
-    pub request: Option<Duration>,
 }
 
 /// Which failures are tried again on another endpoint.
@@ -64,12 +62,7 @@ impl Default for Policy {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(1),
-            send: Duration::from_secs(60),
-            read: Duration::from_secs(60),
-            request: None,
-        }
+        Self { connect: Duration::from_secs(1), send: Duration::from_secs(60), read: Duration::from_secs(60) }
     }
 }
 

@@ -58,8 +58,6 @@ pub enum Fault {
     UpstreamMalformed(Malformed),
     /// Too many connections or too little memory.
     Overloaded,
-    /// Fairway ends the connection because it is stopping.
-    Stopping,
 }
 
 impl Fault {
@@ -86,8 +84,7 @@ impl Fault {
             | Self::NoEndpoint
             | Self::ProtectionUnavailable
             | Self::MissingReference
-            | Self::Overloaded
-            | Self::Stopping => Party::Local,
+            | Self::Overloaded => Party::Local,
         }
     }
 
@@ -109,11 +106,7 @@ impl Fault {
             | Self::UpstreamTruncated
             | Self::UpstreamMalformed(_) => 502,
             Self::ConnectTimeout | Self::UpstreamTimeout => 504,
-            Self::NoEndpoint
-            | Self::ProtectionUnavailable
-            | Self::MissingReference
-            | Self::Overloaded
-            | Self::Stopping => 503,
+            Self::NoEndpoint | Self::ProtectionUnavailable | Self::MissingReference | Self::Overloaded => 503,
         }
     }
 
@@ -141,7 +134,6 @@ impl Fault {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamMalformed(_) => "upstream_malformed",
             Self::Overloaded => "overloaded",
-            Self::Stopping => "stopping",
         }
     }
 

@@ -13,7 +13,6 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
     send: Duration::from_secs(60),
     read: Duration::from_secs(60),
-    request: None,
 };
 
 /// ingress-nginx: proxy-body-size 1m.
@@ -31,7 +30,6 @@ pub(crate) fn read(reader: &mut Reader<'_>, defaults: &Defaults) -> Policy {
         connect: seconds("proxy-connect-timeout", defaults.timeouts.connect),
         send: seconds("proxy-send-timeout", defaults.timeouts.send),
         read: seconds("proxy-read-timeout", defaults.timeouts.read),
-        request: None,
     };
     let max_body = max_body(reader, defaults.max_body);
     policy(timeouts, max_body)

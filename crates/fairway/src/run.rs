@@ -81,9 +81,13 @@ impl Gate {
     }
 
     /// Starts the data plane with the latest snapshot; no publication can fall in between.
-    fn open(&self, options: ProxyOptions) -> Result<Proxy> {
+    fn open(&self, mut options: ProxyOptions) -> Result<Proxy> {
         let mut state = self.lock();
         let first = state.latest.clone().context("the first configuration is there")?;
+        // The settings ConfigMap goes before the flag; later changes wait for the next start and say so.
+        if let Some(workers) = first.config().settings.workers {
+            options.workers = usize::try_from(workers)?.max(1);
+        }
         let proxy = Proxy::start(options, first).map_err(|error| match error {
             StartError::Bind(error) => anyhow!("--{} {}: {}", error.listener, error.address, error.error),
             error => error.into(),

@@ -58,7 +58,7 @@ impl Draft<'_> {
             "worker-rlimit-nofile" | "max-worker-open-files" => {
                 number::<u64>(value)?;
                 Err(Trouble::Note(
-                    "the file limit is raised as far as the system lets it",
+                    "the limit of open files is the one that Fairway was started with",
                     "the number is not needed",
                 ))
             }

@@ -89,9 +89,9 @@ fn access(it: &AccessList) -> String {
     let list =
         |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (it.deny.is_empty(), it.allow.is_empty()) {
-        (true, false) => format!("only clients in {}; others are answered {}", list(&it.allow), it.status),
-        (false, true) => format!("no clients in {}; they are answered {}", list(&it.deny), it.status),
-        _ => format!("clients in {} but not in {}; others {}", list(&it.allow), list(&it.deny), it.status),
+        (true, false) => format!("only clients in {}; others are answered 403", list(&it.allow)),
+        (false, true) => format!("no clients in {}; they are answered 403", list(&it.deny)),
+        _ => format!("clients in {} but not in {}; others 403", list(&it.allow), list(&it.deny)),
     }
 }
 
