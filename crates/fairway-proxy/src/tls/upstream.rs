@@ -46,9 +46,9 @@ fn resolver(certified: &Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
 fn verifier(
     verification: &UpstreamVerification,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, Error> {
-    match verification {
-        UpstreamVerification::Off => Ok(Arc::new(TrustsAll(Arc::clone(provider)))),
+) -> Result<Arc<Verifier>, Error> {
+    let trust = match verification {
+        UpstreamVerification::Off => Trust::Anyone,
         UpstreamVerification::Chain { roots, name } => {
             let mut store = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(roots.as_bytes()) {
@@ -59,58 +59,28 @@ fn verifier(
             let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
                 .build()
                 .map_err(|error| Error::General(error.to_string()))?;
-            Ok(Arc::new(TrustsName { chain, name }))
+            Trust::Chain { chain, name }
         }
-    }
+    };
+    Ok(Arc::new(Verifier { trust, provider: Arc::clone(provider) }))
 }
 
-/// Takes any certificate. The handshake is still signed by its key.
+/// Who is believed to be the endpoint. Whoever it is signs the handshake with the certificate's key.
 #[derive(Debug)]
-struct TrustsAll(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustsAll {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+struct Verifier {
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
 }
 
-/// Verifies the chain, and a name of its own instead of the one that was dialled.
 #[derive(Debug)]
-struct TrustsName {
-    chain: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
+enum Trust {
+    /// Any certificate is taken.
+    Anyone,
+    /// The chain, and a name of its own instead of the one that was dialled.
+    Chain { chain: Arc<WebPkiServerVerifier>, name: ServerName<'static> },
 }
 
-impl ServerCertVerifier for TrustsName {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -119,7 +89,12 @@ impl ServerCertVerifier for TrustsName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.chain.verify_server_cert(certificate, intermediates, &self.name, ocsp, now)
+        match &self.trust {
+            Trust::Anyone => Ok(ServerCertVerified::assertion()),
+            Trust::Chain { chain, name } => {
+                chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+        }
     }
 
     fn verify_tls12_signature(
@@ -128,7 +103,12 @@ impl ServerCertVerifier for TrustsName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -137,10 +117,15 @@ impl ServerCertVerifier for TrustsName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
