@@ -3,15 +3,14 @@
 mod adopted;
 mod desk;
 mod run;
+mod stopping;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
 use fairway_model::Settings;
-use slab::Slab;
-use tokio::sync::Notify;
 
 use crate::access_log::{AccessLog, Switch};
 use crate::clock::Instant;
@@ -27,6 +26,9 @@ use crate::wire::Workspace;
 pub(crate) use adopted::Adopted;
 pub(crate) use desk::Desk;
 pub(crate) use run::{Command, Launch, run};
+pub(crate) use stopping::Phase;
+
+use stopping::Stopping;
 
 /// A stream to an endpoint, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = UpstreamStream<<N as Network>::Stream>;
@@ -47,21 +49,7 @@ pub(crate) struct Worker<N: Network> {
     )]
     desks: RefCell<Vec<Box<Desk>>>,
     random: RefCell<fastrand::Rng>,
-    phase: Cell<Phase>,
-    phase_changed: Notify,
-    /// Every connection, to be woken when the phase changes.
-    connections: RefCell<Slab<Waker>>,
-}
-
-/// How far the worker is with stopping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Serving.
-    Running,
-    /// Still accepting, but every answer closes its connection.
-    Leaving,
-    /// No longer accepting; idle connections close, exchanges in flight finish.
-    Draining,
+    stopping: Stopping,
 }
 
 impl<N: Network> Worker<N> {
@@ -85,9 +73,7 @@ impl<N: Network> Worker<N> {
             adopted: RefCell::new(adopted),
             desks: RefCell::new(Vec::new()),
             random: RefCell::new(fastrand::Rng::new()),
-            phase: Cell::new(Phase::Running),
-            phase_changed: Notify::new(),
-            connections: RefCell::new(Slab::new()),
+            stopping: Stopping::new(),
         }
     }
 
@@ -141,36 +127,26 @@ impl<N: Network> Worker<N> {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        self.phase.get()
+        self.stopping.phase()
     }
 
     /// Moves towards the end, and wakes idle connections so that they see it.
     pub(crate) fn enter(&self, phase: Phase) {
-        self.phase.set(phase);
-        self.phase_changed.notify_waiters();
-        for (_, waker) in self.connections.borrow().iter() {
-            waker.wake_by_ref();
-        }
+        self.stopping.enter(phase);
     }
 
     /// Waits until the worker drains.
     pub(crate) async fn draining(&self) {
-        loop {
-            let changed = self.phase_changed.notified();
-            if self.phase() == Phase::Draining {
-                return;
-            }
-            changed.await;
-        }
+        self.stopping.draining().await;
     }
 
     /// A connection that is to be woken when the phase changes; the number is for [`Worker::unregister`].
     pub(crate) fn register(&self, waker: &Waker) -> usize {
-        self.connections.borrow_mut().insert(waker.clone())
+        self.stopping.register(waker)
     }
 
     pub(crate) fn unregister(&self, slot: usize) {
-        self.connections.borrow_mut().remove(slot);
+        self.stopping.unregister(slot);
     }
 
     pub(crate) fn take_desk(&self) -> Box<Desk> {
