@@ -6,11 +6,12 @@ use std::io;
 use std::path::Path;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::client::{Client, Request};
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Door, HOST, Scheme, Site};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::PATIENCE;
 
 /// Far more than all buffers on the way hold, so that the backend dies in the middle.
 const LENGTH: usize = 64 * 1024 * 1024;
@@ -88,23 +89,30 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
 
 /// A client that has read the beginning of the answer.
 async fn begin(door: &Door, cut: &Cut) -> (Client, Vec<u8>) {
-    eventually("the new backend is served", PATIENCE, || served(door)).await;
+    let mut client = served(door).await;
     let path = match cut.body {
         Body::Sized => format!("/bytes/{LENGTH}"),
         Body::Chunked => format!("/chunked/{LENGTH}"),
     };
     let request = Request::get(HOST, &path);
     let request = if cut.version == "HTTP/1.0" { request.http10() } else { request };
-    let mut client = door.connect().await.expect("Fairway takes connections");
     client.send(request.bytes()).await.expect("Fairway takes the request");
     let begun = client.read_bytes(READ).await.expect("the answer begins");
     assert!(begun.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&begun[..200]));
     (client, begun)
 }
 
-async fn served(door: &Door) -> bool {
-    let Ok(mut client) = door.connect().await else { return false };
-    client.exchange(&Request::get(HOST, "/health").close()).await.is_ok_and(|answer| answer.status == 200)
+/// A client of a worker that serves the new backend: another worker may not have heard of it yet.
+async fn served(door: &Door) -> Client {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut client = door.connect().await.expect("Fairway takes connections");
+        let answer = client.exchange(&Request::get(HOST, "/health")).await.expect("Fairway answers");
+        if answer.status == 200 {
+            return client;
+        }
+        assert!(Instant::now() < deadline, "the new backend is not served: {}", answer.text());
+    }
 }
 
 /// Kills the backend and tells what the client sees.

@@ -19,6 +19,10 @@ const NUMBER_FIELD: &str = "X-Request-Number";
 /// GETs ask for so much at most: an answer that a backend hands to its kernel in one piece, so that no GET is caught in
 /// the middle of its answer, where no proxy could help.
 const LARGEST_GET: usize = 16 * 1024;
+/// The share of requests for which a backend takes its time, how long it takes, and what it answers to such a POST.
+const SLOW: f64 = 0.1;
+const DELAY: &str = "?delay=10ms";
+const SLOW_ANSWER: usize = 64;
 /// POSTs carry so much.
 const POST_SIZES: (usize, usize) = (300, 100 * 1024);
 
@@ -197,10 +201,13 @@ impl Asked {
     }
 
     fn request(self) -> Request {
+        let delay = if self.is_slow() { DELAY } else { "" };
         let request = match self.what {
-            What::Get(size) => Request::get(HOST, &format!("/bytes/{size}")),
+            What::Get(size) => Request::get(HOST, &format!("/bytes/{size}{delay}")),
             What::Post(size) => {
-                let request = Request::new("POST", "/sink").header("Host", HOST);
+                let target =
+                    if self.is_slow() { format!("/bytes/{SLOW_ANSWER}{delay}") } else { "/sink".to_owned() };
+                let request = Request::new("POST", &target).header("Host", HOST);
                 let body = vec![b'x'; size];
                 // One in eight does not say its length in advance.
                 if self.number.is_multiple_of(8) {
@@ -213,17 +220,23 @@ impl Asked {
         request.header(NUMBER_FIELD, &self.number.to_string())
     }
 
+    /// Whether the backend takes its time: it has noted the request then and may die before it answers.
+    fn is_slow(self) -> bool {
+        share(self.number, 4) < SLOW
+    }
+
     /// Whether this is the body that was asked for.
     fn fits(self, answer: &RawResponse) -> bool {
         match self.what {
-            What::Get(size) => {
-                let pattern = (b'a'..=b'z').cycle();
-                answer.body.len() == size
-                    && answer.body.iter().zip(pattern).all(|(byte, expected)| *byte == expected)
-            }
+            What::Get(size) => is_pattern(&answer.body, size),
+            What::Post(_) if self.is_slow() => is_pattern(&answer.body, SLOW_ANSWER),
             What::Post(size) => answer.text() == format!("{{\"length\":{size}}}"),
         }
     }
+}
+
+fn is_pattern(body: &[u8], size: usize) -> bool {
+    body.len() == size && body.iter().zip((b'a'..=b'z').cycle()).all(|(byte, expected)| *byte == expected)
 }
 
 fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
@@ -260,7 +273,7 @@ mod tests {
 
     #[test]
     fn shares_are_spread_over_the_whole_range() {
-        for what in 1..=3 {
+        for what in 1..=4 {
             let below = (0..10_000).filter(|number| share(*number, what) < 0.3).count();
             assert!((2_800..3_200).contains(&below), "{below}");
         }
