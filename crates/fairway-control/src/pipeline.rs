@@ -129,6 +129,7 @@ impl Pipeline {
             source: Arc::default(),
             journal: Journal::default(),
             retired: Retired::default(),
+            swept: Instant::now(),
             resolver: Resolution::Unneeded(inlet.clone()),
         };
         thread::Builder::new().name("fairway-control".into()).spawn(move || worker.run(&outlet.0))?;
@@ -200,6 +201,7 @@ struct Worker {
     source: Arc<[Diagnostic]>,
     journal: Journal,
     retired: Retired<Snapshot>,
+    swept: Instant,
     resolver: Resolution,
 }
 
@@ -243,7 +245,7 @@ impl Worker {
             match inputs.recv_timeout(SWEEP) {
                 Ok(input) => gathered.take(input),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.retired.sweep();
+                    self.sweep();
                     if judged.elapsed() < AGE || self.engine.current().is_none() {
                         continue;
                     }
@@ -258,6 +260,10 @@ impl Worker {
             self.update(std::mem::take(&mut gathered));
             gathered.stop = stop;
             judged = Instant::now();
+            // Changes that never rest must not keep what they replace.
+            if self.swept.elapsed() >= SWEEP {
+                self.sweep();
+            }
             gather_until = judged + GATHER;
         }
     }
@@ -280,6 +286,15 @@ impl Worker {
         drop(before);
         self.journal.note(&self.source, &outcome);
         self.show(outcome, effect, heard.elapsed());
+    }
+
+    /// Frees replaced snapshots that no worker holds any more.
+    fn sweep(&mut self) {
+        self.retired.sweep();
+        self.swept = Instant::now();
+        if let Some(view) = &mut *self.shared.lock() {
+            view.kept = self.retired.len();
+        }
     }
 
     fn show(&self, outcome: Outcome, effect: Effect, delay: Duration) {

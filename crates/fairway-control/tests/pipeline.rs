@@ -1,0 +1,55 @@
+//! The pipeline over time: what it keeps while changes come and come.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fairway_control::{Directory, FlagSettings, Pipeline};
+use fairway_translate::Options;
+
+const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\
+                     spec: {controller: fairway.dev/ingress-controller}\n";
+
+/// Redirects to another place with each `version`.
+fn put(root: &Path, version: usize) {
+    let born = root.with_file_name("born.yaml");
+    let text = format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n  namespace: shop\n  annotations:\n    \
+         nginx.ingress.kubernetes.io/temporal-redirect: https://n{version}.test/\nspec:\n  ingressClassName: fairway\n  \
+         rules:\n  - host: a.test\n    http:\n      paths:\n      - path: /\n        pathType: Prefix\n        \
+         backend: {{service: {{name: web, port: {{number: 80}}}}}}\n"
+    );
+    fs::write(&born, text).unwrap();
+    fs::rename(&born, root.join("web.yaml")).unwrap();
+}
+
+#[test]
+fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("conf");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("class.yaml"), CLASS).unwrap();
+    put(&root, 0);
+    let pipeline = Pipeline::start(Options::default(), FlagSettings::default(), Box::new(drop)).unwrap();
+    let _directory = Directory::start(&root, pipeline.inlet()).unwrap();
+    let mut kept = pipeline.wait_for_first(Duration::from_secs(10)).unwrap().kept;
+    let started = Instant::now();
+    for version in 1.. {
+        let before = pipeline.view().unwrap().outcome.snapshot.version();
+        put(&root, version);
+        while pipeline.view().unwrap().outcome.snapshot.version() == before {
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "{kept} snapshots are kept after {version} changes"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let now = pipeline.view().unwrap().kept;
+        if now < kept {
+            return;
+        }
+        kept = now;
+    }
+}
