@@ -17,7 +17,10 @@ use crate::wait::holds_within;
 
 /// How long the first configuration may take.
 const LOADED_WITHIN: Duration = Duration::from_secs(300);
-/// The file that changes is another one each time, in steps that share no factor with any round number.
+/// So many files change, one after the other and over again: every host that is asked for has request metrics of its own
+/// from then on, and those are not to be measured here.
+const CHANGING: usize = 100;
+/// They lie apart by a step that shares no factor with any round number.
 const STRIDE: usize = 7919;
 
 /// What was found.
@@ -60,7 +63,7 @@ pub async fn measure(binary: &Path, ingresses: usize, changes: usize) -> Scale {
     let mut witnesses = Witnesses::gather(&Door::plain(fairway.http), (&host(0), "/")).await;
     let (mut own, mut seen) = (Vec::new(), Vec::new());
     for change in 1..=changes {
-        let number = change * STRIDE % ingresses;
+        let number = change % CHANGING * STRIDE % ingresses;
         let label = format!("n{change}");
         let yaml = objects(number, &label);
         witnesses.ask_of((&host(number), "/"));
