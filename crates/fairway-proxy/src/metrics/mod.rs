@@ -16,7 +16,7 @@ use crate::exchange::record::Record;
 use crate::fault::Fault;
 
 pub(crate) use sample::{Gauges, Sample};
-pub(crate) use series::SeriesTable;
+pub(crate) use series::{Series, SeriesTable};
 pub(crate) use text::write as write_text;
 
 /// The counters of one worker.
@@ -183,7 +183,7 @@ impl Counters {
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
-            series: self.series.borrow().clone(),
+            series: self.series.borrow().series(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Reason, SeriesTable};
+use super::{Reason, Series};
 
 /// What a worker counted until now.
 #[derive(Clone, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Sample {
     pub(crate) gauges: Gauges,
     pub(crate) open_connections: u64,
     pub(crate) reasons: BTreeMap<Reason, u64>,
-    pub(crate) series: SeriesTable,
+    pub(crate) series: Vec<Series>,
 }
 
 /// What a worker holds now.
@@ -39,6 +39,6 @@ impl Sample {
         self.gauges.log_dropped += other.gauges.log_dropped;
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);
         self.open_connections += other.open_connections;
-        self.series.merge(other.series);
+        self.series.extend(other.series);
     }
 }

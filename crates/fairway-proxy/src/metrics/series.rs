@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http1::Method;
@@ -36,13 +37,19 @@ pub(crate) struct Series {
     pub(crate) bytes_sent: Histogram<7>,
 }
 
-/// Rule, method and status in one number: rule identifiers are small and never reused.
+/// Rule, method and status in one number: rule identifiers are small and never reused. A rule that changes gets another
+/// identifier, and goes on with its series by its labels.
 type Key = u64;
 
+/// Identifiers a worker remembers; then it forgets all of them, and finds the series by their labels once more.
+const MOST_KEYS: usize = 4 * MOST;
+
 /// All series of a worker.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct SeriesTable {
-    by_key: HashMap<Key, Series, BuildHasherDefault<KeyHasher>>,
+    series: Vec<Series>,
+    by_labels: HashMap<SeriesLabels, usize>,
+    by_key: HashMap<Key, usize, BuildHasherDefault<KeyHasher>>,
 }
 
 /// One multiplication: the keys are ours, not an attacker's.
@@ -73,56 +80,68 @@ impl SeriesTable {
 
     /// Counts an exchange.
     pub(crate) fn observe(&mut self, record: &Record<'_>) {
-        let status = record.status;
-        let mut key = record.rule.map_or(0, |rule| rule.id().0) << 16
+        let key = record.rule.map_or(0, |rule| rule.id().0) << 16
             | (record.method as u64) << 12
-            | u64::from(status);
-        if self.by_key.len() >= MOST && !self.by_key.contains_key(&key) {
-            key = u64::from(status);
-        }
-        self.by_key
-            .entry(key)
-            .or_insert_with(|| Series::new(record, key > u64::from(u16::MAX)))
-            .observe(record);
+            | u64::from(record.status);
+        let place = match self.by_key.get(&key) {
+            Some(place) => *place,
+            None => self.place(key, SeriesLabels::of(record)),
+        };
+        self.series[place].observe(record);
     }
 
-    /// Adds another worker's; rules are told apart by their labels, since equal labels are one series to the reader.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for (key, series) in other.by_key {
-            match self.by_key.get_mut(&key) {
-                Some(own) => own.merge(&series),
-                None => {
-                    self.by_key.insert(key, series);
-                }
+    /// Everything, copied.
+    pub(crate) fn series(&self) -> Vec<Series> {
+        self.series.clone()
+    }
+
+    /// Where the series of these labels is, which `key` stands for from now on.
+    fn place(&mut self, key: Key, mut labels: SeriesLabels) -> usize {
+        if self.by_key.len() >= MOST_KEYS {
+            self.by_key.clear();
+        }
+        if self.series.len() >= MOST && !self.by_labels.contains_key(&labels) {
+            labels = SeriesLabels { rule: RuleLabels::default(), host: String::new(), ..labels };
+        }
+        let series = &mut self.series;
+        let place = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
+            series.push(Series::new(labels.clone()));
+            series.len() - 1
+        });
+        self.by_key.insert(key, place);
+        place
+    }
+}
+
+/// One series per set of labels: every worker has its own.
+pub(crate) fn merged(all: Vec<Series>) -> Vec<Series> {
+    let mut by_labels: HashMap<SeriesLabels, Series> = HashMap::new();
+    for series in all {
+        match by_labels.get_mut(&series.labels) {
+            Some(own) => own.merge(&series),
+            None => {
+                by_labels.insert(series.labels.clone(), series);
             }
         }
     }
+    by_labels.into_values().collect()
+}
 
-    /// One series per set of labels.
-    pub(crate) fn into_merged(self) -> Vec<Series> {
-        let mut by_labels: HashMap<SeriesLabels, Series> = HashMap::new();
-        for series in self.by_key.into_values() {
-            match by_labels.get_mut(&series.labels) {
-                Some(own) => own.merge(&series),
-                None => {
-                    by_labels.insert(series.labels.clone(), series);
-                }
-            }
-        }
-        by_labels.into_values().collect()
+impl SeriesLabels {
+    fn of(record: &Record<'_>) -> Self {
+        let (method, status) = (record.method, record.status);
+        let Some(rule) = record.rule else {
+            return Self { rule: RuleLabels::default(), host: String::new(), method, status };
+        };
+        // The port is no label of ingress-nginx: rules that differ in it alone share a series.
+        let rule = RuleLabels { service_port: Arc::default(), ..rule.rule().labels.clone() };
+        let host = record.host_label.map(ToString::to_string).unwrap_or_default();
+        Self { rule, host, method, status }
     }
 }
 
 impl Series {
-    fn new(record: &Record<'_>, with_labels: bool) -> Self {
-        let rule =
-            record.rule.filter(|_| with_labels).map(|rule| rule.rule().labels.clone()).unwrap_or_default();
-        let host = if with_labels {
-            record.host_label.map(ToString::to_string).unwrap_or_default()
-        } else {
-            String::new()
-        };
-        let labels = SeriesLabels { rule, host, method: record.method, status: record.status };
+    fn new(labels: SeriesLabels) -> Self {
         Self {
             labels,
             requests: 0,
@@ -163,4 +182,37 @@ impl Series {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(path: &str) -> SeriesLabels {
+        let rule = RuleLabels { path: path.into(), ..RuleLabels::default() };
+        SeriesLabels { rule, host: "a.test".to_owned(), method: Method::Get, status: 200 }
+    }
+
+    #[test]
+    fn a_rule_that_changes_again_and_again_keeps_its_one_series() {
+        let mut table = SeriesTable::new();
+        for identifier in 0..3 * MOST_KEYS as u64 {
+            assert_eq!(table.place(identifier << 16, labels("/")), 0);
+        }
+        assert_eq!(table.series.len(), 1);
+        assert!(table.by_key.len() <= MOST_KEYS);
+    }
+
+    #[test]
+    fn beyond_the_bound_only_new_rules_lose_their_labels() {
+        let mut table = SeriesTable::new();
+        for number in 0..MOST as u64 {
+            table.place(number << 16, labels(&format!("/{number}")));
+        }
+        let (known, first, second) = (1 << 40, 2 << 40, 3 << 40);
+        assert_eq!(table.place(known, labels("/7")), 7, "a changed rule finds its series");
+        let nameless = table.place(first, labels("/new"));
+        assert_eq!(table.place(second, labels("/newer")), nameless);
+        assert_eq!((table.series.len(), &*table.series[nameless].labels.host), (MOST + 1, ""));
+    }
 }

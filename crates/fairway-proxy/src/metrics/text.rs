@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::histogram::{Histogram, LENGTH, SIZE, TIME};
-use super::series::{Series, SeriesLabels};
+use super::series::{Series, SeriesLabels, merged};
 use super::{Sample, Stage};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
@@ -36,10 +36,10 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         };
         line(out, name, &format!("reason=\"{reason}\""), *value);
     }
-    let mut merged: Vec<(String, Series)> =
-        series.into_merged().into_iter().map(|series| (labels(&series.labels), series)).collect();
-    merged.sort_by(|left, right| left.0.cmp(&right.0));
-    requests(&merged, out);
+    let mut sorted: Vec<(String, Series)> =
+        merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();
+    sorted.sort_by(|left, right| left.0.cmp(&right.0));
+    requests(&sorted, out);
 }
 
 fn requests(all: &[(String, Series)], out: &mut String) {
