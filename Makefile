@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 30
 fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: help build run test setup lint bench fuzz
+.PHONY: help build run test setup lint bench fuzz chart deploy
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -35,6 +35,15 @@ lint: setup ## format, clippy, documentation, licences and bans of the dependenc
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
 	.ci/deny
+	@$(MAKE) --no-print-directory chart
+
+chart: ## the tests of the Helm chart; helm is built once, into the cache
+	cd charts/tools && go vet ./... && go test -count=1 ./...
+
+deploy: ## deploy/fairway.yaml, from the chart
+	mkdir -p deploy
+	charts/tools/render >deploy/fairway.yaml.new
+	mv deploy/fairway.yaml.new deploy/fairway.yaml
 
 bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
 	cargo build --release --locked -p fairway-bench

@@ -1,0 +1,131 @@
+{{/* The flags of `fairway run`, as a list. Each must be one that `fairway run --help` lists: a test holds them to it. */}}
+{{- define "fairway.arguments" -}}
+- run
+- --kubernetes
+- --http={{ .Values.bindAddress }}:{{ .Values.ports.http }}
+- --https={{ .Values.bindAddress }}:{{ .Values.ports.https }}
+- --admin=127.0.0.1:{{ .Values.ports.admin }}
+- --probe={{ .Values.bindAddress }}:{{ .Values.ports.probe }}
+{{- if and .Values.service.enabled (ne (int .Values.service.ports.http) 80) }}
+- --public-http-port={{ .Values.service.ports.http }}
+{{- end }}
+{{- if and .Values.service.enabled (ne (int .Values.service.ports.https) 443) }}
+- --public-https-port={{ .Values.service.ports.https }}
+{{- end }}
+- --ingress-class={{ .Values.ingressClass.name }}
+{{- if .Values.ingressClass.compat }}
+- --ingress-class-compat
+{{- end }}
+{{- if .Values.ingressClass.withoutClass }}
+- --watch-ingress-without-class
+{{- end }}
+{{- with .Values.watch.namespaces }}
+- --watch-namespace={{ join "," . }}
+{{- end }}
+{{- with .Values.watch.namespaceSelector }}
+- {{ printf "--watch-namespace-selector=%s" . | quote }}
+{{- end }}
+- --configmap={{ include "fairway.settings" . }}
+{{- with .Values.defaultCertificate }}
+- --default-certificate={{ include "fairway.reference" (dict "root" $ "name" .) }}
+{{- end }}
+{{ include "fairway.statusArguments" . }}
+- --access-log={{ .Values.logs.access }}
+- --log-format={{ .Values.logs.format }}
+- {{ printf "--log-level=%s" .Values.logs.level | quote }}
+{{- with .Values.trustedForwarders }}
+- --trusted-forwarders={{ join "," . }}
+{{- end }}
+{{- if ne .Values.proxyProtocol.listeners "off" }}
+- --proxy-protocol={{ .Values.proxyProtocol.listeners }}
+{{- with .Values.proxyProtocol.trusted }}
+- --proxy-protocol-trusted={{ join "," . }}
+{{- end }}
+{{- end }}
+{{- with .Values.workers }}
+- --workers={{ . }}
+{{- end }}
+{{- with .Values.maxMemory }}
+- --max-memory={{ . }}
+{{- end }}
+- --drain-delay={{ .Values.drain.delay }}
+- --drain-timeout={{ .Values.drain.timeout }}
+{{- if .Values.stateDir.enabled }}
+- --state-dir=/var/lib/fairway
+{{- end }}
+{{- if .Values.webhook.enabled }}
+- --webhook={{ .Values.bindAddress }}:{{ .Values.ports.webhook }}
+- --webhook-certificate=/etc/fairway/webhook/tls.crt
+- --webhook-key=/etc/fairway/webhook/tls.key
+{{- end }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Which addresses are written into the status of Ingresses, if any. */}}
+{{- define "fairway.publishService" -}}
+{{- if .Values.status.publishService -}}
+{{- include "fairway.reference" (dict "root" . "name" .Values.status.publishService) -}}
+{{- else if .Values.service.enabled -}}
+{{- printf "%s/%s" .Release.Namespace (include "fairway.fullname" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairway.statusArguments" -}}
+{{- if not .Values.status.enabled -}}
+- --no-status
+{{- else if .Values.status.publishAddresses -}}
+- --publish-status-address={{ join "," .Values.status.publishAddresses }}
+- --election-id={{ include "fairway.electionId" . }}
+{{- else if include "fairway.publishService" . -}}
+- --publish-service={{ include "fairway.publishService" . }}
+- --election-id={{ include "fairway.electionId" . }}
+{{- else -}}
+- --no-status
+{{- end -}}
+{{- end -}}
+
+{{/* Whether status is written: "true" or nothing. */}}
+{{- define "fairway.writesStatus" -}}
+{{- if not (contains "--no-status" (include "fairway.statusArguments" .)) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Values that contradict each other, which a schema cannot see. */}}
+{{- define "fairway.validate" -}}
+{{- if and .Values.watch.namespaces .Values.watch.namespaceSelector -}}
+{{- fail "watch.namespaces and watch.namespaceSelector contradict each other: give one of them" -}}
+{{- end -}}
+{{- if and .Values.hostNetwork (or .Values.hostPorts.http .Values.hostPorts.https) -}}
+{{- fail "hostNetwork and hostPorts contradict each other: with hostNetwork the pod listens on ports.http and ports.https of the node" -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: the monitor finds pods through that Service" -}}
+{{- end -}}
+{{- if and .Values.webhook.existingSecret (not .Values.webhook.caBundle) -}}
+{{- fail "webhook.existingSecret needs webhook.caBundle, the CA of its certificate in base64: without it the API server trusts no answer" -}}
+{{- end -}}
+{{- if and .Values.webhook.caBundle (not .Values.webhook.existingSecret) -}}
+{{- fail "webhook.caBundle without webhook.existingSecret: the chart makes its own certificate and CA" -}}
+{{- end -}}
+{{- if and (eq .Values.kind "DaemonSet") .Values.autoscaling.enabled -}}
+{{- fail "autoscaling.enabled needs kind Deployment: a DaemonSet has one pod per node" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) -}}
+{{- fail "autoscaling.minReplicas is larger than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and .Values.podDisruptionBudget.minAvailable (ne (toString .Values.podDisruptionBudget.maxUnavailable) "") (not (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) -}}
+{{- fail "podDisruptionBudget takes minAvailable or maxUnavailable: set the other one to null" -}}
+{{- end -}}
+{{- if and .Values.service.healthCheckNodePort (or (ne .Values.service.type "LoadBalancer") (ne .Values.service.externalTrafficPolicy "Local")) -}}
+{{- fail "service.healthCheckNodePort needs service.type LoadBalancer and service.externalTrafficPolicy Local" -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range $name, $port := .Values.ports -}}
+{{- $key := toString (int $port) -}}
+{{- if hasKey $taken $key -}}
+{{- fail (printf "ports.%s and ports.%s are both %s" (get $taken $key) $name $key) -}}
+{{- end -}}
+{{- $_ := set $taken $key $name -}}
+{{- end -}}
+{{- end -}}

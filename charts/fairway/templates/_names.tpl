@@ -1,0 +1,62 @@
+{{/* Names and labels. */}}
+{{- define "fairway.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "fairway.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "fairway.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairway.selector" -}}
+app.kubernetes.io/name: {{ include "fairway.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairway.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "fairway.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "fairway.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "fairway.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairway.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* NAMESPACE/NAME of a reference that may leave the namespace away: dict "root" . "name" REFERENCE. */}}
+{{- define "fairway.reference" -}}
+{{- if contains "/" .name }}{{ .name }}{{ else }}{{ .root.Release.Namespace }}/{{ .name }}{{ end -}}
+{{- end -}}
+
+{{- define "fairway.settings" -}}
+{{- include "fairway.reference" (dict "root" . "name" (default (include "fairway.fullname" .) .Values.existingSettings)) -}}
+{{- end -}}
+
+{{- define "fairway.electionId" -}}
+{{- default (include "fairway.fullname" .) .Values.status.electionId -}}
+{{- end -}}
+
+{{- define "fairway.webhookSecret" -}}
+{{- default (printf "%s-webhook" (include "fairway.fullname" .)) .Values.webhook.existingSecret -}}
+{{- end -}}

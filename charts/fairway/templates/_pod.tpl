@@ -1,0 +1,152 @@
+{{/* The pod template, of the Deployment and of the DaemonSet. */}}
+{{- define "fairway.pod" -}}
+metadata:
+  labels:
+    {{- include "fairway.selector" . | nindent 4 }}
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .Values.podAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "fairway.serviceAccount" . }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  # After SIGTERM the process accepts on for drain.delay and finishes within drain.timeout; the kill comes later.
+  terminationGracePeriodSeconds: {{ add .Values.drain.delay .Values.drain.timeout .Values.drain.margin }}
+  {{- if .Values.hostNetwork }}
+  hostNetwork: true
+  {{- end }}
+  dnsPolicy: {{ default (ternary "ClusterFirstWithHostNet" "ClusterFirst" .Values.hostNetwork) .Values.dnsPolicy }}
+  enableServiceLinks: false
+  securityContext:
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  containers:
+    - name: fairway
+      image: {{ include "fairway.image" . }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args:
+        {{- include "fairway.arguments" . | nindent 8 }}
+      env:
+        - name: POD_NAME
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.name
+        - name: POD_NAMESPACE
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.namespace
+        {{- with .Values.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      ports:
+        {{- include "fairway.ports" . | nindent 8 }}
+      startupProbe:
+        httpGet: {path: /healthz, port: probe}
+        {{- toYaml .Values.probes.startup | nindent 8 }}
+      readinessProbe:
+        httpGet: {path: /readyz, port: probe}
+        {{- toYaml .Values.probes.readiness | nindent 8 }}
+      livenessProbe:
+        httpGet: {path: /healthz, port: probe}
+        {{- toYaml .Values.probes.liveness | nindent 8 }}
+      resources:
+        {{- toYaml .Values.resources | nindent 8 }}
+      securityContext:
+        {{- toYaml .Values.securityContext | nindent 8 }}
+      {{- if or .Values.stateDir.enabled .Values.webhook.enabled }}
+      volumeMounts:
+        {{- if .Values.stateDir.enabled }}
+        - name: state
+          mountPath: /var/lib/fairway
+        {{- end }}
+        {{- if .Values.webhook.enabled }}
+        - name: webhook
+          mountPath: /etc/fairway/webhook
+          readOnly: true
+        {{- end }}
+      {{- end }}
+  {{- if or .Values.stateDir.enabled .Values.webhook.enabled }}
+  volumes:
+    {{- if .Values.stateDir.enabled }}
+    - name: state
+      emptyDir:
+        medium: Memory
+        sizeLimit: {{ .Values.stateDir.sizeLimit }}
+    {{- end }}
+    {{- if .Values.webhook.enabled }}
+    - name: webhook
+      secret:
+        secretName: {{ include "fairway.webhookSecret" . }}
+    {{- end }}
+  {{- end }}
+  {{- with .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    - {{ toYaml . | nindent 6 | trim }}
+      {{- if not .labelSelector }}
+      labelSelector:
+        matchLabels:
+          {{- include "fairway.selector" $ | nindent 10 }}
+      {{- if eq $.Values.kind "Deployment" }}
+      matchLabelKeys: [pod-template-hash]
+      {{- end }}
+      {{- end }}
+    {{- end }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "fairway.ports" -}}
+- name: http
+  containerPort: {{ .Values.ports.http }}
+  {{- with .Values.hostPorts.http }}
+  hostPort: {{ . }}
+  {{- end }}
+- name: https
+  containerPort: {{ .Values.ports.https }}
+  {{- with .Values.hostPorts.https }}
+  hostPort: {{ . }}
+  {{- end }}
+- name: probe
+  containerPort: {{ .Values.ports.probe }}
+{{- if .Values.webhook.enabled }}
+- name: webhook
+  containerPort: {{ .Values.ports.webhook }}
+{{- end }}
+{{- end -}}
+
+{{/* Two pods that need the same port of a node cannot be there at once: then the old one goes first. */}}
+{{- define "fairway.strategy" -}}
+{{- if .Values.updateStrategy -}}
+{{- toYaml .Values.updateStrategy -}}
+{{- else -}}
+type: RollingUpdate
+rollingUpdate:
+{{- if or .Values.hostNetwork .Values.hostPorts.http .Values.hostPorts.https }}
+  maxUnavailable: 1
+  maxSurge: 0
+{{- else }}
+  maxUnavailable: 0
+  maxSurge: 1
+{{- end }}
+{{- end -}}
+{{- end -}}

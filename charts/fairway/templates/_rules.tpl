@@ -1,0 +1,100 @@
+{{/* Permissions; docs/rbac.md says what each is for and what is lost without it. */}}
+
+{{/* What is read and written where Ingresses are served, Secrets apart. */}}
+{{- define "fairway.rules.watched" -}}
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+{{- if include "fairway.writesStatus" . }}
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses/status]
+  verbs: [patch, update]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+{{- end -}}
+
+{{- define "fairway.rules.secrets" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch]
+{{- end -}}
+
+{{/* What no Role can give, because the objects have no namespace. */}}
+{{- define "fairway.rules.cluster" -}}
+- apiGroups: [networking.k8s.io]
+  resources: [ingressclasses]
+  verbs: [get, list, watch]
+{{- if .Values.watch.namespaceSelector }}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+{{- end }}
+{{- end -}}
+
+{{/* In the namespace of the release: who writes status, and whether other replicas are left when this one stops. */}}
+{{- define "fairway.rules.own" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+{{- if include "fairway.writesStatus" . }}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "fairway.electionId" . }}]
+  verbs: [get, update, patch]
+{{- end }}
+{{- end -}}
+
+{{/*
+The Roles besides that of the release: JSON of namespace -> list of rules.
+What flags name (settings, published Service, default certificate) must be readable where it is, watched or not.
+*/}}
+{{- define "fairway.roles" -}}
+{{- $roles := dict -}}
+{{- $watched := .Values.watch.namespaces -}}
+{{- range $watched -}}
+{{- $_ := set $roles . (include "fairway.rules.watched" $ | fromYamlArray) -}}
+{{- end -}}
+{{- if $watched -}}
+{{- $named := dict "configmaps" (include "fairway.settings" .) -}}
+{{- if and .Values.status.enabled (not .Values.status.publishAddresses) (include "fairway.publishService" .) -}}
+{{- $_ := set $named "services" (include "fairway.publishService" .) -}}
+{{- end -}}
+{{- range $resource, $reference := $named -}}
+{{- $namespace := first (splitList "/" $reference) -}}
+{{- if not (has $namespace $watched) -}}
+{{- $rule := dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "get" "list" "watch") -}}
+{{- $_ := set $roles $namespace (append (default list (get $roles $namespace)) $rule) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- if not (kindIs "invalid" .Values.rbac.secretNamespaces) -}}
+{{- $secrets = .Values.rbac.secretNamespaces -}}
+{{- else if $watched -}}
+{{- $secrets = $watched -}}
+{{- end -}}
+{{- if and .Values.defaultCertificate (not (include "fairway.secretsEverywhere" .)) -}}
+{{- $secrets = append $secrets (include "fairway.reference" (dict "root" . "name" .Values.defaultCertificate) | splitList "/" | first) -}}
+{{- end -}}
+{{- range uniq $secrets -}}
+{{- $rules := include "fairway.rules.secrets" $ | fromYamlArray -}}
+{{- $_ := set $roles . (concat (default list (get $roles .)) $rules) -}}
+{{- end -}}
+{{- toJson $roles -}}
+{{- end -}}
+
+{{/* Whether the ClusterRole reads Secrets: "true" or nothing. */}}
+{{- define "fairway.secretsEverywhere" -}}
+{{- if and (not .Values.watch.namespaces) (kindIs "invalid" .Values.rbac.secretNamespaces) -}}true{{- end -}}
+{{- end -}}

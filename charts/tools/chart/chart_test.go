@@ -1,0 +1,382 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+)
+
+// variants are values that reach every branch of the templates.
+var variants = map[string][]string{
+	"defaults": nil,
+	"a daemon set in the network of the node": {
+		`kind="DaemonSet"`, `hostNetwork=true`, `ports={"http":80,"https":443}`, `service.enabled=false`,
+		`status.publishAddresses=["192.0.2.1","2001:db8::1"]`, `stateDir.enabled=false`,
+	},
+	"ports of the node":      {`kind="DaemonSet"`, `hostPorts={"http":80,"https":443}`, `service.type="ClusterIP"`},
+	"listed namespaces":      {`watch.namespaces=["a","b"]`, `defaultCertificate="certificates/main"`},
+	"no Secrets but these":   {`rbac.secretNamespaces=["a"]`, `defaultCertificate="main"`},
+	"namespaces by label":    {`watch.namespaceSelector="team in (a, b)"`},
+	"shadow mode":            {`status.enabled=false`, `ingressClass={"compat":true,"enabled":false,"withoutClass":true}`},
+	"a webhook":              {`webhook.enabled=true`, `watch.namespaces=["a"]`},
+	"a webhook of one's own": {`webhook={"enabled":true,"existingSecret":"mine","caBundle":"QQ==","failurePolicy":"Fail","namespaceSelector":{"matchLabels":{"a":"b"}},"objectSelector":{"matchLabels":{"c":"d"}},"annotations":{"a":"b"}}`},
+	"scaling and metrics": {
+		`autoscaling={"enabled":true,"targetMemoryUtilizationPercentage":70,"behavior":{"scaleDown":{"stabilizationWindowSeconds":60}}}`,
+		`metrics={"service":{"enabled":true,"annotations":{"a":"b"},"labels":{"c":"d"}},"serviceMonitor":{"enabled":true,"labels":{"e":"f"},"scrapeTimeout":"5s","relabelings":[{"action":"labelmap"}],"metricRelabelings":[{"action":"drop"}]}}`,
+		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`,
+		`podDisruptionBudget={"maxUnavailable":null,"minAvailable":"50%"}`,
+	},
+	"a Service with everything": {
+		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv6","IPv4"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"]}`,
+		`proxyProtocol={"listeners":"both","trusted":["10.0.0.0/8"]}`, `trustedForwarders=["10.0.0.0/8","fd00::/8"]`,
+	},
+	"pods with everything": {
+		`image={"digest":"sha256:0000000000000000000000000000000000000000000000000000000000000000"}`,
+		`imagePullSecrets=[{"name":"pull"}]`, `workers=2`, `maxMemory="400MiB"`, `extraArgs=["--body-rate=0"]`,
+		`extraEnv=[{"name":"A","value":"b"}]`, `serviceAccount={"create":false,"name":"given","annotations":{"a":"b"}}`,
+		`nodeSelector={"a":"b"}`, `tolerations=[{"operator":"Exists"}]`, `affinity={"podAntiAffinity":{}}`,
+		`priorityClassName="system-cluster-critical"`, `podAnnotations={"a":"b"}`, `podLabels={"c":"d"}`,
+		`updateStrategy={"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%"}}`, `fullnameOverride="edge"`,
+		`settings={"hsts":"false"}`, `status={"publishService":"other/balancer","electionId":"leader"}`,
+		`bindAddress="0.0.0.0"`, `existingSettings="shared/settings"`, `rbac.create=false`,
+	},
+}
+
+func render(t *testing.T, values ...string) []Object {
+	t.Helper()
+	manifests, err := Render(values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := Decode(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// one returns the single object of this type.
+func one[T any](t *testing.T, objects []Object) *T {
+	t.Helper()
+	var found []*T
+	for _, object := range objects {
+		if typed, ok := object.Typed.(any).(*T); ok {
+			found = append(found, typed)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d objects of type %T", len(found), *new(T))
+	}
+	return found[0]
+}
+
+func TestEveryVariantIsMadeOfFieldsThatKubernetesHas(t *testing.T) {
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) {
+			seen := sets.New[Object]()
+			for _, object := range render(t, values...) {
+				object.Typed = nil
+				if seen.Has(object) {
+					t.Errorf("twice: %v", object)
+				}
+				seen.Insert(object)
+			}
+			if seen.Len() < 4 {
+				t.Errorf("only %d objects", seen.Len())
+			}
+		})
+	}
+}
+
+func TestLintFindsNothing(t *testing.T) {
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) {
+			arguments := []string{"lint", "--strict", "--quiet", Path("charts", "fairway")}
+			for _, value := range values {
+				arguments = append(arguments, "--set-json", value)
+			}
+			if out, err := Helm(arguments...); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
+	for _, wrong := range []struct {
+		told   string
+		values []string
+	}{
+		{"replica", []string{`replica=3`}},
+		{"kind", []string{`kind="StatefulSet"`}},
+		{"drain", []string{`drain.timeout="4m"`}},
+		{"drain/margin", []string{`drain.margin=0`}},
+		{"ports/http", []string{`ports.http=0`}},
+		{"externalTrafficPolicy", []string{`service.externalTrafficPolicy="local"`}},
+		{"hsts", []string{`settings.hsts=false`}},
+		{"trustedForwarders", []string{`trustedForwarders=["everybody"]`}},
+		{"extraArgs", []string{`extraArgs=["body-rate"]`}},
+		{"defaultCertificate", []string{`defaultCertificate="a/b/c"`}},
+		{"terminationGracePeriodSeconds", []string{`terminationGracePeriodSeconds=30`}},
+		{"webhook.existingSecret needs webhook.caBundle", []string{`webhook.existingSecret="a"`}},
+		{"webhook.caBundle without webhook.existingSecret", []string{`webhook.caBundle="QQ=="`}},
+		{"watch.namespaceSelector contradict", []string{`watch={"namespaces":["a"],"namespaceSelector":"b=c"}`}},
+		{"hostPorts contradict", []string{`hostNetwork=true`, `hostPorts.http=80`}},
+		{"needs metrics.service.enabled", []string{`metrics.serviceMonitor.enabled=true`}},
+		{"needs kind Deployment", []string{`kind="DaemonSet"`, `autoscaling.enabled=true`}},
+		{"minReplicas is larger", []string{`autoscaling={"enabled":true,"minReplicas":5,"maxReplicas":4}`}},
+		{"podDisruptionBudget takes", []string{`podDisruptionBudget.minAvailable=1`}},
+		{"service.healthCheckNodePort needs", []string{`service.healthCheckNodePort=30000`}},
+		{"ports.admin and ports.probe are both 10255", []string{`ports.admin=10255`}},
+	} {
+		t.Run(strings.Join(wrong.values, " "), func(t *testing.T) {
+			_, err := Render(wrong.values...)
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			if !strings.Contains(err.Error(), wrong.told) {
+				t.Errorf("does not say %q: %v", wrong.told, err)
+			}
+		})
+	}
+}
+
+func TestThePlainManifestIsWhatTheChartRenders(t *testing.T) {
+	rendered, err := output(exec.Command(Path("charts", "tools", "render")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(Path("deploy", "fairway.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rendered != string(kept) {
+		t.Error("deploy/fairway.yaml is not what the chart renders: run `make deploy`")
+	}
+	if _, err := Decode(rendered); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(rendered, "Helm") {
+		t.Error("deploy/fairway.yaml says that Helm manages it")
+	}
+}
+
+func TestPodsAskForNothingThatARestrictedNamespaceRefuses(t *testing.T) {
+	pod := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec
+	container := pod.Containers[0]
+	if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 ||
+		pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%v", pod.SecurityContext)
+	}
+	allowed := container.SecurityContext
+	if *allowed.AllowPrivilegeEscalation || !*allowed.ReadOnlyRootFilesystem || len(allowed.Capabilities.Add) != 0 ||
+		!slices.Equal(allowed.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("%v", allowed)
+	}
+	for _, port := range container.Ports {
+		if port.ContainerPort < 1024 || port.HostPort != 0 {
+			t.Errorf("%v", port)
+		}
+	}
+	for _, volume := range pod.Volumes {
+		if volume.EmptyDir == nil || volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+			t.Errorf("private keys would reach a disk: %v", volume)
+		}
+	}
+	if len(container.Resources.Limits) != 1 || container.Resources.Limits.Memory().IsZero() {
+		t.Errorf("%v", container.Resources)
+	}
+}
+
+func TestOnlyTheProbePageLeavesLoopback(t *testing.T) {
+	for name, values := range variants {
+		manifests, err := Render(values...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(manifests, "--admin=127.0.0.1:10254\n") || strings.Contains(manifests, "containerPort: 10254") {
+			t.Errorf("%s: the admin server is not on loopback", name)
+		}
+	}
+}
+
+func TestThePodIsKilledOnlyAfterItsDrain(t *testing.T) {
+	for _, values := range [][]string{nil, {`drain={"delay":30,"timeout":3600,"margin":5}`}} {
+		pod := one[appsv1.Deployment](t, render(t, values...)).Spec.Template.Spec
+		var drain int64
+		for _, argument := range pod.Containers[0].Args {
+			if flag, value, _ := strings.Cut(argument, "="); strings.HasPrefix(flag, "--drain-") {
+				var seconds int64
+				if err := json.Unmarshal([]byte(value), &seconds); err != nil {
+					t.Fatal(err)
+				}
+				drain += seconds
+			}
+		}
+		if drain == 0 || *pod.TerminationGracePeriodSeconds < drain+5 {
+			t.Errorf("killed after %d s, but drains for %d", *pod.TerminationGracePeriodSeconds, drain)
+		}
+	}
+}
+
+func TestARollNeverTakesAPodBeforeItsSuccessorIsReadyUnlessTheyShareAPort(t *testing.T) {
+	rolling := one[appsv1.Deployment](t, render(t)).Spec.Strategy.RollingUpdate
+	if rolling.MaxUnavailable.IntValue() != 0 || rolling.MaxSurge.IntValue() != 1 {
+		t.Errorf("%v", rolling)
+	}
+	for _, values := range [][]string{{`hostNetwork=true`}, {`hostPorts.http=80`}} {
+		rolling := one[appsv1.DaemonSet](t, render(t, append(values, `kind="DaemonSet"`)...)).Spec.UpdateStrategy.RollingUpdate
+		if rolling.MaxUnavailable.IntValue() != 1 || rolling.MaxSurge.IntValue() != 0 {
+			t.Errorf("%v: %v", values, rolling)
+		}
+	}
+}
+
+// permissions lists what a rendered release may do: "NAMESPACE group/resource[names] verbs", "*" for the cluster.
+func permissions(objects []Object) sets.Set[string] {
+	all := sets.New[string]()
+	for _, object := range objects {
+		namespace, rules := "*", []rbacv1.PolicyRule(nil)
+		switch role := object.Typed.(type) {
+		case *rbacv1.ClusterRole:
+			rules = role.Rules
+		case *rbacv1.Role:
+			namespace, rules = role.Namespace, role.Rules
+		}
+		for _, rule := range rules {
+			for _, resource := range rule.Resources {
+				line := namespace + " " + strings.TrimPrefix(rule.APIGroups[0]+"/"+resource, "/")
+				if len(rule.ResourceNames) > 0 {
+					line += "[" + strings.Join(rule.ResourceNames, " ") + "]"
+				}
+				all.Insert(line + " " + strings.Join(rule.Verbs, " "))
+			}
+		}
+	}
+	return all
+}
+
+// watched are the permissions where Ingresses are served.
+func watched(namespace string) []string {
+	return []string{
+		namespace + " networking.k8s.io/ingresses get list watch",
+		namespace + " networking.k8s.io/ingresses/status patch update",
+		namespace + " services get list watch",
+		namespace + " configmaps get list watch",
+		namespace + " discovery.k8s.io/endpointslices get list watch",
+		namespace + " events.k8s.io/events create patch",
+	}
+}
+
+var own = []string{
+	"* networking.k8s.io/ingressclasses get list watch",
+	"edge pods get list",
+	"edge coordination.k8s.io/leases create",
+	"edge coordination.k8s.io/leases[fairway] get update patch",
+}
+
+func TestPermissionsAreExactlyThese(t *testing.T) {
+	const secrets = " secrets get list watch"
+	for name, granted := range map[string]struct {
+		values []string
+		rules  [][]string
+	}{
+		"the whole cluster": {nil, [][]string{own, watched("*"), {"*" + secrets}}},
+		"listed namespaces": {
+			[]string{`watch.namespaces=["a","b"]`, `defaultCertificate="certificates/main"`},
+			[][]string{own, watched("a"), watched("b"), {
+				"a" + secrets, "b" + secrets, "certificates" + secrets,
+				"edge configmaps get list watch", "edge services get list watch",
+			}},
+		},
+		"its own namespace": {[]string{`watch.namespaces=["edge"]`}, [][]string{own, watched("edge"), {"edge" + secrets}}},
+		"Secrets of one namespace": {
+			[]string{`rbac.secretNamespaces=["a"]`, `defaultCertificate="main"`},
+			[][]string{own, watched("*"), {"a" + secrets, "edge" + secrets}},
+		},
+		"no Secrets": {[]string{`rbac.secretNamespaces=[]`}, [][]string{own, watched("*")}},
+		"namespaces by label": {
+			[]string{`watch.namespaceSelector="a=b"`},
+			[][]string{own, watched("*"), {"*" + secrets, "* namespaces get list watch"}},
+		},
+		"shadow mode": {
+			[]string{`status.enabled=false`},
+			[][]string{own[:2], slices.DeleteFunc(watched("*"), func(rule string) bool {
+				return strings.Contains(rule, "status") || strings.Contains(rule, "events")
+			}), {"*" + secrets}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := permissions(render(t, granted.values...)), sets.New(slices.Concat(granted.rules...)...)
+			if more := got.Difference(want); more.Len() > 0 {
+				t.Errorf("granted beyond: %v", sets.List(more))
+			}
+			if less := want.Difference(got); less.Len() > 0 {
+				t.Errorf("missing: %v", sets.List(less))
+			}
+		})
+	}
+}
+
+func TestEveryValueIsInTheReadmeAndEveryNameThereIsAValue(t *testing.T) {
+	text, err := os.ReadFile(Path("charts", "fairway", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(Path("charts", "fairway", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := sets.New[string]()
+	for _, line := range strings.Split(string(readme), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			for index, word := range strings.Split(cells[1], "`") {
+				if index%2 == 1 {
+					described.Insert(word)
+				}
+			}
+		}
+	}
+	for name := range described {
+		path := strings.Split(name, ".")
+		if _, found, err := unstructured.NestedFieldNoCopy(values, path...); !found || err != nil {
+			t.Errorf("README.md describes %s, which is no value", name)
+		}
+	}
+	for _, leaf := range leaves("", values) {
+		parts := strings.Split(leaf, ".")
+		covered := false
+		for length := range parts {
+			covered = covered || described.Has(strings.Join(parts[:length+1], "."))
+		}
+		if !covered {
+			t.Errorf("README.md does not describe %s", leaf)
+		}
+	}
+}
+
+func leaves(path string, value any) []string {
+	branches, ok := value.(map[string]any)
+	if !ok || len(branches) == 0 {
+		return []string{path}
+	}
+	var found []string
+	for name, branch := range branches {
+		found = append(found, leaves(strings.TrimPrefix(path+"."+name, "."), branch)...)
+	}
+	return found
+}
