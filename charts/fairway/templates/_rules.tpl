@@ -55,6 +55,14 @@
 {{- end }}
 {{- end -}}
 
+{{/* Reading one object by its name: dict "resource" RESOURCE "name" NAME. */}}
+{{- define "fairway.rules.named" -}}
+- apiGroups: [""]
+  resources: [{{ .resource }}]
+  resourceNames: [{{ .name }}]
+  verbs: [get, list, watch]
+{{- end -}}
+
 {{/*
 The Roles besides that of the release: JSON of namespace -> list of rules.
 What flags name (settings, published Service, default certificate) must be readable where it is, watched or not.
@@ -65,33 +73,41 @@ What flags name (settings, published Service, default certificate) must be reada
 {{- range $watched -}}
 {{- $_ := set $roles . (include "fairway.rules.watched" $ | fromYamlArray) -}}
 {{- end -}}
-{{- if $watched -}}
-{{- $named := dict "configmaps" (include "fairway.settings" .) -}}
-{{- if and .Values.status.enabled (not .Values.status.publishAddresses) (include "fairway.publishService" .) -}}
-{{- $_ := set $named "services" (include "fairway.publishService" .) -}}
-{{- end -}}
-{{- range $resource, $reference := $named -}}
-{{- $namespace := first (splitList "/" $reference) -}}
-{{- if not (has $namespace $watched) -}}
-{{- $rule := dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "get" "list" "watch") -}}
-{{- $_ := set $roles $namespace (append (default list (get $roles $namespace)) $rule) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- $secrets := list -}}
 {{- if not (kindIs "invalid" .Values.rbac.secretNamespaces) -}}
 {{- $secrets = .Values.rbac.secretNamespaces -}}
 {{- else if $watched -}}
 {{- $secrets = $watched -}}
 {{- end -}}
-{{- if and .Values.defaultCertificate (not (include "fairway.secretsEverywhere" .)) -}}
-{{- $secrets = append $secrets (include "fairway.reference" (dict "root" . "name" .Values.defaultCertificate) | splitList "/" | first) -}}
-{{- end -}}
-{{- range uniq $secrets -}}
+{{- range $secrets -}}
 {{- $rules := include "fairway.rules.secrets" $ | fromYamlArray -}}
 {{- $_ := set $roles . (concat (default list (get $roles .)) $rules) -}}
 {{- end -}}
+{{- range include "fairway.named" . | fromJsonArray -}}
+{{- $namespace := first (splitList "/" .reference) -}}
+{{- if not (has $namespace (ternary $secrets $watched (eq .resource "secrets"))) -}}
+{{- $named := dict "resource" .resource "name" (last (splitList "/" .reference)) -}}
+{{- $rules := include "fairway.rules.named" $named | fromYamlArray -}}
+{{- $_ := set $roles $namespace (concat (default list (get $roles $namespace)) $rules) -}}
+{{- end -}}
+{{- end -}}
 {{- toJson $roles -}}
+{{- end -}}
+
+{{/* What flags name and the ClusterRole does not cover: JSON of a list of resource and reference. */}}
+{{- define "fairway.named" -}}
+{{- $named := list -}}
+{{- if .Values.watch.namespaces -}}
+{{- $named = append $named (dict "resource" "configmaps" "reference" (include "fairway.settings" .)) -}}
+{{- if contains "--publish-service" (include "fairway.statusArguments" .) -}}
+{{- $named = append $named (dict "resource" "services" "reference" (include "fairway.publishService" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.defaultCertificate (not (include "fairway.secretsEverywhere" .)) -}}
+{{- $reference := include "fairway.reference" (dict "root" . "name" .Values.defaultCertificate) -}}
+{{- $named = append $named (dict "resource" "secrets" "reference" $reference) -}}
+{{- end -}}
+{{- toJson $named -}}
 {{- end -}}
 
 {{/* Whether the ClusterRole reads Secrets: "true" or nothing. */}}

@@ -295,14 +295,20 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 		"listed namespaces": {
 			[]string{`watch.namespaces=["a","b"]`, `defaultCertificate="certificates/main"`},
 			[][]string{own, watched("a"), watched("b"), {
-				"a" + secrets, "b" + secrets, "certificates" + secrets,
-				"edge configmaps get list watch", "edge services get list watch",
+				"a" + secrets, "b" + secrets, "certificates secrets[main] get list watch",
+				"edge configmaps[fairway] get list watch", "edge services[fairway] get list watch",
 			}},
 		},
 		"its own namespace": {[]string{`watch.namespaces=["edge"]`}, [][]string{own, watched("edge"), {"edge" + secrets}}},
 		"Secrets of one namespace": {
 			[]string{`rbac.secretNamespaces=["a"]`, `defaultCertificate="main"`},
-			[][]string{own, watched("*"), {"a" + secrets, "edge" + secrets}},
+			[][]string{own, watched("*"), {"a" + secrets, "edge secrets[main] get list watch"}},
+		},
+		"what flags name, elsewhere": {
+			[]string{`watch.namespaces=["a"]`, `status.publishService="lb/out"`, `existingSettings="conf/set"`},
+			[][]string{own, watched("a"), {
+				"a" + secrets, "conf configmaps[set] get list watch", "lb services[out] get list watch",
+			}},
 		},
 		"no Secrets": {[]string{`rbac.secretNamespaces=[]`}, [][]string{own, watched("*")}},
 		"namespaces by label": {

@@ -151,6 +151,21 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     .await;
 }
 
+#[test]
+fn every_metric_that_operators_are_told_to_watch_is_one() {
+    let text = document("docs/operate.md");
+    let known = document("docs/metrics.md");
+    let known = first_column(&known, "metric");
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    let named =
+        words.filter(|word| word.starts_with("fairway_") || word.starts_with("nginx_ingress_controller_"));
+    // A crate in a log filter looks like a metric.
+    let named = named.filter(|word| !root().join("crates").join(word.replace('_', "-")).exists());
+    let named: BTreeSet<_> = named.map(|word| word.strip_suffix("_bucket").unwrap_or(word)).collect();
+    assert!(named.len() > 10, "the metrics were found: {named:?}");
+    nothing_beyond(&named, &known, "not in docs/metrics.md");
+}
+
 /// The paths of a JSON object's members, without those that are objects themselves.
 fn members_of(path: &str, value: &serde_json::Value, found: &mut BTreeSet<String>) {
     let serde_json::Value::Object(members) = value else {
