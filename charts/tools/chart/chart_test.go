@@ -386,3 +386,29 @@ func leaves(path string, value any) []string {
 	}
 	return found
 }
+
+// first returns the word that follows prefix at the beginning of a line, without quotes.
+func first(t *testing.T, prefix string, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(Path(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, prefix); found {
+			return strings.Trim(strings.Fields(rest)[0], `"`)
+		}
+	}
+	t.Fatalf("no line of %s begins with %q", path, prefix)
+	return ""
+}
+
+func TestVersionsAgree(t *testing.T) {
+	if program, chart := first(t, "version = ", "Cargo.toml"), first(t, "appVersion: ", "charts", "fairway", "Chart.yaml"); program != chart {
+		t.Errorf("the program is %s, the chart installs %s", program, chart)
+	}
+	pinned, image := first(t, "channel = ", "rust-toolchain.toml"), first(t, "FROM rust:", "Dockerfile")
+	if !strings.HasPrefix(image, pinned+"-") {
+		t.Errorf("rust-toolchain.toml pins %s, the Dockerfile builds with %s", pinned, image)
+	}
+}
