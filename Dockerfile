@@ -12,7 +12,7 @@ RUN cargo build --release --locked -p fairway
 RUN set -eu; \
     mkdir -p /image/dev /image/etc /image/proc /image/run /image/sys /image/usr/bin /image/var; \
     mkdir -m 1777 /image/tmp; \
-    cp target/release/fairway /image/usr/bin/fairway; \
+    strip --strip-debug -o /image/usr/bin/fairway target/release/fairway; \
     for library in $(ldd target/release/fairway | grep -o '/[^ ]*'); do \
         mkdir -p "/image$(dirname "$library")"; \
         cp -L "$library" "/image$library"; \

@@ -5,6 +5,11 @@ revision := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 # Where rustup puts cargo, for a shell that was not told.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
+version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The image that `make image` writes: its name and its archive.
+IMAGE ?= localhost/fairway:$(version)
+image_archive = $(target_dir)/fairway-image.tar
+
 # More arguments for the benchmark, e.g. ARGS='--scenario http-1k-50 --blocks 4'.
 ARGS ?=
 # How long each fuzz target runs.
@@ -12,7 +17,7 @@ FUZZ_SECONDS ?= 30
 fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: help build run test setup lint bench fuzz chart deploy
+.PHONY: help build run test setup lint bench fuzz image chart deploy
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -36,6 +41,15 @@ lint: setup ## format, clippy, documentation, licences and bans of the dependenc
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
 	.ci/deny
 	@$(MAKE) --no-print-directory chart
+
+image: build ## the image of the release binary, as an archive that ctr, Docker and podman load
+	@# Without its tables of source lines, three quarters of it; panics still name their functions.
+	strip --strip-debug -o $(target_dir)/fairway-stripped $(fairway)
+	testbed/testbed image build --name $(IMAGE) --binary $(target_dir)/fairway-stripped:/usr/bin/fairway --entrypoint /usr/bin/fairway \
+		--user 65532:65532 --label org.opencontainers.image.title=fairway \
+		--label org.opencontainers.image.licenses=Apache-2.0 \
+		--label org.opencontainers.image.revision=$(or $(revision),unknown) -o $(image_archive)
+	@echo "$(image_archive) is $(IMAGE); docs/install.md says how to load it"
 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...

@@ -75,20 +75,19 @@
 {{- define "fairway.statusArguments" -}}
 {{- if not .Values.status.enabled -}}
 - --no-status
-{{- else if .Values.status.publishAddresses -}}
-- --publish-status-address={{ join "," .Values.status.publishAddresses }}
-- --election-id={{ include "fairway.electionId" . }}
-{{- else if include "fairway.publishService" . -}}
-- --publish-service={{ include "fairway.publishService" . }}
-- --election-id={{ include "fairway.electionId" . }}
 {{- else -}}
-- --no-status
+- --election-id={{ include "fairway.electionId" . }}
+{{- if .Values.status.publishAddresses }}
+- --publish-status-address={{ join "," .Values.status.publishAddresses }}
+{{- else if include "fairway.publishService" . }}
+- --publish-service={{ include "fairway.publishService" . }}
+{{- end }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether status is written: "true" or nothing. */}}
-{{- define "fairway.writesStatus" -}}
-{{- if not (contains "--no-status" (include "fairway.statusArguments" .)) -}}true{{- end -}}
+{{/* Whether addresses are written into the status of Ingresses: "true" or nothing. Events do not need them. */}}
+{{- define "fairway.publishes" -}}
+{{- if contains "--publish-" (include "fairway.statusArguments" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Values that contradict each other, which a schema cannot see. */}}

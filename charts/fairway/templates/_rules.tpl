@@ -11,10 +11,12 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
-{{- if include "fairway.writesStatus" . }}
+{{- if include "fairway.publishes" . }}
 - apiGroups: [networking.k8s.io]
   resources: [ingresses/status]
   verbs: [patch, update]
+{{- end }}
+{{- if .Values.status.enabled }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
@@ -44,7 +46,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list]
-{{- if include "fairway.writesStatus" . }}
+{{- if .Values.status.enabled }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]

@@ -315,6 +315,12 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 			[]string{`watch.namespaceSelector="a=b"`},
 			[][]string{own, watched("*"), {"*" + secrets, "* namespaces get list watch"}},
 		},
+		"no address to publish": {
+			[]string{`service.enabled=false`},
+			[][]string{own, slices.DeleteFunc(watched("*"), func(rule string) bool {
+				return strings.Contains(rule, "status")
+			}), {"*" + secrets}},
+		},
 		"shadow mode": {
 			[]string{`status.enabled=false`},
 			[][]string{own[:2], slices.DeleteFunc(watched("*"), func(rule string) bool {
