@@ -10,12 +10,15 @@ use fairway_translate::{
     Change, Diagnostic, Diagnostics, ObjectRef, Options, Resources, Severity, Translation, Translator,
 };
 
+use crate::digest::{Digest, Running};
+
 /// The objects as they are and what was made of them.
 #[derive(Debug)]
 pub struct Engine {
     flags: FlagSettings,
     resources: Resources,
     translator: Translator,
+    digests: Running,
     current: Option<Outcome>,
 }
 
@@ -33,6 +36,8 @@ pub struct Outcome {
     pub translation: Translation,
     /// The snapshot of its configuration.
     pub snapshot: Arc<Snapshot>,
+    /// The name of its configuration by its content: the same on every replica that serves the same.
+    pub digest: Digest,
     /// What of the configuration could not be compiled.
     pub problems: Arc<[Diagnostic]>,
     /// How long the steps took.
@@ -61,7 +66,13 @@ impl Engine {
     /// Without objects.
     #[must_use]
     pub fn new(options: Options, flags: FlagSettings) -> Self {
-        Self { flags, resources: Resources::default(), translator: Translator::new(options), current: None }
+        Self {
+            flags,
+            resources: Resources::default(),
+            translator: Translator::new(options),
+            digests: Running::default(),
+            current: None,
+        }
     }
 
     /// Takes changes; `now` is in seconds since 1970. The first call always leads to a snapshot.
@@ -81,12 +92,28 @@ impl Engine {
             current.translation = translation;
             return Effect::Unchanged;
         }
+        let nothing = Config::default();
+        let before = self.current.as_ref().map_or(&nothing, |current| &current.translation.config);
+        let digest = self.digests.update(before, &translation.config);
         let previous = self.current.as_ref().map(|current| &*current.snapshot);
         let Compiled { snapshot, problems } = compile(&translation.config, previous);
         let durations = Durations { translate: translated - started, compile: translated.elapsed() };
         let problems = problems.into_iter().map(diagnostic).collect();
-        self.current = Some(Outcome { translation, snapshot, problems, durations });
+        self.current = Some(Outcome { translation, snapshot, digest, problems, durations });
         Effect::NewSnapshot
+    }
+
+    /// Begins with a configuration that an earlier process served, until the first update; without effect after that.
+    pub fn restore(&mut self, config: Config) {
+        if self.current.is_some() {
+            return;
+        }
+        let digest = self.digests.update(&Config::default(), &config);
+        let Compiled { snapshot, problems } = compile(&config, None);
+        let problems = problems.into_iter().map(diagnostic).collect();
+        let translation = Translation { config, ..Translation::default() };
+        self.current =
+            Some(Outcome { translation, snapshot, digest, problems, durations: Durations::default() });
     }
 
     /// What was made of the objects; `None` before the first update.

@@ -7,14 +7,19 @@
 
 pub mod admin;
 pub mod clock;
+pub mod digest;
 pub mod directory;
 pub mod engine;
 mod journal;
 pub mod manifest;
 pub mod pipeline;
+mod propagation;
 mod resolve;
 mod retired;
+pub mod state;
 
+pub use digest::Digest;
 pub use directory::Directory;
 pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};
-pub use pipeline::{Batch, Inlet, Pipeline, Publish, View, Viewer};
+pub use pipeline::{Batch, Freshness, Inlet, Pipeline, Publication, Publish, View, Viewer};
+pub use propagation::Propagation;

@@ -8,8 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use fairway_model::Config;
 use fairway_routing::Snapshot;
 use fairway_translate::{Change, Diagnostic, Options};
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::engine::{Effect, Engine, FlagSettings, Outcome};
@@ -25,7 +27,20 @@ const SWEEP: Duration = Duration::from_millis(500);
 const AGE: Duration = Duration::from_secs(60);
 
 /// Receives every snapshot to be served; must not block.
-pub type Publish = Box<dyn FnMut(Arc<Snapshot>) + Send>;
+pub type Publish = Box<dyn FnMut(Publication) + Send>;
+
+/// A snapshot to be served, and since when it is due.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// What was made of the objects.
+    pub outcome: Outcome,
+    /// When the source heard of the first change in it.
+    pub heard: Instant,
+    /// When the first of its changes was written to the cluster, where its object says so.
+    pub written: Option<SystemTime>,
+    /// Where it is from.
+    pub freshness: Freshness,
+}
 
 /// What a source tells.
 #[derive(Debug)]
@@ -36,6 +51,8 @@ pub struct Batch {
     pub diagnostics: Vec<Diagnostic>,
     /// When the source heard of it.
     pub heard: Instant,
+    /// When the first of them was written to the cluster, where its object says so.
+    pub written: Option<SystemTime>,
 }
 
 /// The way in, for sources.
@@ -71,6 +88,8 @@ pub struct View {
     pub published: SystemTime,
     /// From the source's event to the publication.
     pub delay: Duration,
+    /// Where the configuration is from.
+    pub freshness: Freshness,
     /// Snapshots that are kept for workers which have not adopted a newer one yet, the current one included.
     pub kept: usize,
 }
@@ -79,7 +98,18 @@ pub struct View {
 enum Input {
     Batch(Batch),
     Change(Change),
+    Restore(Box<Config>),
     Stop,
+}
+
+/// Where the current configuration is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Freshness {
+    /// From the source, as it told last.
+    Current,
+    /// From an earlier process: the source has told nothing yet.
+    Stale,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +128,11 @@ impl Inlet {
     pub fn change(&self, change: Change) {
         _ = self.0.send(Input::Change(change));
     }
+
+    /// Serves this configuration of an earlier process until the source tells something; without effect after that.
+    pub fn restore(&self, config: Config) {
+        _ = self.0.send(Input::Restore(Box::new(config)));
+    }
 }
 
 impl Outlet {
@@ -107,9 +142,10 @@ impl Outlet {
         match self.0.recv_timeout(timeout) {
             Ok(Input::Batch(batch)) => Some(batch),
             Ok(Input::Change(change)) => {
-                Some(Batch { changes: vec![change], diagnostics: Vec::new(), heard: Instant::now() })
+                let (changes, diagnostics) = (vec![change], Vec::new());
+                Some(Batch { changes, diagnostics, heard: Instant::now(), written: None })
             }
-            Ok(Input::Stop) | Err(_) => None,
+            Ok(Input::Restore(_) | Input::Stop) | Err(_) => None,
         }
     }
 }
@@ -131,6 +167,7 @@ impl Pipeline {
             retired: Retired::default(),
             swept: Instant::now(),
             resolver: Resolution::Unneeded(inlet.clone()),
+            freshness: Freshness::Current,
         };
         thread::Builder::new().name("fairway-control".into()).spawn(move || worker.run(&outlet.0))?;
         Ok(Self { inlet, shared })
@@ -203,6 +240,7 @@ struct Worker {
     retired: Retired<Snapshot>,
     swept: Instant,
     resolver: Resolution,
+    freshness: Freshness,
 }
 
 /// The resolver is started by the first external name.
@@ -217,21 +255,28 @@ struct Gathered {
     changes: Vec<Change>,
     source: Option<Vec<Diagnostic>>,
     heard: Option<Instant>,
+    written: Option<SystemTime>,
+    restore: Option<Box<Config>>,
     stop: bool,
 }
 
 impl Gathered {
     fn take(&mut self, input: Input) {
         match input {
-            Input::Batch(Batch { changes, diagnostics, heard }) => {
+            Input::Batch(Batch { changes, diagnostics, heard, written }) => {
                 self.changes.extend(changes);
                 self.source = Some(diagnostics);
                 self.heard.get_or_insert(heard);
+                self.written = match (self.written, written) {
+                    (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+                    (ours, theirs) => ours.or(theirs),
+                };
             }
             Input::Change(change) => {
                 self.changes.push(change);
                 self.heard.get_or_insert_with(Instant::now);
             }
+            Input::Restore(config) => self.restore = Some(config),
             Input::Stop => self.stop = true,
         }
     }
@@ -246,7 +291,8 @@ impl Worker {
                 Ok(input) => gathered.take(input),
                 Err(RecvTimeoutError::Timeout) => {
                     self.sweep();
-                    if judged.elapsed() < AGE || self.engine.current().is_none() {
+                    // What an earlier process served is not judged by objects that were not read.
+                    if judged.elapsed() < AGE || !self.has_objects() {
                         continue;
                     }
                 }
@@ -257,7 +303,7 @@ impl Worker {
                 gathered.take(input);
             }
             let stop = gathered.stop;
-            self.update(std::mem::take(&mut gathered));
+            self.take(std::mem::take(&mut gathered));
             gathered.stop = stop;
             judged = Instant::now();
             // Changes that never rest must not keep what they replace.
@@ -268,7 +314,40 @@ impl Worker {
         }
     }
 
+    fn has_objects(&self) -> bool {
+        self.engine.current().is_some() && self.freshness == Freshness::Current
+    }
+
+    fn take(&mut self, mut gathered: Gathered) {
+        if let Some(config) = gathered.restore.take() {
+            self.restore(*config);
+        }
+        // Before the source has told something, there is nothing to make a configuration of.
+        if gathered.source.is_some() || self.has_objects() {
+            self.update(gathered);
+        }
+    }
+
+    fn restore(&mut self, config: Config) {
+        if self.engine.current().is_some() {
+            return;
+        }
+        self.engine.restore(config);
+        self.freshness = Freshness::Stale;
+        if let Some(outcome) = self.engine.current().cloned() {
+            self.publish(&outcome, Instant::now(), None);
+            self.show(outcome, Effect::NewSnapshot, Duration::ZERO);
+        }
+    }
+
+    fn publish(&mut self, outcome: &Outcome, heard: Instant, written: Option<SystemTime>) {
+        let freshness = self.freshness;
+        (self.publish)(Publication { outcome: outcome.clone(), heard, written, freshness });
+        self.retired.retire(outcome.snapshot.clone());
+    }
+
     fn update(&mut self, gathered: Gathered) {
+        self.freshness = Freshness::Current;
         let heard = gathered.heard.unwrap_or_else(Instant::now);
         if let Some(source) = gathered.source {
             self.source = source.into();
@@ -280,8 +359,7 @@ impl Worker {
         };
         self.resolve(&outcome);
         if effect == Effect::NewSnapshot {
-            (self.publish)(outcome.snapshot.clone());
-            self.retired.retire(outcome.snapshot.clone());
+            self.publish(&outcome, heard, gathered.written);
         }
         drop(before);
         self.journal.note(&self.source, &outcome);
@@ -304,8 +382,14 @@ impl Worker {
             _ => (SystemTime::now(), delay),
         };
         let version = outcome.snapshot.version();
-        *shared =
-            Some(View { outcome, source: self.source.clone(), published, delay, kept: self.retired.len() });
+        *shared = Some(View {
+            outcome,
+            source: self.source.clone(),
+            published,
+            delay,
+            freshness: self.freshness,
+            kept: self.retired.len(),
+        });
         drop(shared);
         self.shared.first.notify_all();
         tracing::debug!(version, ?effect, ?delay, "configuration updated");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Directory, FlagSettings, Pipeline};
+use fairway_control::{Directory, FlagSettings, Freshness, Pipeline, Publication};
 use fairway_translate::Options;
 
 const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\
@@ -52,4 +52,40 @@ fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
         }
         kept = now;
     }
+}
+
+/// A pipeline whose publications can be looked at.
+fn observed() -> (Pipeline, std::sync::mpsc::Receiver<Publication>) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let publish = Box::new(move |publication| drop(sender.send(publication)));
+    (Pipeline::start(Options::default(), FlagSettings::default(), publish).unwrap(), receiver)
+}
+
+#[test]
+fn what_an_earlier_process_served_is_served_until_the_source_tells() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("conf");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("class.yaml"), CLASS).unwrap();
+    put(&root, 0);
+    let (first, publications) = observed();
+    let _directory = Directory::start(&root, first.inlet()).unwrap();
+    let served = publications.recv_timeout(PATIENCE).unwrap().outcome;
+
+    let (second, publications) = observed();
+    second.inlet().restore(served.translation.config.clone());
+    let stale = publications.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((stale.freshness, stale.outcome.digest), (Freshness::Stale, served.digest));
+    assert_eq!(second.wait_for_first(PATIENCE).unwrap().freshness, Freshness::Stale);
+
+    put(&root, 1);
+    let _directory = Directory::start(&root, second.inlet()).unwrap();
+    let fresh = publications.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(fresh.freshness, Freshness::Current);
+    assert_ne!(fresh.outcome.digest, served.digest);
+    assert!(fresh.outcome.snapshot.version() > stale.outcome.snapshot.version());
+    second.inlet().restore(served.translation.config.clone());
+    put(&root, 2);
+    assert_eq!(publications.recv_timeout(PATIENCE).unwrap().freshness, Freshness::Current);
 }

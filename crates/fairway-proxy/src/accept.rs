@@ -101,7 +101,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, accepting: &Accepting, peer: Peer, 
     let settings = worker.adopted();
     let limit =
         settings.settings().downstream.connections_per_worker.map_or(accepting.connections, u64::from);
-    if worker.counters.open_connections() >= limit.min(accepting.connections) {
+    if worker.is_shedding() || worker.counters.open_connections() >= limit.min(accepting.connections) {
         worker.counters.refused(Fault::Overloaded);
         if peer.listener == ListenerName::Http {
             refuse(&stream);

@@ -74,6 +74,8 @@ pub struct Limits {
     /// Downstream connections of the process; beyond it new ones are answered 503 and closed. `None`: half of the
     /// file limit.
     pub connections: Option<usize>,
+    /// Bytes of the process that may be in memory; above it new requests are answered 503. `None`: no such limit.
+    pub memory: Option<u64>,
     /// Bytes of a request body that are held for a retry.
     pub replay_bytes: usize,
     /// How long written bytes to an endpoint may stay unacknowledged (`TCP_USER_TIMEOUT`).
@@ -91,6 +93,7 @@ impl Default for Limits {
             head_fields: 100,
             request_line_bytes: 8 * 1024,
             connections: None,
+            memory: None,
             replay_bytes: 64 * 1024,
             upstream_unacknowledged: Duration::from_secs(2),
             body_idle: Duration::from_secs(60),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fairway_model::DownstreamSettings;
+
 use crate::ObjectKey;
 
 /// The operator's choices.
@@ -30,6 +32,8 @@ pub struct Options {
     pub public_http_port: u16,
     /// The port on which clients see the TLS listener.
     pub public_https_port: u16,
+    /// The clients' side where the settings ConfigMap says nothing.
+    pub downstream: DownstreamSettings,
 }
 
 /// Whether the classes of ingress-nginx are served too.
@@ -96,6 +100,7 @@ impl Default for Options {
             unsupported_protection: UnsupportedProtection::default(),
             public_http_port: 80,
             public_https_port: 443,
+            downstream: DownstreamSettings::default(),
         }
     }
 }

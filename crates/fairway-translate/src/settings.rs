@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
     fn new(options: &'a Options) -> Self {
         Self {
             options,
-            settings: Settings::default(),
+            settings: Settings { downstream: options.downstream, ..Settings::default() },
             defaults: Defaults::default(),
             hsts: Hsts::default(),
             forwarded: Forwarded { believed: false, ranges: keys::everybody() },

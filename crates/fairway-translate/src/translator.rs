@@ -48,6 +48,14 @@ pub struct IngressStatus {
     pub ingress: ObjectKey,
     /// The hosts it has a part in.
     pub hosts: Vec<HostPattern>,
+    /// Its `metadata.uid`; empty when it has none.
+    pub uid: Arc<str>,
+    /// Its `metadata.resourceVersion`: the state that `addresses` are from; empty when it has none.
+    pub version: Arc<str>,
+    /// Its `metadata.generation`.
+    pub generation: Option<i64>,
+    /// The IP addresses and host names in its `status.loadBalancer`, in its order.
+    pub addresses: Vec<Arc<str>>,
 }
 
 /// Translates, and after an edit repeats only what the edit touches.

@@ -3,6 +3,7 @@
 //! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
 
 mod args;
+mod cgroup;
 mod check;
 mod echo;
 mod explain;

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use fairway_translate::Severity;
 
-use crate::pipeline::View;
+use crate::pipeline::{Freshness, View};
 
 /// The control side's metrics.
 #[must_use]
@@ -21,6 +21,11 @@ pub fn text(view: &View) -> String {
         ("config_delay_seconds", "From the source's event to its publication.", view.delay.as_secs_f64()),
         ("config_translate_seconds", "The time its translation took.", durations.translate.as_secs_f64()),
         ("config_compile_seconds", "The time its compilation took.", durations.compile.as_secs_f64()),
+        (
+            "config_stale",
+            "1 while it is the last good one of an earlier process.",
+            f64::from(u8::from(view.freshness == Freshness::Stale)),
+        ),
         ("config_kept_snapshots", "Snapshots in memory, the published one included.", view.kept as f64),
         ("config_hosts", "Its virtual hosts.", config.hosts.len() as f64),
         ("config_backends", "Its backends.", config.backends.len() as f64),
@@ -29,6 +34,8 @@ pub fn text(view: &View) -> String {
         gauge(&mut out, &format!("fairway_{name}"), help);
         line(&mut out, &format!("fairway_{name}"), value);
     }
+    gauge(&mut out, "fairway_config_info", "1; the label names the published configuration by its content.");
+    line(&mut out, &format!("fairway_config_info{{digest=\"{}\"}}", outcome.digest), 1.0);
     diagnostics(&mut out, view);
     expirations(&mut out, view);
     out

@@ -6,6 +6,7 @@
 pub mod metrics;
 pub mod pages;
 pub mod readiness;
+mod served;
 
 use std::convert::Infallible;
 use std::io;
@@ -21,8 +22,9 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
-pub use pages::{Body, Pages};
+pub use pages::{Audience, Body, Pages};
 pub use readiness::Readiness;
+pub use served::{Served, ServedIngress};
 
 /// Connections at a time; more wait in the listen queue.
 const MAX_CONNECTIONS: usize = 64;
@@ -58,23 +60,27 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Answers with `pages` until the process ends.
+    /// Answers `audience` with `pages` until the process ends.
     ///
     /// # Errors
     /// No thread or runtime can be started.
-    pub fn serve(self, pages: Pages) -> io::Result<()> {
+    pub fn serve(self, pages: Arc<Pages>, audience: Audience) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener)?
         };
-        let run = move || runtime.block_on(accept(listener, Arc::new(pages)));
-        thread::Builder::new().name("fairway-admin".into()).spawn(run)?;
+        let run = move || runtime.block_on(accept(listener, pages, audience));
+        let name = match audience {
+            Audience::Operators => "fairway-admin",
+            Audience::Probes => "fairway-probe",
+        };
+        thread::Builder::new().name(name.into()).spawn(run)?;
         Ok(())
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>) {
+async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>, audience: Audience) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
@@ -91,7 +97,9 @@ async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>) {
             let answer = service_fn(move |request: Request<Incoming>| {
                 let pages = pages.clone();
                 async move {
-                    Ok::<Response<Body>, Infallible>(pages.answer(request.method(), request.uri()).await)
+                    Ok::<Response<Body>, Infallible>(
+                        pages.answer(request.method(), request.uri(), audience).await,
+                    )
                 }
             });
             let connection = http1::Builder::new()

@@ -10,13 +10,24 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
+use super::served::{Served, ServedIngress};
 use super::{Readiness, metrics};
-use crate::pipeline::{View, Viewer};
+use crate::digest::Digest;
+use crate::pipeline::{Freshness, View, Viewer};
 
 /// A whole answer.
 pub type Body = Full<Bytes>;
-/// Asks for the data plane's metrics.
+/// Asks for the data plane's and other metrics that are not the pipeline's.
 pub type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
+
+/// Which pages there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever may look at the process itself: all of them.
+    Operators,
+    /// Probes and scrapes from outside: what names no host and no object that was not asked for.
+    Probes,
+}
 
 /// Where the pages take their content from.
 pub struct Pages {
@@ -24,6 +35,8 @@ pub struct Pages {
     pub viewer: Viewer,
     /// Whether traffic is welcome.
     pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
+    /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
+    pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The data plane's metrics as Prometheus text.
     pub metrics: MetricsText,
 }
@@ -32,6 +45,10 @@ pub struct Pages {
 #[derive(Serialize)]
 struct ConfigPage<'a> {
     version: u64,
+    digest: Digest,
+    freshness: Freshness,
+    /// The served Ingresses with the resource version they were read at.
+    ingresses: Vec<ServedIngress>,
     config: &'a Config,
     diagnostics: Vec<&'a Diagnostic>,
 }
@@ -40,6 +57,7 @@ const INDEX: &str = "<!doctype html><title>Fairway</title><h1>Fairway</h1><ul>\
 <li><a href=\"/healthz\">/healthz</a> the process lives\
 <li><a href=\"/readyz\">/readyz</a> every worker serves a configuration\
 <li><a href=\"/metrics\">/metrics</a> Prometheus text\
+<li><a href=\"/served\">/served</a> the digest of the configuration that every worker serves\
 <li><a href=\"/config\">/config</a> the active configuration and its diagnostics as JSON, without secrets\
 </ul>\n";
 
@@ -48,19 +66,20 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Pages {
     /// The answer to `method uri`.
-    pub async fn answer(&self, method: &Method, uri: &Uri) -> Response<Body> {
+    pub async fn answer(&self, method: &Method, uri: &Uri, audience: Audience) -> Response<Body> {
         if method != Method::GET && method != Method::HEAD {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
-        match uri.path() {
-            "/" => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),
-            "/healthz" => page(StatusCode::OK, TEXT, "ok\n".into()),
-            "/readyz" => self.readyz(),
-            "/metrics" => self.metrics().await,
-            "/config" => self.config(),
-            _ => page(StatusCode::NOT_FOUND, TEXT, "no such page; / lists them\n".into()),
+        match (uri.path(), audience) {
+            ("/healthz", _) => page(StatusCode::OK, TEXT, "ok\n".into()),
+            ("/readyz", _) => self.readyz(),
+            ("/metrics", _) => self.metrics().await,
+            ("/served", _) => self.served(uri.query()),
+            ("/", Audience::Operators) => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),
+            ("/config", Audience::Operators) => self.config(),
+            _ => page(StatusCode::NOT_FOUND, TEXT, "no such page here\n".into()),
         }
     }
 
@@ -76,11 +95,23 @@ impl Pages {
         page(StatusCode::OK, PROMETHEUS, text)
     }
 
+    /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for.
+    fn served(&self, query: Option<&str>) -> Response<Body> {
+        let adopted = (self.adopted)();
+        let Some(view) = self.viewer.view() else {
+            return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Readiness::Loading(None)));
+        };
+        match serde_json::to_string(&Served::of(&view, adopted, query)) {
+            Ok(json) => page(StatusCode::OK, "application/json", json + "\n"),
+            Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+        }
+    }
+
     fn config(&self) -> Response<Body> {
         match self.viewer.view().map(|view| config_json(&view)) {
             Some(Ok(json)) => page(StatusCode::OK, "application/json", json),
             Some(Err(error)) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
-            None => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Readiness::Loading)),
+            None => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Readiness::Loading(None))),
         }
     }
 }
@@ -88,6 +119,9 @@ impl Pages {
 fn config_json(view: &View) -> serde_json::Result<String> {
     let page = ConfigPage {
         version: view.outcome.snapshot.version(),
+        digest: view.outcome.digest,
+        freshness: view.freshness,
+        ingresses: view.outcome.translation.status.values().map(|status| ServedIngress::of(status)).collect(),
         config: &view.outcome.translation.config,
         diagnostics: view.diagnostics().collect(),
     };

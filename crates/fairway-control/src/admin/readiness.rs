@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use crate::pipeline::Freshness;
+
 /// The answer of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// The first configuration is being read.
-    Loading,
+    /// The first configuration is being read; what it waits for, when the source says.
+    Loading(Option<String>),
     /// The first configuration is not yet adopted by every worker.
     Adopting {
         /// The version that is published.
@@ -18,19 +20,21 @@ pub enum Readiness {
     Ready {
         /// The version that every worker has.
         adopted: u64,
+        /// Where it is from.
+        freshness: Freshness,
     },
     /// The process is about to end.
     Draining,
 }
 
 impl Readiness {
-    /// Judges by the published version, if any, and the one that every worker has (0 for none).
+    /// Judges by the published version, if any, with where it is from, and the one that every worker has (0 for none).
     #[must_use]
-    pub fn judge(published: Option<u64>, adopted: u64) -> Self {
+    pub fn judge(published: Option<(u64, Freshness)>, adopted: u64) -> Self {
         match published {
-            _ if adopted > 0 => Self::Ready { adopted },
-            Some(published) => Self::Adopting { published, adopted },
-            None => Self::Loading,
+            Some((_, freshness)) if adopted > 0 => Self::Ready { adopted, freshness },
+            Some((published, _)) => Self::Adopting { published, adopted },
+            None => Self::Loading(None),
         }
     }
 
@@ -44,13 +48,19 @@ impl Readiness {
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Loading => f.write_str("not ready: the first configuration is being read"),
+            Self::Loading(None) => f.write_str("not ready: the first configuration is being read"),
+            Self::Loading(Some(waiting)) => {
+                write!(f, "not ready: the first configuration is being read: {waiting}")
+            }
             Self::Adopting { published, .. } => {
                 write!(f, "not ready: configuration {published} is not yet adopted by every worker")
             }
-            Self::Ready { adopted } => {
+            Self::Ready { adopted, freshness: Freshness::Current } => {
                 write!(f, "ready: every worker serves configuration {adopted} or a newer one")
             }
+            Self::Ready { freshness: Freshness::Stale, .. } => f.write_str(
+                "ready, stale: every worker serves the last good configuration of an earlier process; the API has not answered since the start",
+            ),
             Self::Draining => f.write_str("not ready: draining"),
         }
     }
@@ -62,9 +72,11 @@ mod tests {
 
     #[test]
     fn is_ready_once_every_worker_has_a_configuration() {
-        assert_eq!(Readiness::judge(None, 0), Readiness::Loading);
-        assert!(!Readiness::judge(Some(1), 0).is_ready());
-        assert!(Readiness::judge(Some(9), 8).is_ready());
+        assert_eq!(Readiness::judge(None, 0), Readiness::Loading(None));
+        assert!(!Readiness::judge(Some((1, Freshness::Current)), 0).is_ready());
+        assert!(Readiness::judge(Some((9, Freshness::Current)), 8).is_ready());
+        let stale = Readiness::judge(Some((1, Freshness::Stale)), 1);
+        assert!(stale.is_ready() && stale.to_string().contains("stale"));
         assert!(!Readiness::Draining.is_ready());
     }
 }

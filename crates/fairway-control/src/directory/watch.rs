@@ -285,7 +285,7 @@ impl Watch {
             return;
         }
         self.told = Some(diagnostics.clone());
-        self.inlet.send(Batch { changes, diagnostics, heard });
+        self.inlet.send(Batch { changes, diagnostics, heard, written: None });
     }
 }
 

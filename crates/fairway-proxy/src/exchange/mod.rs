@@ -83,7 +83,7 @@ pub(crate) struct Turn<'t, 'a, N: Network, S> {
 
 /// A request that has none.
 pub(crate) enum Unroutable {
-    /// It breaks a rule: the connection ends with it.
+    /// It breaks a rule, or there is no room for it: the connection ends with it.
     Broken(Fault),
     /// Nobody serves it.
     NoRoute(Intake),
@@ -147,6 +147,9 @@ fn admit<'a, N: Network, S: Transport>(
     record: &mut Record<'a>,
 ) -> Result<(Scene<'a, N>, Verdict), Unroutable> {
     head.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
+    if worker.is_shedding() {
+        return Err(Unroutable::Broken(Fault::Overloaded));
+    }
     let intake = Intake::check(desk).map_err(Unroutable::Broken)?;
     record.method = intake.method;
     connection.h1.expect_request_body(intake.framing);

@@ -34,8 +34,11 @@ pub(crate) async fn unroutable<N: Network, S: Transport>(
     filter::own_answer(desk, fault.status(), Some(fault.label()));
     match why {
         Unroutable::NoRoute(intake) => finish(worker, connection, desk, intake, record).await,
-        // Where the next request would begin, nobody knows.
+        // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
+            if fault == Fault::Overloaded {
+                desk.answer.append(b"Retry-After", b"1");
+            }
             let plan = AnswerPlan { version: desk.request.version(), persistence: Persistence::Close };
             send(connection, desk, Method::Get, &plan, record).await;
             Ending::Linger

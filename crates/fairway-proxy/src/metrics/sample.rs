@@ -24,6 +24,8 @@ pub(crate) struct Gauges {
     pub(crate) log_dropped: u64,
     /// How long the last worker took to adopt the current snapshot after its publication.
     pub(crate) adoption: Duration,
+    /// Workers that refuse work for want of memory.
+    pub(crate) shedding_workers: u64,
 }
 
 impl Sample {
@@ -38,6 +40,7 @@ impl Sample {
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);
+        self.gauges.shedding_workers += other.gauges.shedding_workers;
         self.open_connections += other.open_connections;
         self.series.extend(other.series);
     }

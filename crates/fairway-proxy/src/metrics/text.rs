@@ -20,6 +20,7 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         ("fairway_connections_open", open_connections),
         ("fairway_upstream_idle_connections", gauges.upstream_idle),
         ("fairway_access_log_dropped_lines", gauges.log_dropped),
+        ("fairway_shedding_workers", gauges.shedding_workers),
     ] {
         head(out, name, "gauge");
         line(out, name, "", value);

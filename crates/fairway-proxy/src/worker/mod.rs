@@ -1,8 +1,10 @@
 //! One worker: a thread with its own listeners, connections, pools, counters and snapshot. Nothing in it is shared.
 
+mod admission;
 mod adopted;
 mod desk;
 mod run;
+mod shedding;
 mod stopping;
 
 use std::cell::RefCell;
@@ -28,7 +30,7 @@ pub(crate) use desk::Desk;
 pub(crate) use run::{Command, Launch, run};
 pub(crate) use stopping::Phase;
 
-use stopping::Stopping;
+use admission::Admission;
 
 /// A stream to an endpoint, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = UpstreamStream<<N as Network>::Stream>;
@@ -49,7 +51,7 @@ pub(crate) struct Worker<N: Network> {
     )]
     desks: RefCell<Vec<Box<Desk>>>,
     random: RefCell<fastrand::Rng>,
-    stopping: Stopping,
+    admission: Admission,
 }
 
 impl<N: Network> Worker<N> {
@@ -60,6 +62,7 @@ impl<N: Network> Worker<N> {
         log: AccessLog,
     ) -> Self {
         let groups = Groups::new();
+        let admission = Admission::new(options.limits.memory);
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));
         Self {
@@ -73,7 +76,7 @@ impl<N: Network> Worker<N> {
             adopted: RefCell::new(adopted),
             desks: RefCell::new(Vec::new()),
             random: RefCell::new(fastrand::Rng::new()),
-            stopping: Stopping::new(),
+            admission,
         }
     }
 
@@ -118,6 +121,7 @@ impl<N: Network> Worker<N> {
             upstream_idle: self.groups.idle_connections() as u64,
             log_dropped: self.log.dropped(),
             adoption: self.counters.adoption.get(),
+            shedding_workers: u64::from(self.is_shedding()),
         };
         self.counters.sample(gauges)
     }
@@ -126,27 +130,46 @@ impl<N: Network> Worker<N> {
         draw(&mut self.random.borrow_mut())
     }
 
+    /// Whether new work is refused for want of memory.
+    pub(crate) fn is_shedding(&self) -> bool {
+        self.admission.shedding.is_on()
+    }
+
+    /// Whether there is a memory budget to hold.
+    pub(crate) fn has_memory_budget(&self) -> bool {
+        self.admission.shedding.has_budget()
+    }
+
+    /// Looks at the memory of the process. Above the budget, what is only kept for speed goes first.
+    pub(crate) fn watch_memory(&self) {
+        self.admission.shedding.look();
+        if self.is_shedding() {
+            self.desks.borrow_mut().clear();
+            self.groups.sweep(&PoolLimits { idle_connections: 0, ..self.pool_limits() }, Instant::now());
+        }
+    }
+
     pub(crate) fn phase(&self) -> Phase {
-        self.stopping.phase()
+        self.admission.stopping.phase()
     }
 
     /// Moves towards the end, and wakes idle connections so that they see it.
     pub(crate) fn enter(&self, phase: Phase) {
-        self.stopping.enter(phase);
+        self.admission.stopping.enter(phase);
     }
 
     /// Waits until the worker drains.
     pub(crate) async fn draining(&self) {
-        self.stopping.draining().await;
+        self.admission.stopping.draining().await;
     }
 
     /// A connection that is to be woken when the phase changes; the number is for [`Worker::unregister`].
     pub(crate) fn register(&self, waker: &Waker) -> usize {
-        self.stopping.register(waker)
+        self.admission.stopping.register(waker)
     }
 
     pub(crate) fn unregister(&self, slot: usize) {
-        self.stopping.unregister(slot);
+        self.admission.stopping.unregister(slot);
     }
 
     pub(crate) fn take_desk(&self) -> Box<Desk> {

@@ -21,6 +21,8 @@ use crate::worker::{Phase, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
+/// How often the memory of the process is looked at, where it has a budget.
+const MEMORY: Duration = Duration::from_millis(250);
 
 /// What a worker's thread is given.
 pub(crate) struct Launch {
@@ -67,6 +69,9 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     }
     tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
+    if worker.has_memory_budget() {
+        tokio::task::spawn_local(watch_memory(Rc::clone(&worker)));
+    }
 
     // A control side that is gone without a word counts as an order to stop.
     while let Some(Command::Sample(reply)) = commands.recv().await {
@@ -100,6 +105,14 @@ async fn tick(worker: Rc<Worker<TcpNetwork>>) {
     loop {
         interval.tick().await;
         worker.tick();
+    }
+}
+
+async fn watch_memory(worker: Rc<Worker<TcpNetwork>>) {
+    let mut interval = tokio::time::interval(MEMORY);
+    loop {
+        interval.tick().await;
+        worker.watch_memory();
     }
 }
 

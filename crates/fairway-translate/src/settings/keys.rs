@@ -70,6 +70,10 @@ impl Draft<'_> {
                 self.settings.downstream.requests_per_connection = number(value)?;
                 Ok(())
             }
+            "client-header-timeout" => {
+                self.settings.downstream.head_timeout = patience(value)?;
+                Ok(())
+            }
             "disable-access-log"
             | "disable-http-access-log"
             | "access-log-off"

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, CertificateKey, HostKey, HostPattern, WildcardSpan};
+use k8s_openapi::api::networking::v1::Ingress;
 
 use super::dependencies::parent;
 use super::work::Work;
@@ -118,7 +119,16 @@ impl Translator {
             self.current.status.remove(key);
             return;
         };
-        let status = IngressStatus { ingress: key.clone(), hosts: plan.hosts().into_iter().collect() };
+        let metadata = &plan.ingress.object.metadata;
+        let text = |field: &Option<String>| field.as_deref().unwrap_or_default().into();
+        let status = IngressStatus {
+            ingress: key.clone(),
+            hosts: plan.hosts().into_iter().collect(),
+            uid: text(&metadata.uid),
+            version: text(&metadata.resource_version),
+            generation: metadata.generation,
+            addresses: addresses(&plan.ingress.object),
+        };
         if self.current.status.get(key).is_none_or(|before| **before != status) {
             self.current.status.insert(key.clone(), Arc::new(status));
         }
@@ -363,4 +373,11 @@ impl Translator {
             }
         }
     }
+}
+
+/// What `status.loadBalancer` says; an entry has an IP address or a host name (Ingress API reference).
+fn addresses(ingress: &Ingress) -> Vec<Arc<str>> {
+    let balancer = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let entries = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
+    entries.filter_map(|entry| entry.ip.as_deref().or(entry.hostname.as_deref())).map(Into::into).collect()
 }

@@ -1,13 +1,16 @@
 //! The command line: every flag is also an environment variable `FAIRWAY_*`.
 
 mod inspect;
+mod limits;
 mod run;
+mod source;
 mod translation;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use run::{LogFormat, RunArgs};
+pub(crate) use source::Source;
 pub(crate) use translation::TranslationArgs;
 
 /// A Kubernetes ingress controller with its own data plane.
@@ -31,7 +34,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve traffic by the manifests in a directory, and follow their changes
+    /// Serve traffic by a cluster or a directory of manifests, and follow their changes
     Run(Box<RunArgs>),
     /// Say everything that is wrong with a directory of manifests
     Check(CheckArgs),

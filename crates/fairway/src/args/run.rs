@@ -1,21 +1,24 @@
 //! The flags of `fairway run`, and what they must not say together.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, ProxyProtocol, ProxyProtocolOn};
+use fairway_proxy::{AccessLogFormat, DrainOptions, ProxyProtocol, ProxyProtocolOn};
+use fairway_translate::Options;
 use ipnet::IpNet;
 
 use super::TranslationArgs;
+use super::limits::LimitArgs;
+use super::source::{ReportArgs, Source, SourceArgs};
 
-/// Serves traffic by the manifests in a directory, and follows their changes.
+/// Serves traffic by a cluster's objects or the manifests in a directory, and follows their changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   fairway run --manifests ./manifests
+  fairway run --kubernetes --publish-service ingress/fairway --state-dir /var/lib/fairway
   fairway run --manifests ./manifests --http 0.0.0.0:80 --https 0.0.0.0:443 --access-log json
   FAIRWAY_MANIFESTS=./manifests fairway run
 
@@ -24,6 +27,9 @@ pub(crate) struct RunArgs {
     /// Where configuration comes from
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// What the cluster is told
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
     /// Where traffic arrives
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
@@ -39,18 +45,6 @@ pub(crate) struct RunArgs {
     /// Limits
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-}
-
-/// Where configuration comes from.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Where configuration comes from")]
-pub(crate) struct SourceArgs {
-    /// A directory of Kubernetes YAML or JSON; it is watched
-    #[arg(long, env = "FAIRWAY_MANIFESTS", value_name = "DIR")]
-    pub(crate) manifests: Option<PathBuf>,
-    /// The Kubernetes API (not available yet: it comes with the cluster source)
-    #[arg(long, env = "FAIRWAY_KUBERNETES")]
-    pub(crate) kubernetes: bool,
 }
 
 /// Where traffic arrives.
@@ -78,6 +72,9 @@ pub(crate) struct ListenArgs {
     /// The address of the admin server: /healthz /readyz /metrics /config
     #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
     pub(crate) admin: SocketAddr,
+    /// The address of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
+    #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR")]
+    pub(crate) probe: Option<SocketAddr>,
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -119,39 +116,6 @@ pub(crate) struct DrainArgs {
     pub(crate) drain_timeout: Duration,
 }
 
-/// Limits: docs/limits.md.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Limits (docs/limits.md)")]
-pub(crate) struct LimitArgs {
-    /// Downstream connections of the process [default: half of the limit of open files]
-    #[arg(long, env = "FAIRWAY_MAX_CONNECTIONS", value_name = "N")]
-    pub(crate) max_connections: Option<usize>,
-    /// Bytes of a request or response head
-    #[arg(long, env = "FAIRWAY_MAX_HEAD_BYTES", value_name = "BYTES", default_value_t = Limits::default().head_bytes,
-        value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
-    pub(crate) max_head_bytes: u32,
-    /// Header fields of a request or response
-    #[arg(long, env = "FAIRWAY_MAX_HEAD_FIELDS", value_name = "N", default_value_t = Limits::default().head_fields,
-        value_parser = clap::value_parser!(u16).range(10..=1000))]
-    pub(crate) max_head_fields: u16,
-    /// Bytes of a request line
-    #[arg(long, env = "FAIRWAY_MAX_REQUEST_LINE_BYTES", value_name = "BYTES",
-        default_value_t = Limits::default().request_line_bytes, value_parser = clap::value_parser!(u32).range(256..=1 << 20))]
-    pub(crate) max_request_line_bytes: u32,
-    /// Bytes of a request body that are held for a retry
-    #[arg(long, env = "FAIRWAY_REPLAY_BYTES", value_name = "BYTES", default_value_t = Limits::default().replay_bytes)]
-    pub(crate) replay_bytes: usize,
-    /// How long written bytes to an endpoint may stay unacknowledged
-    #[arg(long, env = "FAIRWAY_UPSTREAM_UNACKNOWLEDGED", value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    pub(crate) upstream_unacknowledged: Duration,
-    /// How long a client may send nothing of a body that it announced
-    #[arg(long, env = "FAIRWAY_BODY_IDLE", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub(crate) body_idle: Duration,
-    /// Bytes per second that a request body must bring on average after its first five seconds; 0 for no such limit
-    #[arg(long, env = "FAIRWAY_BODY_RATE", value_name = "BYTES", default_value_t = Limits::default().body_rate)]
-    pub(crate) body_rate: u64,
-}
-
 /// Values of `--access-log`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum AccessLogChoice {
@@ -177,26 +141,29 @@ pub(crate) enum ProxyProtocolChoice {
 }
 
 impl RunArgs {
-    /// The directory to serve.
+    /// Where configuration comes from.
     ///
     /// # Errors
     /// The flags contradict each other.
-    pub(crate) fn validated(&self) -> Result<PathBuf> {
-        let manifests = match (&self.source.manifests, self.source.kubernetes) {
-            (Some(_), true) => bail!("--manifests and --kubernetes contradict each other: give one of them"),
-            (None, true) => bail!(
-                "--kubernetes comes with the cluster source and is not available yet: use --manifests DIR"
-            ),
-            (None, false) => bail!("where does configuration come from? Give --manifests DIR"),
-            (Some(manifests), false) => manifests.clone(),
-        };
+    pub(crate) fn validated(&self) -> Result<Source<'_>> {
+        let source = self.source.validated()?;
         self.listen.validate()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
             );
         }
-        Ok(manifests)
+        Ok(source)
+    }
+}
+
+impl RunArgs {
+    /// The translator's options.
+    ///
+    /// # Errors
+    /// A flag is no `NAMESPACE/NAME`.
+    pub(crate) fn options(&self) -> Result<Options> {
+        Ok(Options { downstream: self.limits.patience.downstream(), ..self.translation.options()? })
     }
 }
 
@@ -204,7 +171,8 @@ impl ListenArgs {
     fn validate(&self) -> Result<()> {
         let http = self.http.iter().map(|address| ("--http", address));
         let https = self.https.iter().map(|address| ("--https", address));
-        let all: Vec<_> = http.chain(https).chain([("--admin", &self.admin)]).collect();
+        let all = http.chain(https).chain([("--admin", &self.admin)]);
+        let all: Vec<_> = all.chain(self.probe.iter().map(|address| ("--probe", address))).collect();
         for (index, (flag, address)) in all.iter().enumerate() {
             if let Some((other, taken)) = all[..index].iter().find(|(_, other)| overlap(other, address)) {
                 bail!("{flag} {address} and {other} {taken} are the same address");
@@ -237,21 +205,6 @@ fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
 impl DrainArgs {
     pub(crate) fn options(&self) -> DrainOptions {
         DrainOptions { delay: self.drain_delay, timeout: self.drain_timeout }
-    }
-}
-
-impl LimitArgs {
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            head_bytes: self.max_head_bytes,
-            head_fields: self.max_head_fields,
-            request_line_bytes: self.max_request_line_bytes,
-            connections: self.max_connections,
-            replay_bytes: self.replay_bytes,
-            upstream_unacknowledged: self.upstream_unacknowledged,
-            body_idle: self.body_idle,
-            body_rate: self.body_rate,
-        }
     }
 }
 
@@ -288,12 +241,15 @@ mod tests {
     fn contradictions_are_named() {
         for (flags, part) in [
             ("--manifests m --kubernetes", "contradict"),
-            ("--kubernetes", "cluster source"),
+            ("--manifests m --context a", "--context is about a cluster"),
+            ("--manifests m --state-dir d", "--state-dir"),
+            ("--kubernetes --watch-namespace a --watch-namespace-selector b=c", "contradict"),
             ("", "--manifests DIR"),
             (
                 "--manifests m --http 127.0.0.1:1 --https 127.0.0.1:1",
                 "--https 127.0.0.1:1 and --http 127.0.0.1:1",
             ),
+            ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),

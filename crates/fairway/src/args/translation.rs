@@ -99,6 +99,7 @@ impl TranslationArgs {
             },
             public_http_port: self.public_http_port,
             public_https_port: self.public_https_port,
+            downstream: fairway_model::DownstreamSettings::default(),
         })
     }
 }

@@ -1,0 +1,184 @@
+//! The name of a configuration by its content: equal on every replica that serves the same, whatever came in which
+//! order. Kept up to date at the cost of what changed; decides nothing.
+//!
+//! Every entry (host, backend, certificate) is hashed by itself and the hashes are added, lane by lane, so that an entry
+//! can be taken out again. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
+//! traffic already.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use fairway_model::{Certificate, Config};
+use imbl::ordmap::DiffItem;
+use serde::{Serialize, Serializer};
+
+/// The content of a configuration, hashed: written as 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Digest([u64; 2]);
+
+/// The sum over all entries, kept up to date.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    entries: Digest,
+}
+
+/// The digest of a configuration from scratch.
+#[must_use]
+pub fn of_config(config: &Config) -> Digest {
+    Running::default().update(&Config::default(), config)
+}
+
+impl Running {
+    /// The digest of `new`, when `old` was the last one (an empty one at first).
+    pub(crate) fn update(&mut self, old: &Config, new: &Config) -> Digest {
+        self.follow(old.hosts.diff(&new.hosts), |host| of("host", host));
+        self.follow(old.backends.diff(&new.backends), |backend| of("backend", backend));
+        self.follow(old.certificates.diff(&new.certificates), |certificate| of_certificate(certificate));
+        let mut whole = self.entries;
+        whole.add(of("rest", &(&new.listeners, &new.default_certificate, &new.settings)));
+        whole
+    }
+
+    fn follow<'a, K: 'a, V: 'a>(
+        &mut self,
+        difference: impl Iterator<Item = DiffItem<'a, 'a, K, V>>,
+        hash: impl Fn(&V) -> Digest,
+    ) {
+        for item in difference {
+            match item {
+                DiffItem::Add(_, new) => self.entries.add(hash(new)),
+                DiffItem::Remove(_, old) => self.entries.subtract(hash(old)),
+                DiffItem::Update { old: (_, old), new: (_, new) } => {
+                    self.entries.subtract(hash(old));
+                    self.entries.add(hash(new));
+                }
+            }
+        }
+    }
+}
+
+impl Digest {
+    fn add(&mut self, other: Self) {
+        for (lane, more) in self.0.iter_mut().zip(other.0) {
+            *lane = lane.wrapping_add(more);
+        }
+    }
+
+    fn subtract(&mut self, other: Self) {
+        for (lane, less) in self.0.iter_mut().zip(other.0) {
+            *lane = lane.wrapping_sub(less);
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// Feeds what is written to the hash.
+struct Hashing(Context);
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn of(kind: &str, value: &impl Serialize) -> Digest {
+    finish(hashed(kind, value))
+}
+
+/// The chain is no part of what is written of a certificate; the key belongs to the chain.
+fn of_certificate(certificate: &Certificate) -> Digest {
+    let mut hashing = hashed("certificate", certificate);
+    for der in &certificate.chain {
+        hashing.0.update(der);
+    }
+    finish(hashing)
+}
+
+fn hashed(kind: &str, value: &impl Serialize) -> Hashing {
+    let mut hashing = Hashing(Context::new(&SHA256));
+    hashing.0.update(kind.as_bytes());
+    serde_json::to_writer(&mut hashing, value).expect("the values of the model can be written as JSON");
+    hashing
+}
+
+fn finish(hashing: Hashing) -> Digest {
+    let digest = hashing.0.finish();
+    let lane = |at: usize| {
+        let bytes = digest.as_ref()[at..at + 8].try_into().expect("SHA-256 has 32 bytes");
+        u64::from_be_bytes(bytes)
+    };
+    Digest([lane(0), lane(8)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairway_model::{CertificateKey, Origin, PrivateKey};
+
+    use super::*;
+
+    fn certificate(name: &str, chain: &[u8]) -> Arc<Certificate> {
+        Arc::new(Certificate {
+            key: CertificateKey(name.into()),
+            origin: Origin::object("Secret", "a", name),
+            chain: vec![chain.into()],
+            private_key: PrivateKey::default(),
+            names: Vec::new(),
+            not_after: 1,
+        })
+    }
+
+    fn config(certificates: &[(&str, &[u8])]) -> Config {
+        let entries = certificates.iter().map(|(name, chain)| certificate(name, chain));
+        let certificates = entries.map(|it| (it.key.clone(), it)).collect();
+        Config { certificates, ..Config::default() }
+    }
+
+    #[test]
+    fn the_way_to_a_configuration_does_not_matter() {
+        let steps = [
+            config(&[("x", b"1")]),
+            config(&[("x", b"2"), ("y", b"1")]),
+            config(&[("y", b"1"), ("z", b"3")]),
+        ];
+        let mut running = Running::default();
+        let mut last = Config::default();
+        for step in steps {
+            let stepwise = running.update(&last, &step);
+            assert_eq!(stepwise, Running::default().update(&Config::default(), &step));
+            last = step;
+        }
+    }
+
+    #[test]
+    fn every_content_has_its_own() {
+        let mut settings = config(&[("x", b"1")]);
+        settings.settings.downstream.requests_per_connection = 7;
+        let all =
+            [config(&[]), config(&[("x", b"1")]), config(&[("x", b"2")]), config(&[("y", b"1")]), settings];
+        let digests: std::collections::HashSet<_> = all
+            .iter()
+            .map(|config| Running::default().update(&Config::default(), config).to_string())
+            .collect();
+        assert_eq!(digests.len(), all.len());
+        assert!(digests.iter().all(|digest| digest.len() == 32));
+    }
+}

@@ -1,0 +1,239 @@
+//! The last good configuration on disk: written behind the publications, read once at a start without an answer from
+//! the API. The file holds private keys and is for its owner only.
+//!
+//! A disk that is full or gone costs the memory of a restart and nothing else.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{self, Digest};
+
+/// The name of the file.
+const FILE: &str = "configuration.json";
+/// What the file is; another number is another program's.
+const FORMAT: u32 = 1;
+/// The rest between two writes: under a storm of changes the disk sees few of them.
+const REST: Duration = Duration::from_secs(2);
+
+/// Keeps the latest configuration on disk, on a thread of its own.
+#[derive(Clone, Debug)]
+pub struct Keeper(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    latest: Mutex<Option<(Config, Digest)>>,
+    changed: Condvar,
+}
+
+/// What the file holds beside the configuration, which never tells keys.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    digest: String,
+    config: Config,
+    identities: Vec<Identity>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Identity {
+    certificate: CertificateKey,
+    chain: Vec<Vec<u8>>,
+    private_key: Vec<u8>,
+}
+
+/// Why a kept configuration cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It cannot be read.
+    #[error("{0} cannot be read: {1}")]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// It is not what was written.
+    #[error("{0} is damaged or of another version ({1}); it is not served")]
+    Damaged(PathBuf, String),
+}
+
+impl Keeper {
+    /// Starts the thread, once the directory is known to take a file.
+    ///
+    /// # Errors
+    /// The directory cannot be made or written to, or no thread can be started.
+    pub fn start(directory: &Path) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let probe = directory.join(".probe");
+        private(&probe)?;
+        fs::remove_file(&probe)?;
+        let shared = Arc::new(Shared { latest: Mutex::new(None), changed: Condvar::new() });
+        let (theirs, directory) = (shared.clone(), directory.to_path_buf());
+        thread::Builder::new().name("fairway-state".into()).spawn(move || theirs.run(&directory))?;
+        Ok(Self(shared))
+    }
+
+    /// Keeps this configuration instead of the one before; returns at once.
+    pub fn keep(&self, config: Config, digest: Digest) {
+        *self.0.lock() = Some((config, digest));
+        self.0.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<(Config, Digest)>> {
+        // Only whole values are ever put in.
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, directory: &Path) {
+        loop {
+            let mut latest = self.lock();
+            let (config, digest) = loop {
+                match latest.take() {
+                    Some(latest) => break latest,
+                    None => latest = self.changed.wait(latest).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(latest);
+            if let Err(error) = write(directory, config, digest) {
+                tracing::warn!(
+                    directory = %directory.display(), %error,
+                    "--state-dir: the configuration cannot be kept; after a restart without the API an older one or none is served"
+                );
+            }
+            thread::sleep(REST);
+        }
+    }
+}
+
+/// Replaces the file as a whole: a reader sees the old one or the new one.
+fn write(directory: &Path, config: Config, digest: Digest) -> io::Result<()> {
+    let identities = config.certificates.values().map(|certificate| Identity {
+        certificate: certificate.key.clone(),
+        chain: certificate.chain.iter().map(|der| der.to_vec()).collect(),
+        private_key: certificate.private_key.der().to_vec(),
+    });
+    let identities = identities.collect();
+    let stored = Stored { format: FORMAT, digest: digest.to_string(), config, identities };
+    let born = directory.join(".configuration.json.new");
+    let mut file = BufWriter::new(private(&born)?);
+    serde_json::to_writer(&mut file, &stored)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    fs::rename(&born, directory.join(FILE))
+}
+
+/// Makes an empty file that only its owner can read.
+fn private(path: &Path) -> io::Result<File> {
+    // One that was left behind may have been readable.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.flush()?;
+    Ok(file)
+}
+
+/// The configuration that was kept last; `None` when there is none.
+///
+/// # Errors
+/// It cannot be read, or is not what was written.
+pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
+    let path = directory.join(FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StateError::Unreadable(path, error)),
+    };
+    let damaged = |why: String| StateError::Damaged(path.clone(), why);
+    let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if stored.format != FORMAT {
+        return Err(damaged(format!("format {}", stored.format)));
+    }
+    let mut config = stored.config;
+    for identity in stored.identities {
+        let Some(certificate) = config.certificates.get(&identity.certificate) else { continue };
+        let whole = Certificate {
+            chain: identity.chain.into_iter().map(Arc::from).collect(),
+            private_key: PrivateKey::from_der(&identity.private_key),
+            ..Certificate::clone(certificate)
+        };
+        config.certificates.insert(identity.certificate, Arc::new(whole));
+    }
+    if digest::of_config(&config).to_string() != stored.digest {
+        return Err(damaged("its content has another digest".to_owned()));
+    }
+    Ok(Some(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use fairway_model::Origin;
+
+    use super::*;
+
+    fn config() -> Config {
+        let key = CertificateKey("a/tls".into());
+        let certificate = Certificate {
+            key: key.clone(),
+            origin: Origin::object("Secret", "a", "tls"),
+            chain: vec![Arc::from(&b"chain"[..])],
+            private_key: PrivateKey::from_der(b"key"),
+            names: vec!["a.test".into()],
+            not_after: 7,
+        };
+        let certificates = [(key, Arc::new(certificate))].into_iter().collect();
+        Config { certificates, ..Config::default() }
+    }
+
+    #[test]
+    fn what_was_kept_is_loaded_with_its_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(load(directory.path()).unwrap().is_none());
+        write(directory.path(), config(), digest::of_config(&config())).unwrap();
+        assert_eq!(load(directory.path()).unwrap().unwrap(), config());
+    }
+
+    #[test]
+    fn only_the_owner_can_read_it() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), config(), Digest::default()).unwrap();
+        let mode = fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_and_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), config(), digest::of_config(&config())).unwrap();
+        let path = directory.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        for damaged in [
+            &text[..text.len() / 2],
+            &text.replace("a.test", "b.test"),
+            &text.replace("\"format\":1", "\"format\":9"),
+        ] {
+            fs::write(&path, damaged).unwrap();
+            let error = load(directory.path()).unwrap_err().to_string();
+            assert!(error.contains("configuration.json") && error.contains("not served"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_thread_keeps_the_latest() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = Keeper::start(&directory.path().join("new")).unwrap();
+        keeper.keep(config(), digest::of_config(&config()));
+        let started = std::time::Instant::now();
+        while !matches!(load(&directory.path().join("new")), Ok(Some(_))) {
+            assert!(started.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

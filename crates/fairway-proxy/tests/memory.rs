@@ -1,0 +1,40 @@
+//! The memory budget over real sockets. Alone in its process: others' memory would be counted too.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+#[allow(dead_code, reason = "shared with the wire tests, which use more of it")]
+#[path = "wire/support.rs"]
+mod support;
+
+use fairway_testkit::{Answer, Backend, Request};
+
+use support::{HOST, Setup};
+
+#[tokio::test]
+async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
+    const MIB: usize = 1 << 20;
+    let budget = resident() + 96 * MIB as u64;
+    let backend = Backend::http(|_| Answer::ok(b"")).await;
+    let setup = Setup::to(&[backend.address()]).options(|options| options.limits.memory = Some(budget));
+    let proxy = setup.start();
+    let mut held = proxy.client().await;
+    assert_eq!(held.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+
+    let ballast = std::hint::black_box(vec![1_u8; 192 * MIB]);
+    proxy.expect_metric("fairway_shedding_workers", 1).await;
+    let answer = held.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!((answer.status, answer.header("Retry-After")), (503, Some("1")));
+    assert_eq!(answer.header("Connection"), Some("close"));
+    let refused = proxy.client().await.read_response().await.unwrap();
+    assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("1")));
+
+    drop(ballast);
+    proxy.expect_metric("fairway_shedding_workers", 0).await;
+    assert_eq!(proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+}
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+}

@@ -1,0 +1,145 @@
+//! The flags that say where configuration comes from, and what a cluster is told in return.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// Where configuration comes from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where configuration comes from")]
+pub(crate) struct SourceArgs {
+    /// A directory of Kubernetes YAML or JSON; it is watched
+    #[arg(long, env = "FAIRWAY_MANIFESTS", value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// The Kubernetes API
+    #[arg(long, env = "FAIRWAY_KUBERNETES")]
+    pub(crate) kubernetes: bool,
+    /// Which cluster, and what of it
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// A directory for the last good configuration, which is served when the API does not answer after a start
+    #[arg(long, env = "FAIRWAY_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// Which cluster, and what of it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "The cluster")]
+pub(crate) struct ClusterArgs {
+    /// A kubeconfig [default: the pod's ServiceAccount, else KUBECONFIG, else ~/.kube/config]
+    #[arg(long, env = "FAIRWAY_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, env = "FAIRWAY_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Serve only what is in these namespaces [default: all]
+    #[arg(long, env = "FAIRWAY_WATCH_NAMESPACE", value_name = "NS", value_delimiter = ',')]
+    pub(crate) watch_namespace: Vec<String>,
+    /// Serve only what is in namespaces with these labels, as in team=shop,env!=test
+    #[arg(long, env = "FAIRWAY_WATCH_NAMESPACE_SELECTOR", value_name = "LABELS")]
+    pub(crate) watch_namespace_selector: Option<String>,
+}
+
+/// What the cluster is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What the cluster is told")]
+pub(crate) struct ReportArgs {
+    /// The Service whose addresses Ingresses get as their status
+    #[arg(long, env = "FAIRWAY_PUBLISH_SERVICE", value_name = "NS/NAME")]
+    pub(crate) publish_service: Option<String>,
+    /// Addresses or names that Ingresses get as their status
+    #[arg(long, env = "FAIRWAY_PUBLISH_STATUS_ADDRESS", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) publish_status_address: Vec<String>,
+    /// The Lease, in the pod's namespace, by which the replicas agree on who writes
+    #[arg(long, env = "FAIRWAY_ELECTION_ID", value_name = "NAME", default_value = "fairway-leader")]
+    pub(crate) election_id: String,
+    /// Write nothing to the cluster: to run beside another controller of the same Ingresses
+    #[arg(long, env = "FAIRWAY_NO_STATUS")]
+    pub(crate) no_status: bool,
+    /// The name of this pod
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub(crate) pod_name: Option<String>,
+    /// The namespace of this pod
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NS")]
+    pub(crate) pod_namespace: Option<String>,
+    /// Where the validating webhook answers
+    #[command(flatten)]
+    pub(crate) webhook: WebhookArgs,
+}
+
+/// Where the validating webhook answers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What the cluster is told")]
+pub(crate) struct WebhookArgs {
+    /// The address of the validating webhook [default: none]
+    #[arg(long = "webhook", env = "FAIRWAY_WEBHOOK", value_name = "ADDR", requires_all = ["webhook_certificate", "webhook_key"])]
+    pub(crate) address: Option<SocketAddr>,
+    /// Its certificate chain, a PEM file that is read again when it changes
+    #[arg(long, env = "FAIRWAY_WEBHOOK_CERTIFICATE", value_name = "FILE")]
+    pub(crate) webhook_certificate: Option<PathBuf>,
+    /// Its key, a PEM file
+    #[arg(long, env = "FAIRWAY_WEBHOOK_KEY", value_name = "FILE")]
+    pub(crate) webhook_key: Option<PathBuf>,
+}
+
+/// Where configuration comes from, once the flags agree.
+#[derive(Clone, Debug)]
+pub(crate) enum Source<'a> {
+    /// A directory.
+    Manifests(&'a PathBuf),
+    /// A cluster.
+    Kubernetes(&'a ClusterArgs),
+}
+
+impl SourceArgs {
+    /// The one source.
+    ///
+    /// # Errors
+    /// There is none, or there are two.
+    pub(crate) fn validated(&self) -> Result<Source<'_>> {
+        match (&self.manifests, self.kubernetes) {
+            (Some(_), true) => bail!("--manifests and --kubernetes contradict each other: give one of them"),
+            (None, false) => {
+                bail!("where does configuration come from? Give --manifests DIR or --kubernetes")
+            }
+            (Some(manifests), false) => {
+                if let Some(flag) = self.cluster.given() {
+                    bail!("{flag} is about a cluster: it goes with --kubernetes, not with --manifests");
+                }
+                if self.state_dir.is_some() {
+                    bail!("--state-dir is for --kubernetes: manifests are on disk already");
+                }
+                Ok(Source::Manifests(manifests))
+            }
+            (None, true) => {
+                self.cluster.validate()?;
+                Ok(Source::Kubernetes(&self.cluster))
+            }
+        }
+    }
+}
+
+impl ClusterArgs {
+    /// The first flag that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        [
+            (self.kubeconfig.is_some(), "--kubeconfig"),
+            (self.context.is_some(), "--context"),
+            (!self.watch_namespace.is_empty(), "--watch-namespace"),
+            (self.watch_namespace_selector.is_some(), "--watch-namespace-selector"),
+        ]
+        .into_iter()
+        .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// # Errors
+    /// The flags contradict each other.
+    pub(crate) fn validate(&self) -> Result<()> {
+        if !self.watch_namespace.is_empty() && self.watch_namespace_selector.is_some() {
+            bail!("--watch-namespace and --watch-namespace-selector contradict each other: give one of them");
+        }
+        Ok(())
+    }
+}

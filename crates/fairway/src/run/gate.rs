@@ -1,0 +1,126 @@
+//! Between the control side and the data plane, which start at different times.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use fairway_control::admin::Readiness;
+use fairway_control::state::Keeper;
+use fairway_control::{Freshness, Propagation, Publication};
+use fairway_proxy::{Proxy, ProxyHandle, ProxyOptions, Publisher, StartError};
+
+/// Between the pipeline, which may publish before the data plane stands, and the data plane, which starts with the
+/// latest snapshot.
+#[derive(Default)]
+pub(super) struct Gate {
+    state: Mutex<GateState>,
+    draining: AtomicBool,
+    propagation: Arc<Propagation>,
+}
+
+#[derive(Default)]
+struct GateState {
+    latest: Option<Publication>,
+    serving: Option<Serving>,
+    keeper: Option<Keeper>,
+}
+
+/// The running data plane.
+struct Serving {
+    publisher: Publisher,
+    handle: ProxyHandle,
+    /// To the thread that waits for adoptions.
+    published: Sender<Publication>,
+}
+
+impl Gate {
+    /// Keeps what is published on disk too.
+    pub(super) fn keep(&self, keeper: Keeper) {
+        self.lock().keeper = Some(keeper);
+    }
+
+    pub(super) fn publish(&self, publication: Publication) {
+        let mut state = self.lock();
+        if let Some(serving) = &state.serving {
+            for problem in serving.publisher.publish(publication.outcome.snapshot.clone()) {
+                tracing::warn!(certificate = %problem.certificate, error = %problem.error, "a certificate cannot be used");
+            }
+            // The thread ends with the process.
+            _ = serving.published.send(publication.clone());
+        }
+        if let (Some(keeper), Freshness::Current) = (&state.keeper, publication.freshness) {
+            keeper.keep(publication.outcome.translation.config.clone(), publication.outcome.digest);
+        }
+        state.latest = Some(publication);
+    }
+
+    /// Starts the data plane with the latest snapshot; no publication can fall in between.
+    pub(super) fn open(&self, mut options: ProxyOptions) -> Result<Proxy> {
+        let mut state = self.lock();
+        let first = state.latest.clone().context("the first configuration is there")?.outcome.snapshot;
+        // The settings ConfigMap goes before the flag; later changes wait for the next start and say so.
+        if let Some(workers) = first.config().settings.workers {
+            options.workers = usize::try_from(workers)?.max(1);
+        }
+        let proxy = Proxy::start(options, first).map_err(|error| match error {
+            StartError::Bind(error) => anyhow!("--{} {}: {}", error.listener, error.address, error.error),
+            error => error.into(),
+        })?;
+        let published = watch_adoption(proxy.publisher(), self.propagation.clone())?;
+        state.serving = Some(Serving { publisher: proxy.publisher(), handle: proxy.handle(), published });
+        Ok(proxy)
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        if self.draining.load(Ordering::Acquire) {
+            return Readiness::Draining;
+        }
+        let adopted = self.adopted();
+        let state = self.lock();
+        let published = state.latest.as_ref().map(|it| (it.outcome.snapshot.version(), it.freshness));
+        Readiness::judge(published, adopted)
+    }
+
+    /// The version of the oldest snapshot that a worker serves by; 0 before every worker has one.
+    pub(super) fn adopted(&self) -> u64 {
+        self.lock().serving.as_ref().map_or(0, |serving| serving.publisher.adopted_version())
+    }
+
+    pub(super) fn propagation(&self) -> &Propagation {
+        &self.propagation
+    }
+
+    pub(super) fn handle(&self) -> Option<ProxyHandle> {
+        self.lock().serving.as_ref().map(|serving| serving.handle.clone())
+    }
+
+    /// Not ready from now on.
+    pub(super) fn leave(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        // Every change under the lock is one assignment: a panic elsewhere leaves a good value.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the thread that measures how long each publication takes to the last worker.
+fn watch_adoption(publisher: Publisher, propagation: Arc<Propagation>) -> Result<Sender<Publication>> {
+    let (sender, receiver): (_, Receiver<Publication>) = channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let watch = move || {
+        for Publication { outcome, heard, written, freshness } in receiver {
+            runtime.block_on(publisher.adopted(outcome.snapshot.version()));
+            if freshness == Freshness::Current {
+                // A clock that was set back shows no time at all.
+                let written = written.map(|written| written.elapsed().unwrap_or_default());
+                propagation.observe(heard.elapsed(), written);
+            }
+        }
+    };
+    thread::Builder::new().name("fairway-adoption".into()).spawn(watch)?;
+    Ok(sender)
+}

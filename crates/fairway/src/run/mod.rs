@@ -1,0 +1,118 @@
+//! `fairway run`: the source, the pipeline, the data plane and the admin servers, wired together. The only place of the
+//! binary that knows how they are started, fed and stopped.
+//!
+//! [`feed`] starts the source, [`gate`] stands between pipeline and data plane, [`signals`] says when to stop.
+
+mod feed;
+mod gate;
+mod signals;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result};
+use fairway_control::admin::{Admin, Audience, Pages};
+use fairway_control::{FlagSettings, Pipeline};
+use fairway_model::ForwardedTrust;
+use fairway_proxy::{ProxyOptions, SelfSigned};
+
+use crate::args::RunArgs;
+use crate::logging;
+use feed::Feed;
+use gate::Gate;
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let source = args.validated()?;
+    logging::start(args.logs.log_format, &args.logs.log_level)?;
+    let admins = bind_admins(args)?;
+    let gate = Arc::new(Gate::default());
+    signals::stop_on_signals(gate.clone())?;
+    let pipeline = start_pipeline(args, &gate)?;
+    let feed = Feed::start(args, &source, &pipeline)?;
+    serve_admins(admins, &pipeline, (&gate, &feed))?;
+    feed.wait_for_first(args, &pipeline, &gate)?;
+    let proxy = gate.open(options(args)?)?;
+    tracing::info!(
+        http = ?args.listen.http, https = ?args.listen.https, admin = %args.listen.admin,
+        source = %feed, version = env!("CARGO_PKG_VERSION"), "serving"
+    );
+    let ended = proxy.join();
+    feed.stop();
+    pipeline.stop();
+    ended.context("a worker failed")?;
+    tracing::info!("drained");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_pipeline(args: &RunArgs, gate: &Arc<Gate>) -> Result<Pipeline> {
+    let flags = FlagSettings {
+        forwarded: ForwardedTrust { ranges: args.listen.trusted_forwarders.clone(), append: false },
+    };
+    let gate = gate.clone();
+    let publish = Box::new(move |publication| gate.publish(publication));
+    Ok(Pipeline::start(args.options()?, flags, publish)?)
+}
+
+fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
+    let bind =
+        |flag: &str, address: SocketAddr| Admin::bind(address).with_context(|| format!("{flag} {address}"));
+    let mut admins = vec![(bind("--admin", args.listen.admin)?, Audience::Operators)];
+    if let Some(probe) = args.listen.probe {
+        admins.push((bind("--probe", probe)?, Audience::Probes));
+    }
+    Ok(admins)
+}
+
+fn serve_admins(
+    admins: Vec<(Admin, Audience)>,
+    pipeline: &Pipeline,
+    (gate, feed): (&Arc<Gate>, &Feed),
+) -> Result<()> {
+    let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
+    let (waiting, told) = (feed.condition(), feed.condition());
+    let pages = Arc::new(Pages {
+        viewer: pipeline.viewer(),
+        readiness: Box::new(move || waiting.explain(for_readiness.readiness())),
+        adopted: Box::new(move || for_adopted.adopted()),
+        metrics: Box::new(move || {
+            let handle = for_metrics.handle();
+            let control = for_metrics.propagation().text() + &told.metrics_text();
+            Box::pin(async move {
+                match handle {
+                    Some(handle) => control + &handle.metrics_text().await,
+                    None => control,
+                }
+            })
+        }),
+    });
+    for (admin, audience) in admins {
+        admin.serve(pages.clone(), audience).context("the admin server")?;
+    }
+    Ok(())
+}
+
+fn options(args: &RunArgs) -> Result<ProxyOptions> {
+    Ok(ProxyOptions {
+        http: args.listen.http.clone(),
+        https: args.listen.https.clone(),
+        workers: match args.listen.workers {
+            Some(workers) => usize::from(workers),
+            // The quota of the cgroup is part of what the standard library counts.
+            None => thread::available_parallelism().map_or(1, usize::from),
+        },
+        access_log: args.logs.access_log.into(),
+        proxy_protocol: args.listen.proxy_protocol(),
+        limits: args.limits.limits(),
+        drain: args.drain.options(),
+        fallback_certificate: self_signed()?,
+    })
+}
+
+fn self_signed() -> Result<SelfSigned> {
+    let made = rcgen::generate_simple_self_signed(["fairway.invalid".to_owned()])
+        .context("making the self-signed certificate for clients that name no known host")?;
+    Ok(SelfSigned { chain: vec![made.cert.der().to_vec()], private_key: made.signing_key.serialize_der() })
+}
