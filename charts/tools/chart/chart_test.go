@@ -37,7 +37,7 @@ var variants = map[string][]string{
 		`podDisruptionBudget={"maxUnavailable":null,"minAvailable":"50%"}`,
 	},
 	"a Service with everything": {
-		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv6","IPv4"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"]}`,
+		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"]}`,
 		`proxyProtocol={"listeners":"both","trusted":["10.0.0.0/8"]}`, `trustedForwarders=["10.0.0.0/8","fd00::/8"]`,
 	},
 	"pods with everything": {
