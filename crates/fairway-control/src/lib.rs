@@ -2,8 +2,8 @@
 //!
 //! A source ([`directory`], which reads [`manifest`]s) tells the [`pipeline`] what changed; its [`engine`] translates and
 //! compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses them
-//! ([`retired`]). [`admin`] answers questions about all this. Nothing here is on the path of a request, and nothing here
-//! knows the data plane: it sees only the snapshots go.
+//! ([`retired`]). [`status`] tells the cluster what became of its objects. [`admin`] answers questions about all this.
+//! Nothing here is on the path of a request, and nothing here knows the data plane: it sees only the snapshots go.
 
 pub mod admin;
 pub mod clock;
@@ -17,9 +17,11 @@ mod propagation;
 mod resolve;
 mod retired;
 pub mod state;
+pub mod status;
 
 pub use digest::Digest;
 pub use directory::Directory;
 pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};
 pub use pipeline::{Batch, Freshness, Inlet, Pipeline, Publication, Publish, View, Viewer};
 pub use propagation::Propagation;
+pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};

@@ -12,6 +12,7 @@ use fairway_model::Config;
 use fairway_routing::Snapshot;
 use fairway_translate::{Change, Diagnostic, Options};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::clock;
 use crate::engine::{Effect, Engine, FlagSettings, Outcome};
@@ -116,6 +117,8 @@ pub enum Freshness {
 struct Shared {
     view: Mutex<Option<View>>,
     first: Condvar,
+    /// Counts the updates.
+    updates: watch::Sender<u64>,
 }
 
 impl Inlet {
@@ -214,6 +217,28 @@ impl Viewer {
     #[must_use]
     pub fn view(&self) -> Option<View> {
         self.0.lock().clone()
+    }
+
+    /// Changes with every update, so that nobody needs to ask again and again.
+    #[must_use]
+    pub fn updates(&self) -> watch::Receiver<u64> {
+        self.0.updates.subscribe()
+    }
+}
+
+#[cfg(test)]
+impl Viewer {
+    /// One that shows nothing yet, without a pipeline.
+    pub(crate) fn blank() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Shows `outcome` from now on.
+    pub(crate) fn show(&self, outcome: Outcome) {
+        let (published, delay) = (SystemTime::now(), Duration::ZERO);
+        let (source, freshness) = (Arc::default(), Freshness::Current);
+        *self.0.lock() = Some(View { outcome, source, published, delay, freshness, kept: 1 });
+        self.0.updates.send_modify(|count| *count += 1);
     }
 }
 
@@ -392,6 +417,7 @@ impl Worker {
         });
         drop(shared);
         self.shared.first.notify_all();
+        self.shared.updates.send_modify(|count| *count += 1);
         tracing::debug!(version, ?effect, ?delay, "configuration updated");
     }
 

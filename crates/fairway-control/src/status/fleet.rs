@@ -1,0 +1,100 @@
+//! Whether other replicas of this fleet are left: the pods in the own namespace with the own labels (as ingress-nginx
+//! does), without those that are going. Never waits for any of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_translate::ObjectKey;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, Error};
+
+use super::permission::{Permit, Refusals};
+
+/// Labels that differ between the pods of one fleet: its owners set them for each revision and pod.
+const OF_A_REVISION: [&str; 5] = [
+    "pod-template-hash",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+];
+
+/// The pods that do the same work.
+pub(crate) struct Fleet {
+    pods: Api<Pod>,
+    own: ObjectKey,
+    labels: Labels,
+    refusals: Arc<Refusals>,
+}
+
+/// What the pods of the fleet have in common.
+enum Labels {
+    /// The own pod was not read yet.
+    Unknown,
+    Of(BTreeMap<String, String>),
+    /// This process is not in a pod of that name: it is alone.
+    NotAPod,
+}
+
+/// Who else is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// Nobody.
+    None,
+    /// This pod, perhaps others too.
+    Pod(String),
+}
+
+impl Fleet {
+    /// The fleet of the pod `own`.
+    pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<Refusals>) -> Self {
+        let pods = Api::namespaced(client.clone(), &own.namespace);
+        Self { pods, own, labels: Labels::Unknown, refusals }
+    }
+
+    /// Reads the own labels while the own pod is there for sure. A pod that is deleted by force is gone before its
+    /// processes end, and must not count as one that never was.
+    pub(crate) async fn learn(&mut self) -> Result<(), Error> {
+        if !matches!(self.labels, Labels::Unknown) {
+            return Ok(());
+        }
+        let found = self.judge("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+        self.labels = match found {
+            None => Labels::NotAPod,
+            Some(pod) => {
+                let mut labels = pod.metadata.labels.unwrap_or_default();
+                labels.retain(|name, _| !OF_A_REVISION.contains(&name.as_str()));
+                Labels::Of(labels)
+            }
+        };
+        Ok(())
+    }
+
+    /// Another pod of the fleet that goes on.
+    pub(crate) async fn others(&mut self) -> Result<Others, Error> {
+        self.learn().await?;
+        let Labels::Of(labels) = &self.labels else { return Ok(Others::None) };
+        if labels.is_empty() {
+            // Any pod would match. Without labels no Deployment or DaemonSet made it: it is alone.
+            return Ok(Others::None);
+        }
+        let selector: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let list = self.pods.list(&ListParams::default().labels(&selector.join(","))).await;
+        let pods = self.judge("list", list)?;
+        let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
+        let other = pods.items.iter().find(|pod| name(pod) != *self.own.name && goes_on(pod));
+        Ok(other.map_or(Others::None, |pod| Others::Pod(name(pod))))
+    }
+
+    fn judge<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
+        let lost = "whether this is the last replica is unknown, and status stays when the last one goes";
+        let namespace = self.own.namespace.clone();
+        self.refusals.judge(Permit { verb, resource: "pods", namespace, lost }, answer)
+    }
+}
+
+fn goes_on(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    pod.metadata.deletion_timestamp.is_none() && !matches!(phase, "Succeeded" | "Failed")
+}

@@ -1,0 +1,416 @@
+//! What the status of each Ingress says and what it should say, and when which is written. No input or output, no
+//! clock: sightings, answers and the time go in, jobs come out.
+//!
+//! An Ingress that is served shows the addresses of this fleet. One that is no longer served loses those of this fleet
+//! and keeps all others; so does every one when the last replica goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_translate::{Diagnostic, IngressStatus, ObjectKey, Translation};
+use tokio::time::Instant;
+
+use super::contest::Contest;
+use super::publish::Addresses;
+use super::sight::{FIELD_MANAGER, Sight};
+
+/// A class that changes and changes back within this time changes nothing.
+const LEAVE_GRACE: Duration = Duration::from_secs(3);
+/// What left so long ago has been seen to by the leader of that time.
+const FORGET_LEFT: Duration = Duration::from_secs(120);
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+const LONGEST_REFUSAL: Duration = Duration::from_secs(300);
+
+type Served = Arc<IngressStatus>;
+
+/// All Ingresses.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    mode: Mode,
+    entries: BTreeMap<ObjectKey, Entry>,
+    due: BTreeSet<(Instant, ObjectKey)>,
+    served: Translation,
+    wanted: Option<Addresses>,
+    /// All addresses that were ever wanted: those are ours to remove.
+    ours: BTreeSet<Arc<str>>,
+    /// Namespaces in which writing is refused.
+    refused: BTreeMap<Arc<str>, Refusal>,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Our addresses where we serve.
+    Publishing,
+    /// Our addresses nowhere.
+    Clearing,
+}
+
+#[derive(Debug)]
+struct Entry {
+    claim: Claim,
+    seen: Sight,
+    /// What was written here last.
+    written: Option<BTreeSet<Arc<str>>>,
+    state: State,
+    failures: Failures,
+    contest: Contest,
+}
+
+/// Jobs that failed in a row.
+#[derive(Clone, Copy, Debug, Default)]
+enum Failures {
+    #[default]
+    None,
+    Some {
+        times: u32,
+        again: Instant,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    Served,
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing to do.
+    Rest,
+    /// To be taken then.
+    Due(Instant),
+    /// A job is under way.
+    Busy,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    until: Instant,
+    times: u32,
+}
+
+/// What to do about an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Read it: its version or its writer is unknown.
+    Read(ObjectKey),
+    /// Write these addresses, if its version is still this.
+    Write { ingress: ObjectKey, version: Arc<str>, addresses: BTreeSet<Arc<str>> },
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It was read.
+    Read(Sight),
+    /// It was written.
+    Written(Sight),
+    /// It does not exist.
+    Gone,
+    /// Another changed it in between.
+    Conflict,
+    /// Not permitted.
+    Refused,
+    /// The API server cannot or did not answer.
+    Failed,
+}
+
+impl Ledger {
+    /// Knows of no Ingress yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            mode: Mode::Publishing,
+            entries: BTreeMap::new(),
+            due: BTreeSet::new(),
+            served: Translation::default(),
+            wanted: None,
+            ours: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the Ingresses that are served, at a cost of what differs from the last call.
+    pub(crate) fn serve(&mut self, translation: &Translation, now: Instant) {
+        let before = std::mem::replace(&mut self.served, translation.clone());
+        for difference in before.status.diff(&translation.status) {
+            match difference {
+                imbl::ordmap::DiffItem::Add(key, status)
+                | imbl::ordmap::DiffItem::Update { new: (key, status), .. } => self.seen(key, status, now),
+                imbl::ordmap::DiffItem::Remove(key, _) => self.left(key, now),
+            }
+        }
+    }
+
+    /// The addresses to publish.
+    pub(crate) fn wanted(&self) -> Option<&Addresses> {
+        self.wanted.as_ref()
+    }
+
+    /// Takes the addresses to publish.
+    pub(crate) fn want(&mut self, addresses: Option<Addresses>, now: Instant) {
+        self.ours.extend(addresses.iter().flat_map(|all| all.iter()).cloned());
+        self.wanted = addresses;
+        self.consider_all(now);
+    }
+
+    /// From now on our addresses are removed.
+    pub(crate) fn clear(&mut self, now: Instant) {
+        self.mode = Mode::Clearing;
+        self.refused.clear();
+        self.consider_all(now);
+    }
+
+    /// Nothing is due or under way.
+    pub(crate) fn rests(&self) -> bool {
+        self.entries.values().all(|entry| entry.state == State::Rest)
+    }
+
+    /// The jobs under way will not be heard of: this replica no longer leads.
+    pub(crate) fn abandon(&mut self, now: Instant) {
+        let busy = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Busy);
+        let busy: Vec<_> = busy.map(|(key, entry)| (key.clone(), entry.state = State::Rest)).collect();
+        for (key, ()) in busy {
+            self.unknown(&key);
+            self.consider(&key, now);
+        }
+    }
+
+    /// Forgets what left and was seen to by another leader.
+    pub(crate) fn forget_left(&mut self, now: Instant) {
+        let old = self.due.iter().take_while(|(due, _)| *due + FORGET_LEFT <= now);
+        let left = |key: &&ObjectKey| self.entries.get(*key).is_some_and(|entry| entry.claim == Claim::Left);
+        let forgotten: Vec<_> = old.map(|(_, key)| key).filter(left).cloned().collect();
+        for key in forgotten {
+            self.drop_entry(&key);
+        }
+    }
+
+    /// When the next job is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// A job that is due.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<Job> {
+        loop {
+            let (due, key) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
+            self.due.remove(&(due, key.clone()));
+            let refusal = self.refused.get(&key.namespace).filter(|refusal| now < refusal.until).copied();
+            if let Some(refusal) = refusal {
+                self.set(&key, State::Due(refusal.until));
+                continue;
+            }
+            let Some(job) = self.job(&key) else {
+                self.set(&key, State::Rest);
+                continue;
+            };
+            self.set(&key, State::Busy);
+            return Some(job);
+        }
+    }
+
+    /// Takes what came of a job.
+    pub(crate) fn done(&mut self, key: &ObjectKey, done: Done, now: Instant) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.state = State::Rest;
+        match done {
+            Done::Gone => return self.drop_entry(key),
+            Done::Read(sight) => {
+                if let Some(manager) = sight.manager.as_ref().filter(|name| ***name != *FIELD_MANAGER) {
+                    entry.contest.by(manager);
+                }
+                entry.see(sight, self.wanted.as_ref(), now);
+                if entry.claim == Claim::Left && !is_own(&entry.seen) {
+                    return self.drop_entry(key);
+                }
+            }
+            Done::Written(sight) => {
+                (entry.failures, entry.written) = (Failures::None, Some(sight.addresses.clone()));
+                entry.see_written(sight, self.wanted.as_ref(), now);
+                self.refused.remove(&key.namespace);
+            }
+            Done::Conflict => {
+                entry.failures.again(now);
+                self.unknown(key);
+            }
+            Done::Failed => entry.failures.again(now),
+            // There is no time to ask again.
+            Done::Refused if self.mode == Mode::Clearing => return,
+            Done::Refused => self.refuse(key, now),
+        }
+        self.consider(key, now);
+    }
+
+    /// Whose status another writer fights for.
+    pub(crate) fn contested(&self, now: Instant) -> Vec<Diagnostic> {
+        self.entries.iter().filter_map(|(key, entry)| entry.contest.diagnostic(key, now)).collect()
+    }
+
+    fn seen(&mut self, key: &ObjectKey, status: &Served, now: Instant) {
+        let sight = Sight::from(&**status);
+        let entry = self.entries.entry(key.clone()).or_insert_with(|| Entry::new(sight.clone()));
+        entry.claim = Claim::Served;
+        if sight.is_newer_than(&entry.seen) {
+            entry.see(sight, self.wanted.as_ref(), now);
+        }
+        self.consider(key, now);
+    }
+
+    fn left(&mut self, key: &ObjectKey, now: Instant) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.claim = Claim::Left;
+        entry.failures = Failures::None;
+        self.unknown(key);
+        if self.entries.get(key).is_some_and(|entry| entry.state != State::Busy) {
+            self.set(key, State::Due(now + LEAVE_GRACE));
+        }
+    }
+
+    /// The version of an Ingress is not what was thought: it is read before it is written.
+    fn unknown(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.seen.version = Arc::default();
+        }
+    }
+
+    fn refuse(&mut self, key: &ObjectKey, now: Instant) {
+        let before = self.refused.get(&key.namespace).copied();
+        if before.is_some_and(|refusal| now < refusal.until) {
+            return;
+        }
+        let times = before.map_or(0, |refusal| refusal.times.saturating_add(1));
+        let pause = growing(FIRST_RETRY * 5, times, LONGEST_REFUSAL);
+        self.refused.insert(key.namespace.clone(), Refusal { until: now + pause, times });
+    }
+
+    fn consider_all(&mut self, now: Instant) {
+        let keys: Vec<_> = self.entries.keys().cloned().collect();
+        for key in keys {
+            self.consider(&key, now);
+        }
+    }
+
+    /// Puts an Ingress where it belongs: at rest or due.
+    fn consider(&mut self, key: &ObjectKey, now: Instant) {
+        let Some(entry) = self.entries.get(key) else { return };
+        if entry.state == State::Busy {
+            return;
+        }
+        let unread = entry.claim == Claim::Left && entry.seen.version.is_empty();
+        if !unread && self.target(entry).is_none() {
+            if entry.claim == Claim::Left {
+                return self.drop_entry(key);
+            }
+            return self.set(key, State::Rest);
+        }
+        let mut due = now;
+        if let State::Due(before) = entry.state {
+            due = due.max(before.min(now + LEAVE_GRACE));
+        }
+        if let Failures::Some { again, .. } = entry.failures {
+            due = due.max(again);
+        }
+        if let Some(until) = entry.contest.pause_until().filter(|_| self.mode == Mode::Publishing) {
+            due = due.max(until);
+        }
+        self.set(key, State::Due(due));
+    }
+
+    fn job(&self, key: &ObjectKey) -> Option<Job> {
+        let entry = self.entries.get(key)?;
+        if entry.seen.version.is_empty() {
+            return Some(Job::Read(key.clone()));
+        }
+        let addresses = self.target(entry)?;
+        Some(Job::Write { ingress: key.clone(), version: entry.seen.version.clone(), addresses })
+    }
+
+    /// What the status should say, where it says something else.
+    fn target(&self, entry: &Entry) -> Option<BTreeSet<Arc<str>>> {
+        let now = &entry.seen.addresses;
+        if self.mode == Mode::Clearing || entry.claim == Claim::Left {
+            let others: BTreeSet<_> = now.difference(&self.ours).cloned().collect();
+            return (others.len() < now.len()).then_some(others);
+        }
+        let wanted = self.wanted.as_ref()?;
+        // Without an address of its own, this fleet takes back what it wrote and nothing else.
+        let nothing_to_say = wanted.is_empty() && entry.written.is_none();
+        (**wanted != *now && !nothing_to_say).then(|| (**wanted).clone())
+    }
+
+    fn set(&mut self, key: &ObjectKey, state: State) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if let State::Due(before) = std::mem::replace(&mut entry.state, state) {
+            self.due.remove(&(before, key.clone()));
+        }
+        if let State::Due(due) = state {
+            self.due.insert((due, key.clone()));
+        }
+    }
+
+    fn drop_entry(&mut self, key: &ObjectKey) {
+        self.set(key, State::Rest);
+        self.entries.remove(key);
+    }
+}
+
+impl Entry {
+    fn new(seen: Sight) -> Self {
+        Self {
+            claim: Claim::Served,
+            seen,
+            written: None,
+            state: State::Rest,
+            failures: Failures::None,
+            contest: Contest::default(),
+        }
+    }
+
+    /// Takes the answer to a write; what others wrote since may have been seen before it came.
+    fn see_written(&mut self, sight: Sight, wanted: Option<&Addresses>, now: Instant) {
+        let later = !self.seen.version.is_empty() && self.seen.is_newer_than(&sight);
+        let later = later.then(|| self.seen.clone());
+        self.seen = sight;
+        if let Some(later) = later {
+            self.see(later, wanted, now);
+        }
+    }
+
+    /// Takes a sighting, and notices when another writer replaced what was written here.
+    fn see(&mut self, sight: Sight, wanted: Option<&Addresses>, now: Instant) {
+        let shown = |addresses: &BTreeSet<_>| wanted.is_some_and(|wanted| **wanted == *addresses);
+        let ours = self.written.as_ref() == Some(&self.seen.addresses) && shown(&self.seen.addresses);
+        let replaced = ours && !shown(&sight.addresses) && self.claim == Claim::Served;
+        let unknown = sight.manager.is_none();
+        self.seen = sight;
+        if replaced {
+            self.contest.replaced(now);
+            if unknown {
+                // It is read before it is written again, to know who that was.
+                self.seen.version = Arc::default();
+            }
+        }
+    }
+}
+
+impl Failures {
+    fn again(&mut self, now: Instant) {
+        let times = match self {
+            Self::None => 0,
+            Self::Some { times, .. } => times.saturating_add(1),
+        };
+        *self = Self::Some { times, again: now + growing(FIRST_RETRY, times, LONGEST_RETRY) };
+    }
+}
+
+/// Whether the addresses may be taken away: nobody else is known to have written them.
+fn is_own(sight: &Sight) -> bool {
+    sight.manager.as_deref().is_none_or(|manager| manager == FIELD_MANAGER)
+}
+
+fn growing(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
+}

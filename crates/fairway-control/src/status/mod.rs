@@ -1,0 +1,25 @@
+//! What the cluster is told: the addresses in the status of Ingresses, and Events about what is wrong.
+//!
+//! [`Reporter`] runs all this on a thread of its own, so that a slow or absent API server delays nothing else.
+//! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
+//! fleet, `ledger` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
+//! writer, `fleet` knows whether this is the last replica. `permission` words what the API server refuses.
+
+mod contest;
+mod election;
+mod fleet;
+mod lease;
+mod ledger;
+mod permission;
+mod publish;
+mod reporter;
+mod sight;
+mod standing;
+#[cfg(test)]
+mod tests;
+mod updates;
+mod writer;
+
+pub use publish::PublishAddresses;
+pub use reporter::{Connect, Reporter, ReporterOptions, StatusMode};
+pub use standing::Standing;

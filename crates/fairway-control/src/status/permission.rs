@@ -1,0 +1,67 @@
+//! Permissions that the API server refuses: each is said once, and once more when it is there. Owns the words; who was
+//! refused decides when to try again.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Error;
+
+/// A permission, and what is lost without it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Permit {
+    pub(crate) verb: &'static str,
+    /// As RBAC and the API server spell it: `ingresses/status.networking.k8s.io`.
+    pub(crate) resource: &'static str,
+    /// Empty for what has none.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) lost: &'static str,
+}
+
+/// What was refused and said so.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    said: Mutex<BTreeSet<Permit>>,
+}
+
+impl fmt::Display for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "permission to {} {}", self.verb, self.resource)?;
+        if self.namespace.is_empty() {
+            return Ok(());
+        }
+        write!(f, " in namespace {}", self.namespace)
+    }
+}
+
+impl Refusals {
+    /// Says what the answer to a request that needs `permit` shows about it, when that is new; gives the answer back.
+    pub(crate) fn judge<T>(&self, permit: Permit, answer: Result<T, Error>) -> Result<T, Error> {
+        match &answer {
+            Err(Error::Api(status)) if status.is_forbidden() => self.refused(permit, &status.message),
+            // Anything else that the API server answers, it answers to who may ask.
+            Ok(_) | Err(Error::Api(_)) => self.granted(&permit),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    fn refused(&self, permit: Permit, answer: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if !said.contains(&permit) {
+            tracing::error!(
+                answer,
+                "missing {permit}: {}; grant it to the ServiceAccount, it is tried again without a restart",
+                permit.lost
+            );
+            said.insert(permit);
+        }
+    }
+
+    fn granted(&self, permit: &Permit) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.remove(permit) {
+            tracing::info!("granted by now: {permit}");
+        }
+    }
+}

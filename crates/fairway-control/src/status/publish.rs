@@ -1,0 +1,178 @@
+//! The addresses that clients reach this fleet at: from a Service or from flags. Owns how a Service's addresses are read
+//! and that they are followed; never writes them anywhere.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+
+use fairway_translate::ObjectKey;
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Error};
+use tokio::sync::watch;
+
+use super::permission::{Permit, Refusals};
+
+/// Where the addresses for `status.loadBalancer` come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PublishAddresses {
+    /// Nobody said: status is not written.
+    #[default]
+    Unset,
+    /// A Service: those of its load balancer and its `externalIPs`, else its cluster addresses.
+    Service(ObjectKey),
+    /// IP addresses and host names.
+    Addresses(Vec<String>),
+}
+
+/// Addresses in the order of status; IP addresses and host names. An empty one means that there are none.
+pub(crate) type Addresses = Arc<BTreeSet<Arc<str>>>;
+
+/// Follows the addresses and tells them; `None` until they are known. Ends only when they cannot change.
+pub(crate) async fn follow(
+    client: Client,
+    publish: PublishAddresses,
+    refusals: Arc<Refusals>,
+    told: watch::Sender<Option<Addresses>>,
+) {
+    match publish {
+        PublishAddresses::Unset => {}
+        PublishAddresses::Addresses(texts) => {
+            let texts = texts.iter().map(|text| text.as_str().into());
+            told.send_replace(Some(Arc::new(texts.collect())));
+        }
+        PublishAddresses::Service(key) => follow_service(&client, &key, &refusals, &told).await,
+    }
+}
+
+async fn follow_service(
+    client: &Client,
+    key: &ObjectKey,
+    refusals: &Refusals,
+    told: &watch::Sender<Option<Addresses>>,
+) {
+    let api = Api::<Service>::namespaced(client.clone(), &key.namespace);
+    let mut states = pin!(watcher::watch_object(api, &key.name).default_backoff());
+    while let Some(state) = states.next().await {
+        match state {
+            Ok(service) => {
+                noticed(key, service.as_ref(), told);
+                for verb in ["list", "watch"] {
+                    _ = refusals.judge(permit(verb, key), Ok(()));
+                }
+            }
+            Err(error) => failed(key, error, refusals),
+        }
+    }
+}
+
+fn noticed(key: &ObjectKey, service: Option<&Service>, told: &watch::Sender<Option<Addresses>>) {
+    let Some(service) = service else {
+        tracing::warn!(
+            "Service {key} of --publish-service does not exist; the status of Ingresses stays as it is until it does"
+        );
+        return;
+    };
+    let addresses = Arc::new(addresses(service));
+    told.send_if_modified(|before| {
+        let differs = before.as_ref() != Some(&addresses);
+        if differs {
+            tracing::info!(service = %key, ?addresses, "addresses for the status of Ingresses");
+            *before = Some(addresses);
+        }
+        differs
+    });
+}
+
+fn failed(key: &ObjectKey, error: watcher::Error, refusals: &Refusals) {
+    let (verb, error) = match error {
+        watcher::Error::InitialListFailed(error) => ("list", error),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => ("watch", error),
+        watcher::Error::WatchError(status) => ("watch", Error::Api(status)),
+        watcher::Error::NoResourceVersion => return,
+    };
+    if let Err(error) = refusals.judge::<()>(permit(verb, key), Err(error)) {
+        tracing::debug!(service = %key, %error, "the Service of --publish-service cannot be watched; tried again");
+    }
+}
+
+fn permit(verb: &'static str, key: &ObjectKey) -> Permit {
+    let lost = "changes of the addresses of --publish-service are not seen";
+    Permit { verb, resource: "services", namespace: key.namespace.clone(), lost }
+}
+
+/// The addresses of a Service as ingress-nginx publishes them (`statusAddressFromService`), of both IP families.
+pub(crate) fn addresses(service: &Service) -> BTreeSet<Arc<str>> {
+    let none = ServiceSpec::default();
+    let spec = service.spec.as_ref().unwrap_or(&none);
+    let external = spec.external_ips.iter().flatten();
+    let found: Vec<&String> = match spec.type_.as_deref().unwrap_or("ClusterIP") {
+        "ExternalName" => spec.external_name.iter().collect(),
+        "LoadBalancer" => balancer_addresses(service).chain(external).collect(),
+        "NodePort" if spec.external_ips.as_ref().is_some_and(|ips| !ips.is_empty()) => external.collect(),
+        _ => cluster_addresses(spec),
+    };
+    found.into_iter().map(|text| text.as_str().into()).collect()
+}
+
+fn balancer_addresses(service: &Service) -> impl Iterator<Item = &String> {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let entries = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
+    // One that has both is reached by its name (ingress-nginx): the address may change.
+    entries.filter_map(|entry| entry.hostname.as_ref().filter(|name| !name.is_empty()).or(entry.ip.as_ref()))
+}
+
+fn cluster_addresses(spec: &ServiceSpec) -> Vec<&String> {
+    let several = spec.cluster_ips.as_ref().filter(|ips| !ips.is_empty());
+    let all = several.map_or_else(|| spec.cluster_ip.iter().collect(), |ips| ips.iter().collect::<Vec<_>>());
+    // A headless Service has the address "None" (Service API reference).
+    all.into_iter().filter(|ip| !ip.is_empty() && *ip != "None").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(service: serde_json::Value) -> Vec<String> {
+        let service: Service = serde_json::from_value(service).unwrap();
+        addresses(&service).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_load_balancer_gives_its_names_or_addresses_and_the_external_ones_sorted() {
+        let found = read(serde_json::json!({
+            "spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1", "externalIPs": ["9.9.9.9"]},
+            "status": {"loadBalancer": {"ingress": [
+                {"ip": "192.0.2.7"}, {"hostname": "lb.example", "ip": "192.0.2.8"}, {"ip": "2001:db8::1"}
+            ]}}
+        }));
+        assert_eq!(found, ["192.0.2.7", "2001:db8::1", "9.9.9.9", "lb.example"]);
+    }
+
+    #[test]
+    fn a_load_balancer_without_an_address_yet_gives_none() {
+        assert!(
+            read(serde_json::json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}})).is_empty()
+        );
+    }
+
+    #[test]
+    fn other_types_give_what_ingress_nginx_publishes() {
+        for (spec, expected) in [
+            (serde_json::json!({"type": "NodePort", "clusterIP": "10.0.0.1"}), vec!["10.0.0.1"]),
+            (
+                serde_json::json!({"type": "NodePort", "clusterIP": "10.0.0.1", "externalIPs": ["9.9.9.9"]}),
+                vec!["9.9.9.9"],
+            ),
+            (
+                serde_json::json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"]}),
+                vec!["10.0.0.1", "fd00::1"],
+            ),
+            (serde_json::json!({"clusterIP": "None"}), vec![]),
+            (serde_json::json!({"type": "ExternalName", "externalName": "a.example"}), vec!["a.example"]),
+        ] {
+            assert_eq!(read(serde_json::json!({"spec": spec})), expected, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the status thread shows of itself to other threads: metrics and the diagnostics that it adds.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairway_translate::Diagnostic;
+
+/// Counts and the current state. A clone shows the same.
+#[derive(Clone, Debug, Default)]
+pub struct Standing(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    leads: AtomicBool,
+    status_written: AtomicU64,
+    status_failed: AtomicU64,
+    contests: Mutex<Vec<Diagnostic>>,
+}
+
+impl Standing {
+    /// Whether this replica writes status and Events.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.0.leads.load(Ordering::Relaxed)
+    }
+
+    /// What is wrong beyond the configuration: status that another writer fights for.
+    #[must_use]
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.0.contests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The metrics of status, Lease and Events in the Prometheus text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let contested = self.diagnostics().len() as u64;
+        let mut out = String::new();
+        for (name, kind, help, value) in [
+            ("leader", "gauge", "1 when this replica writes status and Events.", u64::from(self.leads())),
+            ("status_contested", "gauge", "Ingresses whose status another writer fights for.", contested),
+            ("status_writes_total", "counter", "Ingress statuses written.", count(&self.0.status_written)),
+            ("status_failures_total", "counter", "Failed tries to write one.", count(&self.0.status_failed)),
+        ] {
+            let written = writeln!(
+                out,
+                "# HELP fairway_{name} {help}\n# TYPE fairway_{name} {kind}\nfairway_{name} {value}"
+            );
+            written.expect("writing to a String cannot fail");
+        }
+        out
+    }
+
+    pub(crate) fn lead(&self, leads: bool) {
+        self.0.leads.store(leads, Ordering::Relaxed);
+    }
+
+    pub(crate) fn status_written(&self) {
+        self.0.status_written.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn status_failed(&self) {
+        self.0.status_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the fights as they are now; says each new one, but of one other writer only the first.
+    pub(crate) fn contests(&self, now: Vec<Diagnostic>) {
+        let mut before = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        if *before == now {
+            return;
+        }
+        for it in &now {
+            if !before.iter().any(|said| said.problem == it.problem) {
+                tracing::warn!(code = it.code, origin = %it.origin, "{}; {}", it.problem, it.consequence);
+            }
+        }
+        *before = now;
+    }
+}

@@ -1,0 +1,93 @@
+//! Who leads, and when.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::scripted::Reach;
+use super::world::{LEASE, World, pass, within};
+use http::Method;
+
+#[tokio::test(start_paused = true)]
+async fn the_first_replica_acquires_the_lease_and_renews_it() {
+    let world = World::new();
+    let replica = world.replica("one", &["192.0.2.1"]);
+    within(1, "it leads", || replica.standing.leads()).await;
+    assert!(replica.standing.metrics_text().contains("fairway_leader 1\n"));
+    let renewed = || world.api.object(LEASE).unwrap()["metadata"]["resourceVersion"].clone();
+    let before = renewed();
+    within(3, "it is renewed", || renewed() != before).await;
+    pass(120).await;
+    assert!(replica.standing.leads());
+    assert_eq!(world.api.object(LEASE).unwrap()["spec"]["leaseTransitions"], json!(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_replica_follows_and_leads_soon_after_the_first_has_released() {
+    let world = World::new();
+    let first = world.replica("one", &["192.0.2.1"]);
+    within(1, "the first leads", || first.standing.leads()).await;
+    let second = world.replica("two", &["192.0.2.1"]);
+    pass(60).await;
+    assert!(!second.standing.leads());
+    assert!(second.standing.metrics_text().contains("fairway_leader 0\n"));
+    first.stop(Duration::from_secs(5)).await;
+    assert_eq!(world.holder().as_deref(), Some(""), "released");
+    within(5, "the second leads", || second.standing.leads()).await;
+    assert_eq!(world.holder().as_deref(), Some("two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_is_followed_when_its_lease_has_run_out_and_not_before() {
+    let world = World::new();
+    let first = world.replica("one", &["192.0.2.1"]);
+    within(1, "the first leads", || first.standing.leads()).await;
+    let second = world.replica("two", &["192.0.2.1"]);
+    pass(7).await;
+    first.cut_off();
+    pass(12).await;
+    assert_eq!(world.holder().as_deref(), Some("one"));
+    within(10, "the second leads", || second.standing.leads()).await;
+    assert!(!first.standing.leads(), "never two at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_leading_before_others_may_lead() {
+    let world = World::new();
+    let replica = world.replica("one", &["192.0.2.1"]);
+    within(1, "it leads", || replica.standing.leads()).await;
+    world.api.reach(Reach::Silent);
+    pass(7).await;
+    assert!(replica.standing.leads(), "a short silence is no reason");
+    within(6, "it leads no more", || !replica.standing.leads()).await;
+    world.ingress("web", "fairway");
+    world.api.reach(Reach::Answers);
+    within(20, "it leads again", || replica.standing.leads()).await;
+    within(5, "and writes", || world.status("web") == ["192.0.2.1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_took_away_is_lost_at_the_next_renewal() {
+    let world = World::new();
+    let replica = world.replica("one", &["192.0.2.1"]);
+    within(1, "it leads", || replica.standing.leads()).await;
+    let mut lease = world.api.object(LEASE).unwrap();
+    lease["spec"]["holderIdentity"] = json!("thief");
+    world.api.put(LEASE, lease);
+    within(5, "it is lost", || !replica.standing.leads()).await;
+    within(25, "the thief does not renew", || replica.standing.leads()).await;
+    assert_eq!(world.api.object(LEASE).unwrap()["spec"]["leaseTransitions"], json!(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_permission_for_leases_nobody_leads_until_it_is_granted() {
+    let world = World::new();
+    world.api.refuse(Method::POST, "/leases");
+    world.ingress("web", "fairway");
+    let replica = world.replica("one", &["192.0.2.1"]);
+    pass(30).await;
+    assert!(!replica.standing.leads());
+    assert_eq!(world.api.status_writes(), 0);
+    world.api.permit_all();
+    within(6, "it leads", || replica.standing.leads()).await;
+}

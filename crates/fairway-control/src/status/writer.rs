@@ -1,0 +1,195 @@
+//! Carries out what the [`Ledger`] says: reads and patches the status of Ingresses, a few at a time, while this replica
+//! leads. Owns no decision about what is written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_translate::ObjectKey;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Error};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::election::Role;
+use super::ledger::{Done, Job, Ledger};
+use super::permission::{Permit, Refusals};
+use super::publish::Addresses;
+use super::sight::{FIELD_MANAGER, Sight};
+use super::standing::Standing;
+use super::updates::Updates;
+
+/// Requests at a time.
+const AT_ONCE: usize = 16;
+/// What takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the writer is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Publish the addresses.
+    #[default]
+    Publish,
+    /// Remove them, then end.
+    Clear,
+}
+
+/// What the writer listens to.
+pub(crate) struct Signals {
+    pub(crate) updates: Updates,
+    pub(crate) addresses: watch::Receiver<Option<Addresses>>,
+    pub(crate) role: watch::Receiver<Role>,
+    pub(crate) order: watch::Receiver<Order>,
+}
+
+/// Writes status.
+pub(crate) struct Writer {
+    client: Client,
+    refusals: Arc<Refusals>,
+    standing: Standing,
+    ledger: Ledger,
+    running: FuturesUnordered<BoxFuture<'static, (ObjectKey, Done)>>,
+}
+
+impl Writer {
+    /// One that has not written yet.
+    pub(crate) fn new(client: Client, refusals: Arc<Refusals>, standing: Standing) -> Self {
+        Self { client, refusals, standing, ledger: Ledger::new(), running: FuturesUnordered::new() }
+    }
+
+    /// Writes until it is told to clear and has done so, or the sender of its orders is gone.
+    pub(crate) async fn run(mut self, mut signals: Signals) {
+        self.look(&mut signals);
+        loop {
+            let leads = *signals.role.borrow_and_update() == Role::Leader;
+            if leads {
+                self.start_jobs();
+            } else {
+                self.step_back();
+            }
+            let clearing = *signals.order.borrow() == Order::Clear;
+            if clearing && self.running.is_empty() && (!leads || self.ledger.rests()) {
+                return;
+            }
+            let due = self.ledger.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            tokio::select! {
+                Some((key, done)) = self.running.next(), if !self.running.is_empty() => self.done(&key, done),
+                ended = signals.order.changed() => match ended {
+                    Ok(()) => self.ledger.clear(Instant::now()),
+                    Err(_) => return,
+                },
+                () = signals.updates.next() => self.look(&mut signals),
+                Ok(()) = signals.addresses.changed() => self.look(&mut signals),
+                Ok(()) = signals.role.changed() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    fn look(&mut self, signals: &mut Signals) {
+        let now = Instant::now();
+        if let Some(view) = signals.updates.view() {
+            self.ledger.serve(&view.outcome.translation, now);
+        }
+        let addresses = signals.addresses.borrow_and_update().clone();
+        if self.ledger.wanted() != addresses.as_ref() {
+            self.ledger.want(addresses, now);
+        }
+        self.standing.contests(self.ledger.contested(now));
+    }
+
+    fn start_jobs(&mut self) {
+        while self.running.len() < AT_ONCE {
+            let Some(job) = self.ledger.take(Instant::now()) else { return };
+            let errand = Errand { client: self.client.clone(), refusals: self.refusals.clone() };
+            self.running.push(Box::pin(errand.run(job)));
+        }
+    }
+
+    /// Another may write now: what is under way is given up.
+    fn step_back(&mut self) {
+        let now = Instant::now();
+        if !self.running.is_empty() {
+            self.running.clear();
+            self.ledger.abandon(now);
+        }
+        self.ledger.forget_left(now);
+    }
+
+    fn done(&mut self, key: &ObjectKey, done: Done) {
+        let now = Instant::now();
+        match done {
+            Done::Written(_) => self.standing.status_written(),
+            Done::Refused | Done::Failed => self.standing.status_failed(),
+            _ => {}
+        }
+        self.ledger.done(key, done, now);
+        self.standing.contests(self.ledger.contested(now));
+    }
+}
+
+/// One job under way.
+struct Errand {
+    client: Client,
+    refusals: Arc<Refusals>,
+}
+
+impl Errand {
+    async fn run(self, job: Job) -> (ObjectKey, Done) {
+        let (key, verb, resource) = match &job {
+            Job::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
+            Job::Write { ingress, .. } => (ingress.clone(), "patch", "ingresses/status.networking.k8s.io"),
+        };
+        let api = Api::<Ingress>::namespaced(self.client, &key.namespace);
+        let asked = timeout(PATIENCE, ask(&api, &key, &job)).await;
+        let Ok(answer) = asked else {
+            tracing::debug!(ingress = %key, verb, "no answer in time about status; tried again");
+            return (key, Done::Failed);
+        };
+        let lost = "the status of Ingresses there does not say where they are reached";
+        let permit = Permit { verb, resource, namespace: key.namespace.clone(), lost };
+        let done = match self.refusals.judge(permit, answer) {
+            Ok(None) => Done::Gone,
+            Ok(Some(ingress)) => match job {
+                Job::Read(_) => Done::Read(Sight::from(&ingress)),
+                Job::Write { .. } => Done::Written(Sight::from(&ingress)),
+            },
+            Err(Error::Api(status)) if status.is_forbidden() => Done::Refused,
+            Err(Error::Api(status)) if status.is_conflict() => Done::Conflict,
+            Err(error) => {
+                tracing::debug!(ingress = %key, verb, %error, "status; tried again");
+                Done::Failed
+            }
+        };
+        (key, done)
+    }
+}
+
+async fn ask(api: &Api<Ingress>, key: &ObjectKey, job: &Job) -> Result<Option<Ingress>, Error> {
+    let Job::Write { version, addresses, .. } = job else { return api.get_opt(&key.name).await };
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Merge(status_patch(version, addresses));
+    match api.patch_status(&key.name, &parameters, &patch).await {
+        Ok(ingress) => Ok(Some(ingress)),
+        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The whole list: a merge patch replaces lists (RFC 7396). With the version it fails when somebody was faster.
+fn status_patch(version: &str, addresses: &BTreeSet<Arc<str>>) -> Value {
+    let entry = |address: &Arc<str>| match address.parse::<std::net::IpAddr>() {
+        Ok(_) => json!({ "ip": address }),
+        Err(_) => json!({ "hostname": address }),
+    };
+    let entries = (!addresses.is_empty()).then(|| addresses.iter().map(entry).collect::<Vec<_>>());
+    json!({
+        "metadata": { "resourceVersion": version },
+        "status": { "loadBalancer": { "ingress": entries } }
+    })
+}
