@@ -45,6 +45,14 @@ enum Failing {
     Said,
 }
 
+/// What came of reading and writing the record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Done,
+    /// It was changed by somebody else in between.
+    Overtaken,
+}
+
 /// Where and as whom it runs.
 pub(crate) struct Candidacy<'a> {
     pub(crate) namespace: &'a str,
@@ -81,7 +89,6 @@ impl Election {
     /// Runs until it is told to release the Lease, and releases it when it holds it.
     pub(crate) async fn run(mut self, mut release: oneshot::Receiver<()>) {
         loop {
-            let pause = self.pause();
             tokio::select! {
                 biased;
                 // An owner that is gone wants it no more than one that says so.
@@ -92,7 +99,7 @@ impl Election {
             tokio::select! {
                 biased;
                 _ = &mut release => break,
-                () = sleep(self.wait(pause)) => {}
+                () = sleep(self.pause()) => {}
             }
             self.tell();
         }
@@ -104,14 +111,21 @@ impl Election {
         let now = Instant::now();
         let left = self.candidate.until().map(|until| until.saturating_duration_since(now));
         let limit = left.filter(|left| !left.is_zero()).unwrap_or(RENEW_DEADLINE);
-        match timeout(limit, self.acquire_or_renew()).await {
+        let tried = async {
+            // What another wrote in between is looked at in the same attempt.
+            match self.acquire_or_renew().await? {
+                Tried::Overtaken => self.acquire_or_renew().await.map(drop),
+                Tried::Done => Ok(()),
+            }
+        };
+        match timeout(limit, tried).await {
             Ok(Ok(())) => self.reachable(),
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(_) => self.failed("the API server does not answer"),
         }
     }
 
-    async fn acquire_or_renew(&mut self) -> Result<(), Error> {
+    async fn acquire_or_renew(&mut self) -> Result<Tried, Error> {
         let now = Instant::now();
         let own = self.candidate.own_record(now).filter(|own| own.metadata.resource_version.is_some());
         let found = match own {
@@ -121,7 +135,7 @@ impl Election {
         let now = Instant::now();
         let post = PostParams::default();
         let (verb, written) = match self.candidate.consider(found, now, Timestamp::now()) {
-            Step::Wait => return Ok(()),
+            Step::Wait => return Ok(Tried::Done),
             Step::Create(mut lease) => {
                 lease.metadata.name = Some(self.name.clone());
                 ("create", self.leases.create(&post, &lease).await)
@@ -131,13 +145,16 @@ impl Election {
         match self.permitted(verb, written) {
             Ok(lease) => self.candidate.taken(lease, now),
             // Another was faster, or an earlier write of ours arrived after all.
-            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => self.candidate.doubt(),
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                self.candidate.doubt();
+                return Ok(Tried::Overtaken);
+            }
             Err(error) => {
                 self.candidate.doubt();
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(Tried::Done)
     }
 
     fn permitted<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
@@ -168,18 +185,13 @@ impl Election {
         }
     }
 
-    /// The pause after an attempt. Followers differ a little, so that they do not all ask at once (client-go's jitter).
+    /// The pause after an attempt. Followers differ a little, so that they do not all ask at once (client-go's jitter);
+    /// a leader never sleeps past the moment at which it must stop leading.
     fn pause(&self) -> Duration {
         match self.candidate.until() {
-            Some(_) => RETRY,
+            Some(until) => RETRY.min(until.saturating_duration_since(Instant::now())),
             None => RETRY.mul_f64(1.0 + 1.2 * fastrand::f64()),
         }
-    }
-
-    /// Never sleeps past the moment at which it must stop leading.
-    fn wait(&self, pause: Duration) -> Duration {
-        let left = self.candidate.until().map(|until| until.saturating_duration_since(Instant::now()));
-        left.map_or(pause, |left| pause.min(left))
     }
 
     async fn release(&mut self) {
