@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::options::{ClassCompat, Options, WithoutClass};
-use crate::resources::Resources;
+use crate::resources::{ObjectKey, Resources, Sourced};
 
 const OWN_CONTROLLER: &str = "fairway.dev/ingress-controller";
 const INGRESS_NGINX_CONTROLLER: &str = "k8s.io/ingress-nginx";
@@ -46,9 +46,46 @@ pub(crate) enum Claim {
     Classless,
 }
 
+/// How an Ingress names its class: all of it that decides whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NamedClass {
+    Field(Arc<str>),
+    /// Not empty.
+    Annotation(Arc<str>),
+    None,
+}
+
+impl NamedClass {
+    pub(crate) fn of(ingress: &Ingress) -> Self {
+        let annotation = || ingress.metadata.annotations.as_ref()?.get(CLASS_ANNOTATION);
+        let field = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
+        match (field, annotation().map(String::as_str)) {
+            (Some(name), _) => Self::Field(name.into()),
+            (None, Some(name)) if !name.is_empty() => Self::Annotation(name.into()),
+            _ => Self::None,
+        }
+    }
+}
+
+impl Claim {
+    /// Whether it is served.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self, Self::Ours | Self::OursByName(_))
+    }
+}
+
 impl Classes {
     /// Reads the IngressClass objects.
     pub(crate) fn read(resources: &Resources, options: &Options) -> Self {
+        let named = |(key, class): (&ObjectKey, &Sourced<IngressClass>)| (key.name.clone(), class.object.clone());
+        Self::of(resources.classes.iter().map(named), options)
+    }
+
+    /// Reads IngressClass objects by name.
+    pub(crate) fn of(
+        objects: impl Iterator<Item = (Arc<str>, Arc<IngressClass>)>,
+        options: &Options,
+    ) -> Self {
         let mut classes = Self::default();
         classes.names.extend(options.ingress_classes.iter().cloned());
         if options.class_compat == ClassCompat::IngressNginx {
@@ -57,14 +94,14 @@ impl Classes {
         if options.without_class == WithoutClass::Served {
             classes.default = Nameless::Served;
         }
-        for (key, class) in &resources.classes {
-            if is_ours(&class.object, options) {
-                classes.ours.insert(key.name.clone());
-                if is_default(&class.object) {
+        for (name, class) in objects {
+            if is_ours(&class, options) {
+                classes.ours.insert(name);
+                if is_default(&class) {
                     classes.default = Nameless::Served;
                 }
             } else {
-                classes.others.insert(key.name.clone());
+                classes.others.insert(name);
             }
         }
         classes
@@ -72,14 +109,19 @@ impl Classes {
 
     /// Whose an Ingress is: `spec.ingressClassName`, else the annotation, else none (ingress-nginx `GetIngressClass`).
     pub(crate) fn claim(&self, ingress: &Ingress) -> Claim {
-        let annotation = || ingress.metadata.annotations.as_ref()?.get(CLASS_ANNOTATION);
-        let field = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
-        match (field, annotation().map(String::as_str)) {
-            (Some(name), _) => self.by_field(name),
-            (None, Some(name)) if self.ours.contains(name) || self.names.contains(name) => Claim::Ours,
-            (None, Some(name)) if !name.is_empty() => Claim::Others,
-            _ if self.default == Nameless::Served => Claim::Ours,
-            _ => Claim::Classless,
+        self.claim_by(&NamedClass::of(ingress))
+    }
+
+    /// Whose an Ingress is that names its class so.
+    pub(crate) fn claim_by(&self, named: &NamedClass) -> Claim {
+        match named {
+            NamedClass::Field(name) => self.by_field(name),
+            NamedClass::Annotation(name) if self.ours.contains(name) || self.names.contains(name) => {
+                Claim::Ours
+            }
+            NamedClass::Annotation(_) => Claim::Others,
+            NamedClass::None if self.default == Nameless::Served => Claim::Ours,
+            NamedClass::None => Claim::Classless,
         }
     }
 

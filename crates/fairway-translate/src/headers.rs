@@ -4,23 +4,23 @@
 
 use fairway_model::{HeaderEdit, HeaderField};
 
-use crate::annotation::Reader;
+use crate::annotation::{Annotated, Reader};
 use crate::plan::{Closed, Context};
 use crate::resources::ObjectKey;
 
 /// The ConfigMap that an Ingress names, which may be missing.
-pub(crate) fn config_map(reader: &Reader<'_>) -> Option<ObjectKey> {
-    let value = reader.value("custom-headers")?;
+pub(crate) fn config_map(ingress: &Annotated<'_>) -> Option<ObjectKey> {
+    let value = ingress.value("custom-headers")?;
     match value.split_once('/') {
         Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
-        None => Some(ObjectKey { namespace: reader.key.namespace.clone(), name: value.into() }),
+        None => Some(ObjectKey { namespace: ingress.key.namespace.clone(), name: value.into() }),
     }
 }
 
 /// Reads the headers.
 pub(crate) fn read(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<HeaderEdit>, Closed> {
     let name = "custom-headers";
-    let Some(key) = config_map(reader) else { return Ok(None) };
+    let Some(key) = config_map(&reader.annotated()) else { return Ok(None) };
     if key.namespace != reader.key.namespace {
         let problem = format!("ConfigMap {key} is in another namespace");
         return Err(Closed::invalid(reader, name, problem));

@@ -23,6 +23,7 @@ pub mod options;
 mod path;
 mod plan;
 mod redirect;
+mod references;
 pub mod resources;
 mod rewrite;
 mod settings;
@@ -35,5 +36,6 @@ pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use options::{
     ClassCompat, ExternalNames, LoopbackEndpoints, Options, UnsupportedProtection, WithoutClass,
 };
+pub use references::{Difference, References};
 pub use resources::{Change, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Resources, Sourced};
 pub use translator::{IngressStatus, Translation, Translator, translate};

@@ -10,7 +10,7 @@ use fairway_model::{
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressSpec};
 
 use crate::annotation::registry::{self, Class, Support};
-use crate::annotation::{Reader, switch};
+use crate::annotation::{Annotated, Reader, switch};
 use crate::class::{Claim, Classes};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::options::{Options, UnsupportedProtection};
@@ -152,7 +152,7 @@ pub(crate) fn read(
     if !is_claimed(classes.claim(&ingress.object), &mut reader) {
         return Reading { diagnostics: reader.diagnostics, ..Reading::default() };
     }
-    let mut uses = uses(&reader);
+    let mut uses = uses(&reader.annotated());
     let rules = rules(&mut reader);
     missing_secrets(&mut reader, context);
     validation::read(&mut reader);
@@ -188,10 +188,11 @@ fn is_claimed(claim: Claim, reader: &mut Reader<'_>) -> bool {
     claimed
 }
 
-fn uses(reader: &Reader<'_>) -> Uses {
+/// What an Ingress refers to, before anything is judged.
+pub(crate) fn uses(ingress: &Annotated<'_>) -> Uses {
     let mut uses = Uses::default();
-    let here = |name: &str| ObjectKey { namespace: reader.key.namespace.clone(), name: name.into() };
-    let Some(spec) = &reader.ingress.object.spec else { return uses };
+    let here = |name: &str| ObjectKey { namespace: ingress.key.namespace.clone(), name: name.into() };
+    let Some(spec) = &ingress.ingress.spec else { return uses };
     let paths =
         spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
     for backend in paths.map(|path| &path.backend).chain(&spec.default_backend) {
@@ -200,8 +201,8 @@ fn uses(reader: &Reader<'_>) -> Uses {
     let tls = spec.tls.iter().flatten().filter_map(|tls| tls.secret_name.as_deref());
     uses.certificates.extend(tls.filter(|name| !name.is_empty()).map(here));
     uses.secrets.extend(uses.certificates.iter().cloned());
-    uses.secrets.extend(upstream::secret(reader));
-    uses.config_maps.extend(headers::config_map(reader));
+    uses.secrets.extend(upstream::secret(ingress));
+    uses.config_maps.extend(headers::config_map(ingress));
     uses
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairway_model::{CertificateKey, UpstreamTls, UpstreamVerification};
 
-use crate::annotation::{Reader, switch};
+use crate::annotation::{Annotated, Reader, switch};
 use crate::certificate::{self, secret_value};
 use crate::diagnostic::Severity;
 use crate::plan::{Closed, Context};
@@ -50,8 +50,8 @@ enum Client {
 }
 
 /// The Secret that an Ingress names for its upstream TLS.
-pub(crate) fn secret(reader: &Reader<'_>) -> Option<ObjectKey> {
-    ObjectKey::parse(reader.value("proxy-ssl-secret")?)
+pub(crate) fn secret(ingress: &Annotated<'_>) -> Option<ObjectKey> {
+    ObjectKey::parse(ingress.value("proxy-ssl-secret")?)
 }
 
 /// Reads the protocol and its TLS.

@@ -25,6 +25,25 @@ pub(crate) struct Reader<'a> {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
+/// An Ingress whose annotations are looked at, without judging them.
+#[derive(Clone, Copy)]
+pub(crate) struct Annotated<'a> {
+    /// Its name.
+    pub(crate) key: &'a ObjectKey,
+    /// The object.
+    pub(crate) ingress: &'a Ingress,
+    /// The prefix of annotations.
+    pub(crate) prefix: &'a str,
+}
+
+impl<'a> Annotated<'a> {
+    /// The value of an annotation without the space around it; `None` when it is not there.
+    pub(crate) fn value(&self, name: &str) -> Option<&'a str> {
+        let annotations = self.ingress.metadata.annotations.as_ref()?;
+        annotations.get(&format!("{}/{name}", self.prefix)).map(|value| value.trim())
+    }
+}
+
 impl<'a> Reader<'a> {
     /// Begins to read.
     pub(crate) fn new(key: &'a ObjectKey, ingress: &'a Sourced<Ingress>, prefix: &'a str) -> Self {
@@ -33,8 +52,12 @@ impl<'a> Reader<'a> {
 
     /// The value of an annotation without the space around it; `None` when it is not there.
     pub(crate) fn value(&self, name: &str) -> Option<&'a str> {
-        let annotations = self.ingress.object.metadata.annotations.as_ref()?;
-        annotations.get(&format!("{}/{name}", self.prefix)).map(|value| value.trim())
+        self.annotated().value(name)
+    }
+
+    /// The same object without the judgement.
+    pub(crate) fn annotated(&self) -> Annotated<'a> {
+        Annotated { key: self.key, ingress: &self.ingress.object, prefix: self.prefix }
     }
 
     /// The names after the prefix, with their values.
