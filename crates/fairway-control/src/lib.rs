@@ -1,12 +1,13 @@
 //! Where configuration comes from and how it reaches the workers.
 //!
-//! A source ([`directory`], which reads [`manifest`]s) tells the [`pipeline`] what changed; its [`engine`] translates and
-//! compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses them
-//! ([`retired`]). [`status`] tells the cluster what became of its objects. [`admin`] answers questions about all this.
-//! Nothing here is on the path of a request, and nothing here knows the data plane: it sees only the snapshots go.
+//! A source ([`cluster`], or [`directory`], which reads [`manifest`]s) tells the [`pipeline`] what changed; its [`engine`]
+//! translates and compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses
+//! them ([`retired`]). [`status`] tells the cluster what became of its objects. [`admin`] answers questions about all
+//! this. Nothing here is on the path of a request, and nothing here knows the data plane: it sees only the snapshots go.
 
 pub mod admin;
 pub mod clock;
+pub mod cluster;
 pub mod digest;
 pub mod directory;
 pub mod engine;
@@ -19,6 +20,7 @@ mod retired;
 pub mod state;
 pub mod status;
 
+pub use cluster::Cluster;
 pub use digest::Digest;
 pub use directory::Directory;
 pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};

@@ -77,7 +77,8 @@ impl Claim {
 impl Classes {
     /// Reads the IngressClass objects.
     pub(crate) fn read(resources: &Resources, options: &Options) -> Self {
-        let named = |(key, class): (&ObjectKey, &Sourced<IngressClass>)| (key.name.clone(), class.object.clone());
+        let named =
+            |(key, class): (&ObjectKey, &Sourced<IngressClass>)| (key.name.clone(), class.object.clone());
         Self::of(resources.classes.iter().map(named), options)
     }
 

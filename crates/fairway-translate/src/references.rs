@@ -97,7 +97,11 @@ impl References {
 
     /// What an Ingress names, if it is served.
     pub fn of(&self, ingress: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
-        self.ingresses.get(ingress).filter(|naming| naming.served).into_iter().flat_map(|naming| &naming.named)
+        self.ingresses
+            .get(ingress)
+            .filter(|naming| naming.served)
+            .into_iter()
+            .flat_map(|naming| &naming.named)
     }
 
     /// Whether a served Ingress names it.
@@ -189,9 +193,10 @@ mod tests {
         let key = ObjectKey::new("shop", "i");
         references.set_ingress(&key, Some(&ingress(Some("edge"), &["a"], &[])));
         assert_eq!(references.of(&key).count(), 0);
-        let class: IngressClass =
-            serde_json::from_value(serde_json::json!({ "spec": { "controller": "fairway.dev/ingress-controller" } }))
-                .expect("an IngressClass");
+        let class: IngressClass = serde_json::from_value(
+            serde_json::json!({ "spec": { "controller": "fairway.dev/ingress-controller" } }),
+        )
+        .expect("an IngressClass");
         assert_eq!(references.set_class("edge", Some(&class)).gained, [secret("shop", "a")].into());
         assert_eq!(references.set_class("edge", Some(&class)), Difference::default());
         assert_eq!(references.set_class("edge", None).lost, [secret("shop", "a")].into());

@@ -1,0 +1,155 @@
+//! How far a watch is, and the words for it when it is not where it should be. Owns the diagnostics about access.
+
+use std::time::{Duration, Instant};
+
+use fairway_model::Origin;
+use fairway_translate::{Diagnostic, Severity};
+use tokio::time;
+
+use super::Ledger;
+use crate::cluster::collection::{Collection, Watched};
+use crate::cluster::fault::Fault;
+
+/// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
+/// allow.
+const SECOND_THOUGHT: Duration = Duration::from_millis(900);
+
+/// How far a watch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cluster) enum Stage {
+    /// It begins when other lists are complete.
+    Waiting,
+    /// Its first list is on the way.
+    Listing,
+    /// It is in step.
+    Synced,
+    /// It failed and tries again.
+    Failing { since: Instant, fault: Fault, definite: bool },
+}
+
+impl Stage {
+    /// Whether it will not come into step before somebody changes the cluster.
+    pub(in crate::cluster) fn is_definite(&self) -> bool {
+        matches!(self, Self::Failing { definite: true, .. })
+    }
+
+    /// Notes a failure; whether that is news.
+    pub(super) fn fail(&mut self, fault: Fault, at: time::Instant) -> bool {
+        let at = at.into_std();
+        let before = match self {
+            Self::Failing { since, fault: before, .. } if *before == fault => Some(*since),
+            _ => None,
+        };
+        let since = before.unwrap_or(at);
+        let definite = fault.is_definite() && at.saturating_duration_since(since) >= SECOND_THOUGHT;
+        let next = Self::Failing { since, fault, definite };
+        let news = *self != next;
+        *self = next;
+        news
+    }
+
+    /// Says why it fails. That nothing answers is said once for all watches, by the probe.
+    pub(super) fn log(&self, collection: &Collection) {
+        match self {
+            Self::Failing { fault: fault @ Fault::Unreachable(_), .. } => {
+                tracing::debug!(%collection, %fault, "a watch failed and tries again");
+            }
+            Self::Failing { fault, definite: false, .. } => {
+                tracing::warn!(problem = problem(collection, fault), "a watch failed and tries again");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ledger {
+    /// What there is to say about the watches.
+    pub(super) fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.watches
+            .values()
+            .filter_map(|watch| match &watch.stage {
+                // That nothing answers is no fault of an object; the condition says it.
+                Stage::Failing { fault: Fault::Unreachable(_), .. } => None,
+                Stage::Failing { fault, .. } => Some(diagnostic(&watch.collection, fault, watch.listed)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// What a failing watch means.
+pub(in crate::cluster) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -> Diagnostic {
+    let code = match fault {
+        Fault::Denied(_) => "no-permission",
+        Fault::NoSuchApi => "no-such-api",
+        _ => "not-in-step",
+    };
+    let namespace = collection.namespace.as_deref().unwrap_or_default();
+    let name = collection.name.as_deref().unwrap_or("*");
+    Diagnostic {
+        severity: Severity::Error,
+        origin: Origin::object(collection.kind.name(), namespace, name),
+        code,
+        problem: problem(collection, fault),
+        consequence: consequence(collection.kind, listed).to_owned(),
+    }
+}
+
+/// What is wrong and what to do about it.
+pub(in crate::cluster) fn problem(collection: &Collection, fault: &Fault) -> String {
+    match fault {
+        Fault::Denied(message) => {
+            let who = fault.user().unwrap_or("Fairway");
+            format!(
+                "{who} may not list and watch {collection}; grant the verbs list and watch on {} to it ({message})",
+                collection.resource()
+            )
+        }
+        Fault::NoSuchApi => format!(
+            "the API server does not serve {} of {}; Kubernetes 1.21 or newer does",
+            collection.kind.resource(),
+            collection.kind.api()
+        ),
+        other => format!("{collection} are not in step: {other}"),
+    }
+}
+
+fn consequence(kind: Watched, listed: bool) -> &'static str {
+    match (listed, kind) {
+        (true, _) => "what was known last is served, and it is tried again",
+        (false, Watched::Ingress) => "no Ingress there is served",
+        (false, Watched::IngressClass) => "only class names given by flags are known",
+        (false, Watched::Service | Watched::EndpointSlice) => "paths to Services there answer 503",
+        (false, Watched::Secret) => {
+            "hosts whose certificate is there show the default certificate; paths that need another Secret there \
+             answer 503"
+        }
+        (false, Watched::ConfigMap) => "what it sets is not in force",
+        (false, Watched::Namespace) => "no namespace is selected and nothing is served",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_definite_only_when_it_is_repeated() {
+        let mut stage = Stage::Synced;
+        let (now, denied) = (time::Instant::now(), || Fault::Denied("no".to_owned()));
+        assert!(stage.fail(denied(), now) && !stage.is_definite());
+        assert!(!stage.fail(denied(), now + SECOND_THOUGHT / 2) && !stage.is_definite());
+        assert!(stage.fail(denied(), now + SECOND_THOUGHT) && stage.is_definite());
+        let gone = Fault::Unreachable("refused".to_owned());
+        assert!(stage.fail(gone, now + SECOND_THOUGHT * 2) && !stage.is_definite());
+    }
+
+    #[test]
+    fn a_missing_permission_names_the_account_the_verbs_the_resource_and_the_namespace() {
+        let collection = Collection::within(Watched::Secret, &"shop".into());
+        let fault = Fault::Denied("User \"system:serviceaccount:edge:fairway\" cannot list".to_owned());
+        let found = diagnostic(&collection, &fault, false).to_string();
+        assert!(found.starts_with("error[no-permission]: Secret shop/*: system:serviceaccount:edge:fairway"));
+        assert!(found.contains("verbs list and watch on secrets") && found.contains("in namespace shop"));
+    }
+}

@@ -1,0 +1,117 @@
+//! The cluster source: watches of the Kubernetes API -> changes of objects, at once and each once.
+//!
+//! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
+//! [`collection`] of objects through lists, events and breaks; [`probe`] notices that the server is gone and is back.
+//! [`ledger`] decides what of all this the pipeline is told: only what differs, nothing removed by a failure, and an
+//! Ingress never before its Secrets. Never judges what an object means.
+
+pub mod access;
+mod backoff;
+pub mod collection;
+pub mod condition;
+mod fault;
+mod held;
+mod ledger;
+mod once;
+pub mod probe;
+mod run;
+pub mod selection;
+mod trimmed;
+mod watch;
+mod wire;
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use kube::Client;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+
+pub use access::{AccessError, Credentials, connect};
+pub use condition::{Condition, Store, StoreState};
+pub use once::read_once;
+pub use selection::{Namespaces, Selection};
+
+use crate::pipeline::Inlet;
+use condition::Board;
+
+/// The running source. It ends with [`Cluster::stop`], or with the process.
+pub struct Cluster {
+    client: Client,
+    board: Board,
+    end: Arc<Notify>,
+}
+
+impl Cluster {
+    /// Starts the thread. An API server that does not answer is no error: it is asked until it does.
+    ///
+    /// # Errors
+    /// No usable credentials, or no thread.
+    pub fn start(credentials: Credentials, selection: Selection, inlet: Inlet) -> Result<Self, AccessError> {
+        let (ready, started) = sync_channel(1);
+        let (board, end) = (Board::new(), Arc::new(Notify::new()));
+        let thread = Thread { credentials, selection, inlet, board: board.clone(), end: end.clone() };
+        thread::Builder::new().name("fairway-cluster".into()).spawn(move || thread.run(&ready))?;
+        let client =
+            started.recv().unwrap_or_else(|_| Err(AccessError::Client("its thread ended".into())))?;
+        Ok(Self { client, board, end })
+    }
+
+    /// How it is now; cheap enough for every request of a probe.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        self.board.read()
+    }
+
+    /// The client, for others who write to the cluster. It works as long as the source runs.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Ends the thread. Nothing is told after what was told before.
+    pub fn stop(&self) {
+        self.end.notify_one();
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("condition", &self.condition()).finish_non_exhaustive()
+    }
+}
+
+/// What the thread owns.
+struct Thread {
+    credentials: Credentials,
+    selection: Selection,
+    inlet: Inlet,
+    board: Board,
+    end: Arc<Notify>,
+}
+
+impl Thread {
+    fn run(self, ready: &SyncSender<Result<Client, AccessError>>) {
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                // The one who started this waits for it.
+                _ = ready.send(Err(error.into()));
+                return;
+            }
+        };
+        runtime.block_on(async {
+            match connect(&self.credentials).await {
+                Ok(client) => {
+                    _ = ready.send(Ok(client.clone()));
+                    tokio::select! {
+                        () = run::run(client, self.selection, self.inlet, self.board) => {}
+                        () = self.end.notified() => {}
+                    }
+                }
+                Err(error) => _ = ready.send(Err(error)),
+            }
+        });
+    }
+}

@@ -1,0 +1,93 @@
+//! Where to look: the operator's choice of namespaces and of single objects. Owns what follows from it for the watches
+//! at the start; never watches.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_translate::{ObjectKey, Options};
+
+use super::collection::{Collection, Watched};
+
+/// The kinds that are watched wherever Ingresses are served.
+const EVERYWHERE: [Watched; 3] = [Watched::Ingress, Watched::Service, Watched::EndpointSlice];
+
+/// The namespaces whose objects are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Namespaces {
+    /// All of them.
+    #[default]
+    All,
+    /// These.
+    Listed(Vec<Arc<str>>),
+    /// Those that match a label selector, as they come and go.
+    Labelled(Arc<str>),
+}
+
+/// What is watched.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The namespaces whose objects are served.
+    pub namespaces: Namespaces,
+    /// The operator's choices: they name the settings ConfigMap, the default certificate and the classes.
+    pub options: Options,
+    /// Services that are wanted too, wherever they are.
+    pub services: Vec<ObjectKey>,
+}
+
+impl Selection {
+    /// What is watched from the start.
+    pub(super) fn collections(&self) -> BTreeSet<Collection> {
+        let mut all = self.named();
+        all.insert(Collection::all(Watched::IngressClass));
+        match &self.namespaces {
+            Namespaces::All => all.extend(EVERYWHERE.map(Collection::all)),
+            Namespaces::Listed(names) => all.extend(names.iter().flat_map(Self::in_namespace)),
+            Namespaces::Labelled(labels) => {
+                let labels = Some(labels.clone());
+                all.insert(Collection { labels, ..Collection::all(Watched::Namespace) });
+            }
+        }
+        all
+    }
+
+    /// What is watched in each selected namespace.
+    pub(super) fn in_namespace(namespace: &Arc<str>) -> [Collection; 3] {
+        EVERYWHERE.map(|kind| Collection::within(kind, namespace))
+    }
+
+    /// The objects that are watched by name. No other watch tells of them.
+    pub(super) fn named(&self) -> BTreeSet<Collection> {
+        let one = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
+        let settings = self.options.configmap.iter().map(one(Watched::ConfigMap));
+        let certificate = self.options.default_certificate.iter().map(one(Watched::Secret));
+        let outside = self.services.iter().filter(|service| !self.covers(&service.namespace));
+        settings.chain(certificate).chain(outside.map(one(Watched::Service))).collect()
+    }
+
+    /// Whether the namespace is always watched as a whole.
+    fn covers(&self, namespace: &Arc<str>) -> bool {
+        match &self.namespaces {
+            Namespaces::All => true,
+            Namespaces::Listed(names) => names.contains(namespace),
+            Namespaces::Labelled(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_outside_of_the_listed_namespaces_has_a_watch_of_its_own() {
+        let services = vec![ObjectKey::new("shop", "web"), ObjectKey::new("edge", "fairway")];
+        let selection = Selection {
+            namespaces: Namespaces::Listed(vec!["shop".into()]),
+            services,
+            ..Selection::default()
+        };
+        let named = selection.named();
+        assert_eq!(named, [Collection::one(Watched::Service, &"edge".into(), &"fairway".into())].into());
+        assert_eq!(selection.collections().len(), 5);
+    }
+}

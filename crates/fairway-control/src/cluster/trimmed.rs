@@ -1,0 +1,356 @@
+//! The objects as they are kept: decoded straight into the fields that translation, explanations and status need. What
+//! the API server sends beside them (`managedFields` above all, often the larger half) is skipped while reading and never
+//! allocated. Never judges a value.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::SystemTime;
+
+use fairway_translate::{Object, ObjectKey};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, LoadBalancerStatus, ObjectReference, Secret, Service, ServicePort, ServiceSpec, ServiceStatus,
+};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass, IngressClassSpec, IngressSpec, IngressStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// `kubectl apply` keeps the whole object once more in here.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// When what an EndpointSlice tells of happened (Kubernetes well-known annotations).
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+
+/// An object that was heard of.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) key: ObjectKey,
+    pub(super) version: Version,
+    /// Its resource version, from which a watch can continue.
+    pub(super) revision: String,
+    /// `None` for a Namespace, of which the name is all.
+    pub(super) object: Option<Object>,
+    /// When it was written, where it says.
+    pub(super) written: Option<SystemTime>,
+}
+
+/// Which state of an object it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Version {
+    /// Differs between any two states, also of two objects with one name.
+    stamp: u64,
+    /// The resource version as a number, by which states can be ordered where it is one (KEP-5504).
+    pub(super) number: Option<u64>,
+}
+
+/// How a kind is read.
+pub(super) trait Wire: DeserializeOwned + Clone + Send + 'static {
+    /// What is kept of it.
+    fn trim(self) -> Item;
+}
+
+impl Version {
+    fn of(meta: &Meta) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (&meta.uid, &meta.resource_version).hash(&mut hasher);
+        Self { stamp: hasher.finish(), number: meta.resource_version.parse().ok() }
+    }
+}
+
+/// What is read of `metadata`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta {
+    name: String,
+    namespace: Option<String>,
+    uid: String,
+    resource_version: String,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Meta {
+    fn item(&self, object: Option<Object>, written: Option<SystemTime>) -> Item {
+        let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), &self.name);
+        Item { key, version: Version::of(self), revision: self.resource_version.clone(), object, written }
+    }
+
+    fn kept(self) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.name),
+            namespace: self.namespace,
+            uid: Some(self.uid),
+            resource_version: Some(self.resource_version),
+            generation: self.generation,
+            creation_timestamp: self.creation_timestamp,
+            labels: self.labels.filter(|labels| !labels.is_empty()),
+            annotations: self.annotations.filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn without_labels(mut self) -> Self {
+        self.labels = None;
+        self
+    }
+
+    fn only(mut self, label: &str, annotation: &str) -> Self {
+        if let Some(labels) = &mut self.labels {
+            labels.retain(|name, _| name == label);
+        }
+        if let Some(annotations) = &mut self.annotations {
+            annotations.retain(|name, _| name == annotation);
+        }
+        self
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct IngressWire {
+    metadata: Meta,
+    spec: Option<IngressSpec>,
+    status: Option<IngressStatus>,
+}
+
+impl Wire for IngressWire {
+    fn trim(mut self) -> Item {
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+        let item = self.metadata.item(None, None);
+        let metadata = self.metadata.without_labels().kept();
+        let object = Ingress { metadata, spec: self.spec, status: self.status };
+        Item { object: Some(Object::Ingress(Box::new(object))), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct IngressClassWire {
+    metadata: Meta,
+    spec: Option<IngressClassSpec>,
+}
+
+impl Wire for IngressClassWire {
+    fn trim(self) -> Item {
+        let item = self.metadata.item(None, None);
+        let metadata = self.metadata.only("", DEFAULT_CLASS).kept();
+        let object = IngressClass { metadata, spec: self.spec };
+        Item { object: Some(Object::IngressClass(Box::new(object))), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct ServiceWire {
+    metadata: Meta,
+    #[serde(default)]
+    spec: ServiceSpecWire,
+    #[serde(default)]
+    status: ServiceStatusWire,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceSpecWire {
+    ports: Option<Vec<ServicePort>>,
+    r#type: Option<String>,
+    external_name: Option<String>,
+    #[serde(rename = "externalIPs")]
+    external_ips: Option<Vec<String>>,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Option<String>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceStatusWire {
+    load_balancer: Option<LoadBalancerStatus>,
+}
+
+impl Wire for ServiceWire {
+    fn trim(self) -> Item {
+        let item = self.metadata.item(None, None);
+        let metadata = self.metadata.only("", "").kept();
+        let spec = ServiceSpec {
+            ports: self.spec.ports,
+            type_: self.spec.r#type,
+            external_name: self.spec.external_name,
+            external_ips: self.spec.external_ips,
+            cluster_ip: self.spec.cluster_ip,
+            ..ServiceSpec::default()
+        };
+        let addresses = self.status.load_balancer.filter(|status| status.ingress.is_some());
+        let status = addresses
+            .map(|addresses| ServiceStatus { load_balancer: Some(addresses), ..ServiceStatus::default() });
+        let object = Service { metadata, spec: Some(spec), status };
+        Item { object: Some(Object::Service(Box::new(object))), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EndpointSliceWire {
+    metadata: Meta,
+    #[serde(default)]
+    address_type: String,
+    endpoints: Option<Vec<EndpointWire>>,
+    ports: Option<Vec<EndpointPort>>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EndpointWire {
+    addresses: Vec<String>,
+    conditions: Option<EndpointConditions>,
+    target_ref: Option<TargetWire>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct TargetWire {
+    name: Option<String>,
+}
+
+impl Wire for EndpointSliceWire {
+    fn trim(self) -> Item {
+        let annotations = self.metadata.annotations.as_ref();
+        let written = annotations.and_then(|all| all.get(TRIGGER_TIME)).and_then(|text| time(text));
+        let item = self.metadata.item(None, written);
+        let metadata = self.metadata.only(SERVICE_NAME, "").kept();
+        let endpoints =
+            self.endpoints.map(|endpoints| endpoints.into_iter().map(EndpointWire::trim).collect());
+        let object =
+            EndpointSlice { address_type: self.address_type, endpoints, metadata, ports: self.ports };
+        Item { object: Some(Object::EndpointSlice(Box::new(object))), ..item }
+    }
+}
+
+impl EndpointWire {
+    fn trim(self) -> Endpoint {
+        let target =
+            self.target_ref.map(|target| ObjectReference { name: target.name, ..Default::default() });
+        Endpoint {
+            addresses: self.addresses,
+            conditions: self.conditions,
+            target_ref: target,
+            ..Endpoint::default()
+        }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct SecretWire {
+    metadata: Meta,
+    data: Option<BTreeMap<String, ByteString>>,
+    r#type: Option<String>,
+}
+
+impl Wire for SecretWire {
+    fn trim(self) -> Item {
+        let item = self.metadata.item(None, None);
+        let metadata = self.metadata.only("", "").kept();
+        let object = Secret { metadata, data: self.data, type_: self.r#type, ..Secret::default() };
+        Item { object: Some(Object::Secret(Box::new(object))), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct ConfigMapWire {
+    metadata: Meta,
+    data: Option<BTreeMap<String, String>>,
+}
+
+impl Wire for ConfigMapWire {
+    fn trim(self) -> Item {
+        let item = self.metadata.item(None, None);
+        let metadata = self.metadata.only("", "").kept();
+        let object = ConfigMap { metadata, data: self.data, ..ConfigMap::default() };
+        Item { object: Some(Object::ConfigMap(Box::new(object))), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct NamespaceWire {
+    metadata: Meta,
+}
+
+impl Wire for NamespaceWire {
+    fn trim(self) -> Item {
+        self.metadata.item(None, None)
+    }
+}
+
+/// RFC 3339, as Kubernetes writes times.
+fn time(text: &str) -> Option<SystemTime> {
+    let quoted = serde_json::Value::String(text.to_owned());
+    let Time(timestamp) = serde_json::from_value(quoted).ok()?;
+    Some(timestamp.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_of_an_ingress_what_is_needed() {
+        let wire: IngressWire = serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 3,
+                "labels": { "a": "b" },
+                "annotations": { LAST_APPLIED: "{}", "kubernetes.io/ingress.class": "fairway" },
+                "managedFields": [{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }],
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "A", "name": "b", "uid": "c" }],
+            },
+            "spec": { "ingressClassName": "fairway" },
+        }))
+        .expect("an Ingress");
+        let item = wire.trim();
+        assert_eq!((item.key, item.version.number), (ObjectKey::new("shop", "web"), Some(7)));
+        let Some(Object::Ingress(ingress)) = item.object else { panic!("not an Ingress") };
+        let metadata = &ingress.metadata;
+        assert_eq!(metadata.annotations.as_ref().map(BTreeMap::len), Some(1));
+        assert_eq!((metadata.generation, metadata.uid.as_deref()), (Some(3), Some("u")));
+        assert!(metadata.managed_fields.is_none() && metadata.owner_references.is_none());
+    }
+
+    #[test]
+    fn a_slice_says_when_its_pods_changed_and_keeps_their_names() {
+        let wire: EndpointSliceWire = serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "8",
+                "labels": { SERVICE_NAME: "web", "endpointslice.kubernetes.io/managed-by": "x" },
+                "annotations": { TRIGGER_TIME: "2026-01-02T03:04:05.5Z" },
+            },
+            "addressType": "IPv4",
+            "endpoints": [{
+                "addresses": ["10.0.0.1"], "conditions": { "ready": true }, "nodeName": "n",
+                "targetRef": { "kind": "Pod", "name": "web-abc", "uid": "p" },
+            }],
+            "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+        }))
+        .expect("an EndpointSlice");
+        let item = wire.trim();
+        let since_epoch = item.written.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+        assert_eq!(since_epoch.map(|at| at.as_millis()), Some(1_767_323_045_500));
+        let Some(Object::EndpointSlice(slice)) = item.object else { panic!("not an EndpointSlice") };
+        assert_eq!(slice.metadata.labels.as_ref().map(BTreeMap::len), Some(1));
+        assert!(slice.metadata.annotations.is_none());
+        let endpoint = &slice.endpoints.as_ref().expect("endpoints")[0];
+        assert_eq!(endpoint.target_ref.as_ref().and_then(|target| target.name.as_deref()), Some("web-abc"));
+        assert!(endpoint.node_name.is_none());
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_another_version() {
+        let version = |uid: &str, number: &str| {
+            Version::of(&Meta { uid: uid.into(), resource_version: number.into(), ..Meta::default() })
+        };
+        assert_eq!(version("a", "1"), version("a", "1"));
+        assert_ne!(version("a", "1"), version("b", "1"));
+        assert_ne!(version("a", "1"), version("a", "2"));
+    }
+}
