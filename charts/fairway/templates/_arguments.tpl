@@ -87,7 +87,7 @@
 
 {{/* Whether addresses are written into the status of Ingresses: "true" or nothing. Events do not need them. */}}
 {{- define "fairway.publishes" -}}
-{{- if contains "--publish-" (include "fairway.statusArguments" .) -}}true{{- end -}}
+{{- if and .Values.status.enabled (or .Values.status.publishAddresses (include "fairway.publishService" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Values that contradict each other, which a schema cannot see. */}}
