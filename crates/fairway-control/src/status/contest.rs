@@ -8,6 +8,8 @@ use fairway_model::Origin;
 use fairway_translate::{Diagnostic, ObjectKey, Severity};
 use tokio::time::Instant;
 
+use super::pauses::growing;
+
 /// From so many replacements on it is no accident.
 const NO_ACCIDENT: u32 = 3;
 /// The pause before a replaced status is written again, the first time; doubled each time.
@@ -73,7 +75,7 @@ impl Contest {
 }
 
 fn pause(times: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(LONGEST_PAUSE)
+    growing(FIRST_PAUSE, times.saturating_sub(1), LONGEST_PAUSE)
 }
 
 #[cfg(test)]

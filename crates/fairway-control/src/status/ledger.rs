@@ -12,6 +12,7 @@ use fairway_translate::{Diagnostic, IngressStatus, ObjectKey, Translation};
 use tokio::time::Instant;
 
 use super::contest::Contest;
+use super::pauses::{Pauses, growing};
 use super::publish::Addresses;
 use super::sight::{FIELD_MANAGER, Sight};
 
@@ -21,7 +22,6 @@ const LEAVE_GRACE: Duration = Duration::from_secs(3);
 const FORGET_LEFT: Duration = Duration::from_secs(120);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-const LONGEST_REFUSAL: Duration = Duration::from_secs(300);
 
 type Served = Arc<IngressStatus>;
 
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     /// All addresses that were ever wanted: those are ours to remove.
     ours: BTreeSet<Arc<str>>,
     /// Namespaces in which writing is refused.
-    refused: BTreeMap<Arc<str>, Refusal>,
+    refused: Pauses,
 }
 
 /// What is written.
@@ -86,12 +86,6 @@ enum State {
     Busy,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Refusal {
-    until: Instant,
-    times: u32,
-}
-
 /// What to do about an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
@@ -128,7 +122,7 @@ impl Ledger {
             served: Translation::default(),
             wanted: None,
             ours: BTreeSet::new(),
-            refused: BTreeMap::new(),
+            refused: Pauses::default(),
         }
     }
 
@@ -159,7 +153,7 @@ impl Ledger {
     /// From now on our addresses are removed.
     pub(crate) fn clear(&mut self, now: Instant) {
         self.mode = Mode::Clearing;
-        self.refused.clear();
+        self.refused.forget();
         self.consider_all(now);
     }
 
@@ -198,9 +192,8 @@ impl Ledger {
         loop {
             let (due, key) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
             self.due.remove(&(due, key.clone()));
-            let refusal = self.refused.get(&key.namespace).filter(|refusal| now < refusal.until).copied();
-            if let Some(refusal) = refusal {
-                self.set(&key, State::Due(refusal.until));
+            if let Some(until) = self.refused.until(&key.namespace, now) {
+                self.set(&key, State::Due(until));
                 continue;
             }
             let Some(job) = self.job(&key) else {
@@ -230,7 +223,7 @@ impl Ledger {
             Done::Written(sight) => {
                 (entry.failures, entry.written) = (Failures::None, Some(sight.addresses.clone()));
                 entry.see_written(sight, self.wanted.as_ref(), now);
-                self.refused.remove(&key.namespace);
+                self.refused.allowed(&key.namespace);
             }
             Done::Conflict => {
                 entry.failures.again(now);
@@ -239,7 +232,7 @@ impl Ledger {
             Done::Failed => entry.failures.again(now),
             // There is no time to ask again.
             Done::Refused if self.mode == Mode::Clearing => return,
-            Done::Refused => self.refuse(key, now),
+            Done::Refused => self.refused.refused(&key.namespace, now),
         }
         self.consider(key, now);
     }
@@ -274,16 +267,6 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.seen.version = Arc::default();
         }
-    }
-
-    fn refuse(&mut self, key: &ObjectKey, now: Instant) {
-        let before = self.refused.get(&key.namespace).copied();
-        if before.is_some_and(|refusal| now < refusal.until) {
-            return;
-        }
-        let times = before.map_or(0, |refusal| refusal.times.saturating_add(1));
-        let pause = growing(FIRST_RETRY * 5, times, LONGEST_REFUSAL);
-        self.refused.insert(key.namespace.clone(), Refusal { until: now + pause, times });
     }
 
     fn consider_all(&mut self, now: Instant) {
@@ -409,8 +392,4 @@ impl Failures {
 /// Whether the addresses may be taken away: nobody else is known to have written them.
 fn is_own(sight: &Sight) -> bool {
     sight.manager.as_deref().is_none_or(|manager| manager == FIELD_MANAGER)
-}
-
-fn growing(first: Duration, times: u32, longest: Duration) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
 }

@@ -17,6 +17,7 @@ use super::fleet::{Fleet, Others};
 use super::lease::RETRY;
 use super::permission::Refusals;
 use super::publish::{self, PublishAddresses};
+use super::recorder::{Recorder, Sources};
 use super::standing::Standing;
 use super::updates::Updates;
 use super::writer::{Order, Signals, Writer};
@@ -164,7 +165,13 @@ impl Parts {
         let election = Election::new(&client, &candidacy, refusals.clone(), standing.clone());
         let (role, order) = (election.role(), watch::Sender::new(Order::Publish));
         let (release, released) = oneshot::channel();
-        let mut others = Vec::new();
+        let sources = Sources {
+            updates: Updates::new(viewer.clone(), LOOK),
+            contested: standing.contested(),
+            role: role.clone(),
+        };
+        let recorder = Recorder::new(client.clone(), &pod.name, refusals.clone(), standing.clone());
+        let mut others = vec![tokio::spawn(recorder.run(sources))];
         let mut writer = None;
         if publish != PublishAddresses::Unset {
             let (told, addresses) = watch::channel(None);

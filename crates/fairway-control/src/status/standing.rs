@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairway_translate::Diagnostic;
+use tokio::sync::watch;
 
 /// Counts and the current state. A clone shows the same.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +16,10 @@ struct Shared {
     leads: AtomicBool,
     status_written: AtomicU64,
     status_failed: AtomicU64,
+    events: AtomicU64,
     contests: Mutex<Vec<Diagnostic>>,
+    /// Counts their changes.
+    contested: watch::Sender<u64>,
 }
 
 impl Standing {
@@ -42,6 +46,7 @@ impl Standing {
             ("status_contested", "gauge", "Ingresses whose status another writer fights for.", contested),
             ("status_writes_total", "counter", "Ingress statuses written.", count(&self.0.status_written)),
             ("status_failures_total", "counter", "Failed tries to write one.", count(&self.0.status_failed)),
+            ("events_total", "counter", "Kubernetes Events written.", count(&self.0.events)),
         ] {
             let written = writeln!(
                 out,
@@ -64,6 +69,15 @@ impl Standing {
         self.0.status_failed.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn event_written(&self) {
+        self.0.events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes with the fights.
+    pub(crate) fn contested(&self) -> watch::Receiver<u64> {
+        self.0.contested.subscribe()
+    }
+
     /// Takes the fights as they are now; says each new one, but of one other writer only the first.
     pub(crate) fn contests(&self, now: Vec<Diagnostic>) {
         let mut before = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,5 +90,6 @@ impl Standing {
             }
         }
         *before = now;
+        self.0.contested.send_modify(|count| *count += 1);
     }
 }

@@ -107,6 +107,11 @@ impl ApiServer {
         self.lock().reach = reach;
     }
 
+    /// The requests so far whose path contains `part`.
+    pub(crate) fn asked(&self, method: &Method, part: &str) -> usize {
+        self.lock().log.iter().filter(|asked| asked.method == method && asked.path.contains(part)).count()
+    }
+
     /// The writes of status so far.
     pub(crate) fn status_writes(&self) -> usize {
         self.lock().log.iter().filter(|asked| asked.path.ends_with("/status")).count()

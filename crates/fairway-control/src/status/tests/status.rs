@@ -10,6 +10,7 @@ use super::world::{World, pass, within};
 use crate::pipeline::Viewer;
 use crate::status::{PublishAddresses, Reporter, ReporterOptions, StatusMode};
 
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
 const SERVICE: &str = "/api/v1/namespaces/infra/services/edge";
 
 fn balancer(entries: &serde_json::Value) -> serde_json::Value {
@@ -195,6 +196,8 @@ async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
         said.contains("Ingress a/web status.loadBalancer: field manager \"nginx-ingress-controller\""),
         "{said}"
     );
+    let event = || world.api.below(EVENTS).into_iter().find(|event| event["reason"] == "ContestedStatus");
+    within(5, "an Event says so", || event().is_some_and(|event| event["note"] == said)).await;
     let before = world.api.status_writes();
     for _ in 0..3600 {
         if world.status("web") == ["192.0.2.1"] {

@@ -83,6 +83,11 @@ impl World {
         entries.unwrap_or_default().iter().map(text).collect()
     }
 
+    /// The diagnostics that stand, as `fairway check` prints them.
+    pub(crate) fn diagnostics(&self) -> Vec<String> {
+        self.viewer.view().unwrap().diagnostics().map(ToString::to_string).collect()
+    }
+
     pub(crate) fn pod(&self, name: &str, more: &Value) {
         let mut pod = json!({ "metadata": { "name": name, "labels": {
             "app": "fairway", "pod-template-hash": name

@@ -1,0 +1,141 @@
+//! How a diagnostic reads as an Event of `events.k8s.io/v1`: pure.
+
+use fairway_translate::{Diagnostic, Severity};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+
+use super::board::namespace;
+
+/// Who reports (`Event.reportingController`).
+const REPORTER: &str = "fairway.dev/ingress-controller";
+/// The limit of a note (Event API reference: 1 kB).
+const NOTE_LIMIT: usize = 1024;
+/// The limit of an object's name, less the dot and the digits of the hash.
+const NAME_LIMIT: usize = 253 - 17;
+
+/// The Event of a diagnostic about the object with this uid. Its name follows from what it says: whoever says the same
+/// again, another replica or a later process, finds it there.
+pub(crate) fn event(it: &Diagnostic, uid: &str, instance: &str, now: Timestamp) -> Event {
+    let origin = &it.origin;
+    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let regarding = ObjectReference {
+        api_version: Some(api_version(&origin.kind).to_owned()),
+        kind: Some(origin.kind.to_string()),
+        namespace: filled(&origin.namespace),
+        name: Some(origin.name.to_string()),
+        field_path: filled(&origin.field),
+        uid: filled(uid),
+        resource_version: None,
+    };
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name(it, uid)),
+            namespace: Some(namespace(it).to_string()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Configure".to_owned()),
+        event_time: Some(MicroTime(now)),
+        note: Some(note(it)),
+        reason: Some(reason(it.code)),
+        regarding: Some(regarding),
+        reporting_controller: Some(REPORTER.to_owned()),
+        reporting_instance: Some(cut(instance, 128).to_owned()),
+        type_: Some(if it.severity == Severity::Note { "Normal" } else { "Warning" }.to_owned()),
+        ..Event::default()
+    }
+}
+
+/// The words of `fairway check`.
+fn note(it: &Diagnostic) -> String {
+    let text = it.to_string();
+    if text.len() <= NOTE_LIMIT {
+        return text;
+    }
+    format!("{}…", cut(&text, NOTE_LIMIT - '…'.len_utf8()))
+}
+
+/// The code in camel case, as reasons are written.
+fn reason(code: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    };
+    code.split('-').map(word).collect()
+}
+
+fn name(it: &Diagnostic, uid: &str) -> String {
+    let told = format!("{} {uid} {it}", it.origin.kind);
+    format!("{}.{:016x}", cut(&it.origin.name, NAME_LIMIT), fnv1a(told.as_bytes()))
+}
+
+/// FNV-1a with 64 bits: names must not change with the version of a library.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The first bytes, whole characters only.
+fn cut(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
+}
+
+fn api_version(kind: &str) -> &'static str {
+    match kind {
+        "Ingress" | "IngressClass" => "networking.k8s.io/v1",
+        "EndpointSlice" => "discovery.k8s.io/v1",
+        _ => "v1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairway_model::Origin;
+
+    fn diagnostic(problem: &str) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            origin: Origin::object("Ingress", "a", "web").at("spec.tls[0]"),
+            code: "missing-reference",
+            problem: problem.into(),
+            consequence: "the default certificate is shown".into(),
+        }
+    }
+
+    #[test]
+    fn says_what_check_prints_about_the_object_and_the_field() {
+        let it = diagnostic("Secret a/tls does not exist");
+        let event = event(&it, "u-1", "pod", Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            event.note.as_deref(),
+            Some(
+                "error[missing-reference]: Ingress a/web spec.tls[0]: Secret a/tls does not exist; the default certificate is shown"
+            )
+        );
+        assert_eq!(event.reason.as_deref(), Some("MissingReference"));
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
+        let regarding = event.regarding.unwrap();
+        assert_eq!(regarding.uid.as_deref(), Some("u-1"));
+        assert_eq!(regarding.field_path.as_deref(), Some("spec.tls[0]"));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn has_a_name_of_its_own_for_each_text_and_object() {
+        let named = |problem: &str, uid: &str| name(&diagnostic(problem), uid);
+        assert_eq!(named("x", "1"), named("x", "1"));
+        assert_ne!(named("x", "1"), named("y", "1"));
+        assert_ne!(named("x", "1"), named("x", "2"));
+        assert!(named("x", "1").starts_with("web."));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        let event = event(&diagnostic(&"ä".repeat(2_000)), "", "pod", Timestamp::UNIX_EPOCH);
+        let note = event.note.unwrap();
+        assert!(note.len() <= NOTE_LIMIT && note.len() > NOTE_LIMIT - 4 && note.ends_with('…'));
+    }
+}

@@ -1,0 +1,229 @@
+//! Writes the Events that are due on the [`Board`], one at a time and not too many, while this replica leads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_translate::{Diagnostic, ObjectKey};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Error};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::board::{Board, Due, Wrote, namespace};
+use super::election::Role;
+use super::event::event;
+use super::permission::{Permit, Refusals};
+use super::sight::FIELD_MANAGER;
+use super::standing::Standing;
+use super::updates::Updates;
+
+/// So many at once, when none was written for a while.
+const BURST: u32 = 50;
+/// Then one in each such time.
+const SPACING: Duration = Duration::from_millis(100);
+/// What takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOST: &str =
+    "what is wrong with objects is in the log, the metrics and /config, but not in their Events";
+
+/// What the recorder listens to.
+pub(crate) struct Sources {
+    pub(crate) updates: Updates,
+    pub(crate) contested: watch::Receiver<u64>,
+    pub(crate) role: watch::Receiver<Role>,
+}
+
+/// Writes Events.
+pub(crate) struct Recorder {
+    client: Client,
+    instance: String,
+    refusals: Arc<Refusals>,
+    standing: Standing,
+    board: Board,
+    pace: Pace,
+}
+
+/// How many Events may be written: the allowance is full when `full` is past.
+struct Pace {
+    full: Instant,
+}
+
+impl Recorder {
+    /// One that has not written yet; `instance` is this pod.
+    pub(crate) fn new(client: Client, instance: &str, refusals: Arc<Refusals>, standing: Standing) -> Self {
+        let (instance, pace) = (instance.to_owned(), Pace { full: Instant::now() });
+        Self { client, instance, refusals, standing, board: Board::default(), pace }
+    }
+
+    /// Writes until it is given up.
+    pub(crate) async fn run(mut self, mut sources: Sources) {
+        self.look(&mut sources);
+        loop {
+            let leads = *sources.role.borrow_and_update() == Role::Leader;
+            let due = self.board.next_due().filter(|_| leads).map(|due| due.max(self.pace.next()));
+            tokio::select! {
+                () = sources.updates.next() => self.look(&mut sources),
+                Ok(()) = sources.contested.changed() => self.look(&mut sources),
+                Ok(()) = sources.role.changed() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.write_one(&mut sources).await;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, sources: &mut Sources) {
+        if let Some(view) = sources.updates.view() {
+            self.board.look(&view, self.standing.diagnostics(), Instant::now());
+        }
+    }
+
+    async fn write_one(&mut self, sources: &mut Sources) {
+        let Some(due) = self.board.take(Instant::now()) else { return };
+        self.pace.spend(Instant::now());
+        let status = sources.updates.view().map(|view| view.outcome.translation.status);
+        let origin = &due.diagnostic.origin;
+        let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
+        let known =
+            status.as_ref().filter(|_| *origin.kind == *"Ingress").and_then(|status| status.get(&key));
+        let uid = known.map(|status| status.uid.to_string()).filter(|uid| !uid.is_empty());
+        let wrote = tokio::select! {
+            wrote = self.write(&due, uid) => wrote,
+            // Another may write now.
+            Ok(_) = sources.role.wait_for(|role| *role != Role::Leader) => {
+                return self.board.give_back(&due.diagnostic, Instant::now());
+            }
+        };
+        if matches!(wrote, Wrote::Event(_)) {
+            self.standing.event_written();
+        }
+        self.board.wrote(&due.diagnostic, wrote, Instant::now());
+    }
+
+    async fn write(&self, due: &Due, uid: Option<String>) -> Wrote {
+        let written = async {
+            let uid = match uid {
+                Some(uid) => uid,
+                None => match self.uid(&due.diagnostic).await? {
+                    Some(uid) => uid,
+                    None => return Ok(Wrote::Nothing),
+                },
+            };
+            self.say(due, &uid).await.map(Wrote::Event)
+        };
+        match timeout(PATIENCE, written).await {
+            Ok(Ok(wrote)) => wrote,
+            Ok(Err(Error::Api(status))) if status.is_forbidden() => Wrote::Refused,
+            Ok(Err(error)) => {
+                tracing::debug!(about = %due.diagnostic.origin, %error, "an Event is not written; tried again");
+                Wrote::Failed
+            }
+            Err(_) => Wrote::Failed,
+        }
+    }
+
+    /// Writes the Event, or counts on where it is there; gives the count.
+    async fn say(&self, due: &Due, uid: &str) -> Result<i32, Error> {
+        let event = event(&due.diagnostic, uid, &self.instance, Timestamp::now());
+        let api = Api::<Event>::namespaced(self.client.clone(), &namespace(&due.diagnostic));
+        let name = event.metadata.name.clone().unwrap_or_default();
+        if let Some(count) = due.count
+            && self.count_on(&api, &name, due, count).await?.is_some()
+        {
+            return Ok(count.saturating_add(1));
+        }
+        let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        match self.permitted("create", due, api.create(&post, &event).await) {
+            Ok(_) => Ok(1),
+            Err(Error::Api(status)) if status.is_already_exists() => {
+                // A patch of nothing reads it: there is no other need for the permission to get Events.
+                let there = self.patch(&api, &name, due, json!({})).await?;
+                let series = there.and_then(|event| event.series);
+                let count = series.map_or(1, |series| series.count);
+                self.count_on(&api, &name, due, count).await?;
+                Ok(count.saturating_add(1))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn count_on(
+        &self,
+        api: &Api<Event>,
+        name: &str,
+        due: &Due,
+        count: i32,
+    ) -> Result<Option<Event>, Error> {
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(Timestamp::now());
+        let series = json!({ "series": { "count": count.saturating_add(1), "lastObservedTime": now } });
+        self.patch(api, name, due, series).await
+    }
+
+    async fn patch(
+        &self,
+        api: &Api<Event>,
+        name: &str,
+        due: &Due,
+        patch: Value,
+    ) -> Result<Option<Event>, Error> {
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = api.patch(name, &parameters, &Patch::Merge(patch)).await;
+        match self.permitted("patch", due, patched) {
+            Ok(event) => Ok(Some(event)),
+            Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn permitted<T>(&self, verb: &'static str, due: &Due, answer: Result<T, Error>) -> Result<T, Error> {
+        let namespace = namespace(&due.diagnostic);
+        self.refusals.judge(Permit { verb, resource: "events.events.k8s.io", namespace, lost: LOST }, answer)
+    }
+
+    /// The uid of an object, so that `kubectl describe` finds its Events; empty where it may not be read, `None` where
+    /// the object is gone.
+    async fn uid(&self, it: &Diagnostic) -> Result<Option<String>, Error> {
+        let (namespace, name, client) = (&it.origin.namespace, &it.origin.name, self.client.clone());
+        let metadata = match &*it.origin.kind {
+            "Ingress" => {
+                Api::<Ingress>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
+            }
+            "IngressClass" => Api::<IngressClass>::all(client).get_metadata_opt(name).await.map(uid_of),
+            "Service" => {
+                Api::<Service>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
+            }
+            "EndpointSlice" => {
+                Api::<EndpointSlice>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
+            }
+            "Secret" => Api::<Secret>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of),
+            _ => Api::<ConfigMap>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of),
+        };
+        match metadata {
+            // Without it the Event is still of use; what is lost by not reading the kind is said by who reads it.
+            Err(Error::Api(status)) if status.is_forbidden() => Ok(Some(String::new())),
+            other => other,
+        }
+    }
+}
+
+fn uid_of<K>(found: Option<kube::core::PartialObjectMeta<K>>) -> Option<String> {
+    found.map(|object| object.metadata.uid.unwrap_or_default())
+}
+
+impl Pace {
+    /// When the next may be written.
+    fn next(&self) -> Instant {
+        self.full.checked_sub(SPACING * (BURST - 1)).unwrap_or(self.full)
+    }
+
+    fn spend(&mut self, now: Instant) {
+        self.full = self.full.max(now) + SPACING;
+    }
+}

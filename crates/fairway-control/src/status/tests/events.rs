@@ -1,0 +1,143 @@
+//! What is said about objects, in whose words, and how often.
+
+use std::time::Duration;
+
+use fairway_translate::ObjectKey;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::scripted::ingress_path;
+use super::world::{World, pass, within};
+use crate::status::PublishAddresses;
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
+
+fn notes(world: &World) -> Vec<String> {
+    let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
+    let mut notes: Vec<_> = world.api.below(EVENTS).iter().map(note).collect();
+    notes.sort();
+    notes
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_is_said_once_in_the_words_of_check() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    let _replica = world.replica_with("one", PublishAddresses::Unset);
+    within(3, "it is said", || !notes(&world).is_empty()).await;
+    let expected: Vec<_> =
+        world.diagnostics().into_iter().filter(|text| text.contains("Ingress a/web")).collect();
+    assert_eq!(notes(&world), expected);
+    let event = world.api.below(EVENTS).remove(0);
+    assert_eq!(event["regarding"]["name"], "web");
+    assert_eq!(event["regarding"]["uid"], "uid-web");
+    assert_eq!(event["reason"], "MissingReference");
+    assert_eq!(event["reportingController"], "fairway.dev/ingress-controller");
+    assert_eq!(event["reportingInstance"], "one");
+    pass(20 * 60).await;
+    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1);
+    assert_eq!(world.api.asked(&Method::PATCH, EVENTS), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_is_repeated_before_it_expires_and_what_is_solved_is_not() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    let _replica = world.replica_with("one", PublishAddresses::Unset);
+    within(3, "it is said", || !notes(&world).is_empty()).await;
+    pass(40 * 60).await;
+    let series = || world.api.below(EVENTS)[0]["series"]["count"].clone();
+    assert_eq!((series(), world.api.below(EVENTS).len()), (json!(2), 1));
+    world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+    pass(3 * 60 * 60).await;
+    assert_eq!((series(), notes(&world).len()), (json!(2), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn flicker_is_not_said() {
+    let world = World::new();
+    let replica = world.replica_with("one", PublishAddresses::Unset);
+    within(1, "it leads", || replica.standing.leads()).await;
+    for _ in 0..5 {
+        world.ingress("web", "fairway");
+        sleep(Duration::from_millis(500)).await;
+        world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+        sleep(Duration::from_millis(500)).await;
+    }
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::POST, EVENTS), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_and_goes_is_said_every_few_minutes_at_most() {
+    let world = World::new();
+    let _replica = world.replica_with("one", PublishAddresses::Unset);
+    for _ in 0..60 {
+        world.ingress("web", "fairway");
+        pass(5).await;
+        world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+        pass(5).await;
+    }
+    let said = world.api.asked(&Method::POST, EVENTS) + world.api.asked(&Method::PATCH, EVENTS);
+    assert!((1..=4).contains(&said), "{said} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_leader_says_it_and_the_next_one_counts_on() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    let first = world.replica_with("one", PublishAddresses::Unset);
+    within(1, "the first leads", || first.standing.leads()).await;
+    let second = world.replica_with("two", PublishAddresses::Unset);
+    within(3, "it is said", || notes(&world).len() == 1).await;
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1);
+    assert!(second.standing.metrics_text().contains("fairway_events_total 0\n"));
+    first.stop(Duration::from_secs(5)).await;
+    within(10, "the second counts on", || world.api.below(EVENTS)[0]["series"]["count"] == 2).await;
+    assert_eq!(notes(&world).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_about_ingresses_of_others() {
+    let world = World::new();
+    world.ingress("nobody", "no-such-class");
+    let path = ingress_path(&ObjectKey::new("a", "classless"));
+    let mut classless = super::world::ingress("classless", "", &json!({}));
+    classless["spec"].as_object_mut().unwrap().remove("ingressClassName");
+    world.api.put(&path, classless);
+    let replica = world.replica_with("one", PublishAddresses::Unset);
+    within(1, "it leads", || replica.standing.leads()).await;
+    pass(60).await;
+    assert_eq!(world.diagnostics().len(), 2, "the log has them");
+    assert!(notes(&world).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn very_many_are_written_in_their_time() {
+    let world = World::new();
+    for at in 0..300 {
+        world.ingress(&format!("web-{at}"), "fairway");
+    }
+    let replica = world.replica_with("one", PublishAddresses::Unset);
+    within(1, "it leads", || replica.standing.leads()).await;
+    pass(6).await;
+    let early = notes(&world).len();
+    assert!((80..=120).contains(&early), "{early}");
+    within(40, "all are there", || notes(&world).len() == 300).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_permission_status_is_written_and_events_follow_when_it_is_granted() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    world.api.refuse(Method::POST, "/events");
+    let _replica = world.replica("one", &["192.0.2.1"]);
+    within(2, "written", || world.status("web").len() == 1).await;
+    pass(600).await;
+    let tries = world.api.asked(&Method::POST, EVENTS);
+    assert!((3..=10).contains(&tries), "{tries} tries in ten minutes");
+    world.api.permit_all();
+    within(310, "it is said", || notes(&world).len() == 1).await;
+}
