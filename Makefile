@@ -17,11 +17,11 @@ FUZZ_SECONDS ?= 30
 fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy
+.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test
 .DEFAULT_GOAL := build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 build: ## the release binary
 	FAIRWAY_REVISION=$(revision) cargo build --release --locked -p fairway
@@ -58,6 +58,9 @@ deploy: ## deploy/fairway.yaml, from the chart
 	mkdir -p deploy
 	charts/tools/render >deploy/fairway.yaml.new
 	mv deploy/fairway.yaml.new deploy/fairway.yaml
+
+testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
+	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
 
 bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
 	cargo build --release --locked -p fairway-bench
