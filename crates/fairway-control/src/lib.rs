@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod digest;
 pub mod directory;
 pub mod engine;
+pub mod fleet;
 mod journal;
 pub mod manifest;
 pub mod pipeline;

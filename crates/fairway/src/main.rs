@@ -3,6 +3,7 @@
 //! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
 
 mod args;
+mod ask;
 mod cgroup;
 mod check;
 mod echo;
@@ -11,6 +12,7 @@ mod logging;
 mod offline;
 mod run;
 mod version;
+mod wait;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Wait(wait) => wait::wait(&wait),
         Command::Echo(echo) => echo::echo(echo),
         Command::Version => version::print(),
     };

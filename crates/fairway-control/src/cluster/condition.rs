@@ -74,6 +74,29 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// Whether the API answers and how many watches are in which state, in the Prometheus text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        let silent = u8::from(matches!(self.reach, Reach::Silent { .. }));
+        let mut out = format!(
+            "# HELP fairway_cluster_silent 1 while the API server does not answer.\n# TYPE fairway_cluster_silent gauge\n\
+             fairway_cluster_silent {silent}\n\
+             # HELP fairway_cluster_watches What is watched, by state.\n# TYPE fairway_cluster_watches gauge\n"
+        );
+        let states: [(&str, fn(&StoreState) -> bool); 3] = [
+            ("synced", |state| *state == StoreState::Synced),
+            ("listing", |state| *state == StoreState::Listing),
+            ("failing", |state| matches!(state, StoreState::Failing { .. })),
+        ];
+        for (name, is) in states {
+            let count = self.stores.iter().filter(|store| is(&store.state)).count();
+            out += &format!("fairway_cluster_watches{{state=\"{name}\"}} {count}\n");
+        }
+        out
+    }
+}
+
 impl fmt::Display for StoreState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -24,9 +24,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use kube::Client;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
+
+pub use kube::Client;
 
 pub use access::{AccessError, Credentials, connect};
 pub use condition::{Condition, Store, StoreState};

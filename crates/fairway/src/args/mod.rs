@@ -5,13 +5,15 @@ mod limits;
 mod run;
 mod source;
 mod translation;
+mod wait;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use run::{LogFormat, RunArgs};
-pub(crate) use source::Source;
+pub(crate) use source::{ClusterArgs, ReportArgs, Source};
 pub(crate) use translation::TranslationArgs;
+pub(crate) use wait::{FleetArgs, WaitArgs};
 
 /// A Kubernetes ingress controller with its own data plane.
 #[derive(Debug, Parser)]
@@ -22,6 +24,7 @@ Examples:
   fairway check examples/quickstart
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
   fairway explain https://shop.example.com/cart --admin 127.0.0.1:10254
+  fairway wait --namespace ingress --ingress shop/web
 
 Every flag can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
 Exit codes: 0 as asked, 1 problems were found, 2 the input cannot be used.")]
@@ -40,6 +43,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say which rule serves a request, which others lost and why, and what decided
     Explain(ExplainArgs),
+    /// Wait until a configuration serves on every replica
+    Wait(WaitArgs),
     /// Run a small backend that answers with what it received
     Echo(EchoArgs),
     /// Print the version

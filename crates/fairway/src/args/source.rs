@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use fairway_control::cluster::{Credentials, Namespaces};
 
 /// Where configuration comes from.
 #[derive(Debug, Args)]
@@ -122,6 +123,25 @@ impl SourceArgs {
 }
 
 impl ClusterArgs {
+    /// Which credentials to use.
+    pub(crate) fn credentials(&self) -> Credentials {
+        if self.kubeconfig.is_none() && self.context.is_none() {
+            return Credentials::Default;
+        }
+        Credentials::Kubeconfig { file: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+
+    /// The namespaces whose objects are served.
+    pub(crate) fn namespaces(&self) -> Namespaces {
+        match &self.watch_namespace_selector {
+            Some(labels) => Namespaces::Labelled(labels.as_str().into()),
+            None if self.watch_namespace.is_empty() => Namespaces::All,
+            None => {
+                Namespaces::Listed(self.watch_namespace.iter().map(|name| name.as_str().into()).collect())
+            }
+        }
+    }
+
     /// The first flag that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         [

@@ -1,23 +1,33 @@
 //! The source of configuration: which one, what it waits for, and what is served until it has told something.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fairway_control::admin::Readiness;
+use fairway_control::cluster::{Cluster, Selection};
+use fairway_control::state::{self, Keeper};
 use fairway_control::{Directory, Pipeline};
 
 use super::gate::Gate;
-use crate::args::{RunArgs, Source};
+use super::telling::Telling;
+use crate::args::{ClusterArgs, RunArgs, Source};
 
 /// How long the first configuration from files may take; 10,000 files take about a second.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(600);
+/// How long the API may be silent after a start before the last good configuration is served.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How often a start without a configuration says what it waits for.
+const REMINDER: Duration = Duration::from_secs(10);
 
 /// The running source.
 pub(super) enum Feed {
     /// A directory.
     Directory(Directory, PathBuf),
+    /// A cluster, and what it is told in return.
+    Cluster(Arc<Cluster>, Telling),
 }
 
 /// What a source says about itself, for other threads.
@@ -25,45 +35,120 @@ pub(super) enum Feed {
 pub(super) enum Condition {
     /// A directory has nothing to say: its problems are diagnostics.
     Directory,
+    /// A cluster.
+    Cluster(Arc<Cluster>, Telling),
 }
 
 impl Feed {
-    pub(super) fn start(_args: &RunArgs, source: &Source<'_>, pipeline: &Pipeline) -> Result<Self> {
+    pub(super) fn start(
+        args: &RunArgs,
+        source: &Source<'_>,
+        pipeline: &Pipeline,
+        gate: &Gate,
+    ) -> Result<Self> {
         match source {
             Source::Manifests(manifests) => {
                 let directory = Directory::start(manifests, pipeline.inlet()).context("--manifests")?;
                 Ok(Self::Directory(directory, manifests.to_path_buf()))
             }
-            Source::Kubernetes(_) => bail!("--kubernetes is being wired"),
+            Source::Kubernetes(cluster) => Self::cluster(args, cluster, pipeline, gate),
         }
     }
 
+    fn cluster(args: &RunArgs, cluster: &ClusterArgs, pipeline: &Pipeline, gate: &Gate) -> Result<Self> {
+        if let Some(directory) = &args.source.state_dir {
+            let keeper = Keeper::start(directory);
+            gate.keep(keeper.with_context(|| format!("--state-dir {}", directory.display()))?);
+        }
+        let selection =
+            Selection { services: Vec::new(), options: args.options()?, namespaces: cluster.namespaces() };
+        let source =
+            Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
+        let telling = Telling::start(&args.report, &source, pipeline)?;
+        Ok(Self::Cluster(Arc::new(source), telling))
+    }
+
     /// Waits for something to serve.
-    pub(super) fn wait_for_first(&self, _args: &RunArgs, pipeline: &Pipeline, _gate: &Gate) -> Result<()> {
-        pipeline
-            .wait_for_first(FIRST_CONFIGURATION)
-            .context("the first configuration took more than ten minutes")?;
+    pub(super) fn wait_for_first(&self, args: &RunArgs, pipeline: &Pipeline) -> Result<()> {
+        let Self::Cluster(cluster, _) = self else {
+            let first = pipeline.wait_for_first(FIRST_CONFIGURATION);
+            first.context("the first configuration took more than ten minutes")?;
+            return Ok(());
+        };
+        if pipeline.wait_for_first(SILENCE).is_some() {
+            return Ok(());
+        }
+        if let Some(directory) = &args.source.state_dir {
+            restore(directory, pipeline);
+        }
+        while pipeline.wait_for_first(REMINDER).is_none() {
+            let condition = cluster.condition();
+            for problem in condition.problems() {
+                tracing::warn!(problem, "nothing to serve yet");
+            }
+        }
         Ok(())
     }
 
     pub(super) fn condition(&self) -> Condition {
-        Condition::Directory
+        match self {
+            Self::Directory(..) => Condition::Directory,
+            Self::Cluster(cluster, telling) => Condition::Cluster(cluster.clone(), telling.clone()),
+        }
+    }
+
+    /// What is to be done when the drain begins.
+    pub(super) fn telling(&self) -> Option<Telling> {
+        match self {
+            Self::Directory(..) => None,
+            Self::Cluster(_, telling) => Some(telling.clone()),
+        }
     }
 
     pub(super) fn stop(self) {
         match self {
             Self::Directory(directory, _) => directory.stop(),
+            Self::Cluster(cluster, telling) => {
+                telling.stop();
+                cluster.stop();
+            }
         }
     }
 }
 
+/// Serves what an earlier process served, if that is known.
+fn restore(directory: &Path, pipeline: &Pipeline) {
+    match state::load(directory) {
+        Ok(Some(config)) => {
+            tracing::warn!("the API has not answered: the last good configuration is served until it does");
+            pipeline.inlet().restore(config);
+        }
+        Ok(None) => tracing::warn!(
+            directory = %directory.display(),
+            "the API has not answered, and no earlier configuration is kept: nothing is served until it does"
+        ),
+        Err(error) => tracing::error!(%error, "the last good configuration cannot be used"),
+    }
+}
+
 impl Condition {
+    /// The readiness with what the source waits for.
     pub(super) fn explain(&self, readiness: Readiness) -> Readiness {
-        readiness
+        match (readiness, self) {
+            (Readiness::Loading(_), Self::Cluster(cluster, _)) => {
+                let condition = cluster.condition();
+                let problems: Vec<_> = condition.problems().collect();
+                Readiness::Loading((!problems.is_empty()).then(|| problems.join("; ")))
+            }
+            (readiness, _) => readiness,
+        }
     }
 
     pub(super) fn metrics_text(&self) -> String {
-        String::new()
+        match self {
+            Self::Directory => String::new(),
+            Self::Cluster(cluster, telling) => cluster.condition().metrics_text() + &telling.metrics_text(),
+        }
     }
 }
 
@@ -71,6 +156,7 @@ impl fmt::Display for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(_, path) => write!(f, "{}", path.display()),
+            Self::Cluster(..) => f.write_str("the Kubernetes API"),
         }
     }
 }

@@ -11,6 +11,8 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_proxy::{Proxy, ProxyHandle, ProxyOptions, Publisher, StartError};
 
+use super::telling::Telling;
+
 /// Between the pipeline, which may publish before the data plane stands, and the data plane, which starts with the
 /// latest snapshot.
 #[derive(Default)]
@@ -25,6 +27,7 @@ struct GateState {
     latest: Option<Publication>,
     serving: Option<Serving>,
     keeper: Option<Keeper>,
+    telling: Option<Telling>,
 }
 
 /// The running data plane.
@@ -39,6 +42,11 @@ impl Gate {
     /// Keeps what is published on disk too.
     pub(super) fn keep(&self, keeper: Keeper) {
         self.lock().keeper = Some(keeper);
+    }
+
+    /// Tells the cluster when the process leaves.
+    pub(super) fn tell(&self, telling: Option<Telling>) {
+        self.lock().telling = telling;
     }
 
     pub(super) fn publish(&self, publication: Publication) {
@@ -96,9 +104,16 @@ impl Gate {
         self.lock().serving.as_ref().map(|serving| serving.handle.clone())
     }
 
-    /// Not ready from now on.
+    /// Not ready from now on. The cluster is told on a thread of its own: it may be slow.
     pub(super) fn leave(&self) {
         self.draining.store(true, Ordering::Release);
+        let telling = self.lock().telling.take();
+        if let Some(telling) = telling
+            && let Err(error) =
+                thread::Builder::new().name("fairway-leave".into()).spawn(move || telling.stop())
+        {
+            tracing::warn!(%error, "the cluster is not told that this replica leaves");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {

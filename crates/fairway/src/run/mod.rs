@@ -1,11 +1,12 @@
 //! `fairway run`: the source, the pipeline, the data plane and the admin servers, wired together. The only place of the
 //! binary that knows how they are started, fed and stopped.
 //!
-//! [`feed`] starts the source, [`gate`] stands between pipeline and data plane, [`signals`] says when to stop.
+//! [`feed`] starts the source and [`telling`] what the source is told in return, [`gate`] stands between pipeline and data plane, [`signals`] says when to stop.
 
 mod feed;
 mod gate;
 mod signals;
+mod telling;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -31,9 +32,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let gate = Arc::new(Gate::default());
     signals::stop_on_signals(gate.clone())?;
     let pipeline = start_pipeline(args, &gate)?;
-    let feed = Feed::start(args, &source, &pipeline)?;
+    let feed = Feed::start(args, &source, &pipeline, &gate)?;
+    gate.tell(feed.telling());
     serve_admins(admins, &pipeline, (&gate, &feed))?;
-    feed.wait_for_first(args, &pipeline, &gate)?;
+    feed.wait_for_first(args, &pipeline)?;
     let proxy = gate.open(options(args)?)?;
     tracing::info!(
         http = ?args.listen.http, https = ?args.listen.https, admin = %args.listen.admin,

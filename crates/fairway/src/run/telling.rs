@@ -1,0 +1,73 @@
+//! What a cluster is told: status, Events, and answers of the webhook. Starts and stops them; owns no rule of theirs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fairway_control::Pipeline;
+use fairway_control::cluster::Cluster;
+use fairway_control::status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+use fairway_translate::ObjectKey;
+
+use crate::args::ReportArgs;
+
+/// How long the cluster is told that this replica ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The running threads. A clone is the same.
+#[derive(Clone)]
+pub(super) struct Telling {
+    standing: Option<Standing>,
+    reporter: Arc<Mutex<Option<Reporter>>>,
+}
+
+impl Telling {
+    pub(super) fn start(args: &ReportArgs, cluster: &Cluster, pipeline: &Pipeline) -> Result<Self> {
+        let reporter = match options(args)? {
+            Some(options) => {
+                let client = cluster.client();
+                Some(Reporter::start(Box::new(move || Ok(client)), options, pipeline.viewer())?)
+            }
+            None => None,
+        };
+        let standing = reporter.as_ref().map(Reporter::standing);
+        Ok(Self { standing, reporter: Arc::new(Mutex::new(reporter)) })
+    }
+
+    pub(super) fn metrics_text(&self) -> String {
+        self.standing.as_ref().map(Standing::metrics_text).unwrap_or_default()
+    }
+
+    /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
+    /// does anything.
+    pub(super) fn stop(&self) {
+        let reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reporter) = reporter {
+            reporter.stop(FAREWELL);
+        }
+    }
+}
+
+/// Who writes what; `None` when nobody can be elected.
+fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
+    let publish = match (&args.publish_service, args.publish_status_address.as_slice()) {
+        (Some(_), [_, ..]) => {
+            bail!("--publish-service and --publish-status-address contradict each other: give one of them")
+        }
+        (Some(text), []) => PublishAddresses::Service(
+            ObjectKey::parse(text)
+                .with_context(|| format!("--publish-service {text}: is no NAMESPACE/NAME"))?,
+        ),
+        (None, []) => PublishAddresses::Unset,
+        (None, addresses) => PublishAddresses::Addresses(addresses.to_vec()),
+    };
+    let mode = if args.no_status { StatusMode::Shadow } else { StatusMode::Written(publish.clone()) };
+    let pod = match (&args.pod_namespace, &args.pod_name) {
+        (Some(namespace), Some(name)) => ObjectKey::new(namespace, name),
+        _ if args.no_status || publish == PublishAddresses::Unset => return Ok(None),
+        _ => bail!(
+            "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
+        ),
+    };
+    Ok(Some(ReporterOptions { pod, election_id: args.election_id.clone(), mode }))
+}
