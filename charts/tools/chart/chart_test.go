@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -416,5 +417,20 @@ func TestVersionsAgree(t *testing.T) {
 	pinned, image := first(t, "channel = ", "rust-toolchain.toml"), first(t, "FROM rust:", "Dockerfile")
 	if !strings.HasPrefix(image, pinned+"-") {
 		t.Errorf("rust-toolchain.toml pins %s, the Dockerfile builds with %s", pinned, image)
+	}
+}
+
+func TestBothImagesStartTheSameProgramAsTheUserOfTheChart(t *testing.T) {
+	makefile, err := os.ReadFile(Path("Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, program := first(t, "USER ", "Dockerfile"), strings.Trim(first(t, "ENTRYPOINT ", "Dockerfile"), `["]`)
+	if !strings.Contains(string(makefile), "--entrypoint "+program+" ") || !strings.Contains(string(makefile), "--user "+user+" ") {
+		t.Errorf("the Dockerfile starts %s as %s, `make image` does not", program, user)
+	}
+	pod := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.SecurityContext
+	if asked := fmt.Sprintf("%d:%d", *pod.RunAsUser, *pod.RunAsGroup); asked != user {
+		t.Errorf("the image is for %s, the chart runs it as %s", user, asked)
 	}
 }
