@@ -11,7 +11,11 @@ use crate::offline::{self, Offline};
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let found = offline::read(&args.manifests, args.translation.options()?)?;
+    let options = args.translation.options()?;
+    let found = match &args.manifests {
+        Some(manifests) => offline::read(manifests, options)?,
+        None => offline::read_cluster(&args.cluster, options)?,
+    };
     let mut out = io::stdout().lock();
     match args.output {
         Output::Text => text(&mut out, &found)?,
@@ -30,8 +34,11 @@ fn text(out: &mut impl Write, found: &Offline) -> Result<()> {
         .map(|severity| (severity, found.diagnostics.iter().filter(|it| it.severity == severity).count()))
         .map(|(severity, count)| counted(count, &severity.to_string()))
         .collect();
-    let (files, objects) = (counted(found.files, "file"), counted(found.objects, "object"));
-    writeln!(out, "{} in {files} with {objects}", counts.join(", "))?;
+    let objects = counted(found.objects, "object");
+    match found.files {
+        Some(files) => writeln!(out, "{} in {} with {objects}", counts.join(", "), counted(files, "file"))?,
+        None => writeln!(out, "{} in {objects} of the cluster", counts.join(", "))?,
+    }
     Ok(())
 }
 

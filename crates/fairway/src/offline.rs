@@ -1,19 +1,21 @@
-//! Manifests read once and made into a snapshot: for `check` and `explain`.
+//! Manifests or the objects of a cluster, read once and made into a snapshot: for `check` and `explain`.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fairway_control::{Engine, FlagSettings, Outcome, clock, directory};
-use fairway_translate::{Diagnostic, Options};
+use fairway_control::{Engine, FlagSettings, Outcome, clock, cluster, directory};
+use fairway_translate::{Change, Diagnostic, Options};
 
-/// What a directory means.
+use crate::args::ClusterArgs;
+
+/// What a directory or a cluster means.
 pub(crate) struct Offline {
     /// What was made of its objects.
     pub(crate) outcome: Outcome,
     /// Everything there is to say, in the order of files and lines.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Its manifest files.
-    pub(crate) files: usize,
+    /// Its manifest files; `None` for a cluster.
+    pub(crate) files: Option<usize>,
     /// Its objects that are read.
     pub(crate) objects: usize,
 }
@@ -27,14 +29,33 @@ pub(crate) fn read(path: &Path, options: Options) -> Result<Offline> {
     if contents.files == 0 {
         bail!("{} holds no manifest (*.yaml, *.yml, *.json)", path.display());
     }
-    let objects = contents.changes.len();
+    let files = Some(contents.files);
+    Ok(Offline { files, ..judge(options, contents.changes, contents.diagnostics)? })
+}
+
+/// Reads a cluster with the caller's credentials.
+///
+/// # Errors
+/// There is no way to it, or it shows no Ingress.
+pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Offline> {
+    let selection = cluster.selection(options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (changes, diagnostics) = runtime.block_on(async {
+        let client = cluster::connect(&cluster.credentials()).await?;
+        cluster::read_once(&client, &selection).await
+    })?;
+    judge(selection.options, changes, diagnostics)
+}
+
+fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
+    let objects = changes.len();
     let mut engine = Engine::new(options, FlagSettings::default());
-    engine.update(contents.changes, clock::unix_seconds());
+    engine.update(changes, clock::unix_seconds());
     let outcome = engine.current().cloned().context("the first update always has an outcome")?;
     let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();
-    let mut diagnostics: Vec<_> = contents.diagnostics.into_iter().chain(translated).collect();
+    let mut diagnostics: Vec<_> = found.into_iter().chain(translated).collect();
     diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
-    Ok(Offline { outcome, diagnostics, files: contents.files, objects })
+    Ok(Offline { outcome, diagnostics, files: None, objects })
 }
 
 fn place(diagnostic: &Diagnostic) -> (&str, u32, &str) {

@@ -7,19 +7,28 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::TranslationArgs;
+use super::source::ClusterArgs;
 
-/// Says everything that is wrong with a directory of manifests.
+/// Says everything that is wrong with a directory of manifests or with a cluster's objects.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
 Examples:
   fairway check examples/quickstart
   fairway check --output json manifests | jq .origin
+  fairway check --kubernetes --watch-namespace shop
 
-Exit codes: 0 nothing but notes, 1 problems, 2 the directory cannot be read or holds no manifest.")]
+Exit codes: 0 nothing but notes, 1 problems, 2 the directory or the cluster cannot be read, or there is no manifest.")]
 pub(crate) struct CheckArgs {
     /// The directory, or a single file
-    #[arg(value_name = "DIR")]
-    pub(crate) manifests: PathBuf,
+    #[arg(value_name = "DIR", group = "source")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// The objects of a cluster, read once with your own credentials
+    #[arg(long, group = "source")]
+    pub(crate) kubernetes: bool,
+    /// Which cluster, and what of it
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// Text for people, or one JSON object per line
     #[arg(long, env = "FAIRWAY_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
@@ -41,7 +50,8 @@ pub(crate) enum Output {
 #[command(after_help = "\
 Examples:
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
-  fairway explain http://shop.example.com/cart -X POST -H 'X-Canary: always' --admin 127.0.0.1:10254")]
+  fairway explain http://shop.example.com/cart -X POST -H 'X-Canary: always' --admin 127.0.0.1:10254
+  fairway explain https://shop.example.com/cart --kubernetes --context production")]
 pub(crate) struct ExplainArgs {
     /// The URL, as a client would ask for it
     #[arg(value_name = "URL")]
@@ -58,6 +68,12 @@ pub(crate) struct ExplainArgs {
     /// By what the process with this admin address serves now
     #[arg(long, value_name = "ADDR", group = "source")]
     pub(crate) admin: Option<SocketAddr>,
+    /// By the objects of a cluster, read once with your own credentials
+    #[arg(long, group = "source")]
+    pub(crate) kubernetes: bool,
+    /// Which cluster, and what of it
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// What objects mean
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,

@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve traffic by a cluster or a directory of manifests, and follow their changes
     Run(Box<RunArgs>),
-    /// Say everything that is wrong with a directory of manifests
+    /// Say everything that is wrong with a directory of manifests or a cluster's objects
     Check(CheckArgs),
     /// Say which rule serves a request, which others lost and why, and what decided
     Explain(ExplainArgs),

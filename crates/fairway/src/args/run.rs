@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_proxy::{AccessLogFormat, DrainOptions, ProxyProtocol, ProxyProtocolOn};
-use fairway_translate::Options;
+use fairway_translate::{LoopbackEndpoints, Options};
 use ipnet::IpNet;
 
 use super::TranslationArgs;
@@ -163,7 +163,13 @@ impl RunArgs {
     /// # Errors
     /// A flag is no `NAMESPACE/NAME`.
     pub(crate) fn options(&self) -> Result<Options> {
-        Ok(Options { downstream: self.limits.patience.downstream(), ..self.translation.options()? })
+        let loopback_endpoints = match self.source.kubernetes {
+            // There, loopback is the inside of the proxy's own pod.
+            true => LoopbackEndpoints::Refused,
+            false => LoopbackEndpoints::Accepted,
+        };
+        let downstream = self.limits.patience.downstream();
+        Ok(Options { downstream, loopback_endpoints, ..self.translation.options()? })
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fairway_control::cluster::{Credentials, Namespaces};
+use fairway_control::cluster::{Credentials, Namespaces, Selection};
+use fairway_translate::{LoopbackEndpoints, Options};
 
 /// Where configuration comes from.
 #[derive(Debug, Args)]
@@ -154,9 +155,19 @@ impl ClusterArgs {
         .find_map(|(given, flag)| given.then_some(flag))
     }
 
+    /// What is read of the cluster.
+    ///
     /// # Errors
     /// The flags contradict each other.
-    pub(crate) fn validate(&self) -> Result<()> {
+    pub(crate) fn selection(&self, options: Options) -> Result<Selection> {
+        self.validate()?;
+        let options = Options { loopback_endpoints: LoopbackEndpoints::Refused, ..options };
+        Ok(Selection { namespaces: self.namespaces(), options, services: Vec::new() })
+    }
+
+    /// # Errors
+    /// The flags contradict each other.
+    fn validate(&self) -> Result<()> {
         if !self.watch_namespace.is_empty() && self.watch_namespace_selector.is_some() {
             bail!("--watch-namespace and --watch-namespace-selector contradict each other: give one of them");
         }

@@ -11,12 +11,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use fairway_model::Origin;
 use fairway_routing::Snapshot;
 
 use crate::args::ExplainArgs;
-use crate::{check, offline};
+use crate::check;
+use crate::offline::{self, Offline};
 use asked::Asked;
 
 /// What requests are explained by.
@@ -26,17 +27,20 @@ struct Served {
     diagnostics: Vec<(Origin, String)>,
 }
 
+impl Served {
+    fn of(found: Offline) -> Self {
+        let told = found.diagnostics.iter().map(|it| (it.origin.clone(), check::line(it)));
+        Self { diagnostics: told.collect(), snapshot: found.outcome.snapshot }
+    }
+}
+
 /// Explains one request.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     let asked = Asked::read(&args.url, &args.method, &args.headers)?;
     let served = match (&args.manifests, args.admin) {
-        (Some(manifests), _) => {
-            let found = offline::read(manifests, args.translation.options()?)?;
-            let told = found.diagnostics.iter().map(|it| (it.origin.clone(), check::line(it)));
-            Served { snapshot: found.outcome.snapshot, diagnostics: told.collect() }
-        }
+        (Some(manifests), _) => Served::of(offline::read(manifests, args.translation.options()?)?),
         (None, Some(admin)) => fetched::fetch(admin)?,
-        (None, None) => bail!("by what? Give --manifests DIR or --admin ADDR"),
+        (None, None) => Served::of(offline::read_cluster(&args.cluster, args.translation.options()?)?),
     };
     let mut text = String::new();
     told::chain(&mut text, &asked, &served);

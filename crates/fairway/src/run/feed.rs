@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fairway_control::admin::Readiness;
-use fairway_control::cluster::{Cluster, Selection};
+use fairway_control::cluster::Cluster;
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Directory, Pipeline};
 
@@ -60,8 +60,7 @@ impl Feed {
             let keeper = Keeper::start(directory);
             gate.keep(keeper.with_context(|| format!("--state-dir {}", directory.display()))?);
         }
-        let selection =
-            Selection { services: Vec::new(), options: args.options()?, namespaces: cluster.namespaces() };
+        let selection = cluster.selection(args.options()?)?;
         let source =
             Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
         let telling = Telling::start(&args.report, &source, pipeline)?;
