@@ -16,6 +16,8 @@ mod once;
 pub mod probe;
 mod run;
 pub mod selection;
+#[cfg(test)]
+mod tests;
 mod trimmed;
 mod watch;
 mod wire;

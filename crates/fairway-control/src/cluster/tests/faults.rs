@@ -1,0 +1,151 @@
+//! A server that restarts, vanishes, forgets, stalls, denies or is too old.
+
+use std::time::Duration;
+
+use fairway_translate::Kind;
+
+use super::scene::{Scene, ingress, secret, service, slice, texts};
+use super::server::{Network, Server};
+use crate::cluster::probe::Reach;
+use crate::cluster::selection::Selection;
+
+fn shop() -> Server {
+    let server = Server::new();
+    server.put("ingresses", ingress("shop", "web", &["tls"]));
+    server.put("services", service("shop", "web"));
+    server.put("endpointslices", slice("shop", "web"));
+    server.put("secrets", secret("shop", "tls"));
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_removes_nothing() {
+    let server = shop();
+    let mut scene = Scene::started(&server).await;
+    let before = scene.told.clone();
+    for resource in ["ingresses", "services", "endpointslices", "secrets", "ingressclasses"] {
+        server.with(|state| state.broken_lists.insert(resource.to_owned()));
+    }
+    server.forget_history();
+    assert!(scene.pass(Duration::from_secs(60)).await.is_empty());
+    assert_eq!(scene.told, before);
+    assert!(!scene.condition().is_synced());
+    server.with(|state| state.broken_lists.clear());
+    scene.until("being in step", |scene| scene.condition().is_synced()).await;
+    assert_eq!(scene.told, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_410_only_what_differs_is_told() {
+    let server = shop();
+    let mut scene = Scene::started(&server).await;
+    server.stall_watches();
+    server.put("services", service("shop", "new"));
+    server.put("endpointslices", slice("shop", "web"));
+    server.delete("ingresses", "shop", "web");
+    server.forget_history();
+    let mut told = texts(&scene.pass(Duration::from_secs(10)).await);
+    told.sort();
+    assert_eq!(
+        told,
+        ["+EndpointSlice shop/web", "+Service shop/new", "-Ingress shop/web", "-Secret shop/tls"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_watch_goes_on_from_where_it_was_without_a_list() {
+    let server = shop();
+    let mut scene = Scene::started(&server).await;
+    let lists = server.requests("sendInitialEvents");
+    for _ in 0..5 {
+        server.close_watches();
+        server.put("services", service("shop", "web"));
+        scene.until("the change", |scene| scene.names(Kind::Service) == scene.server.names("services")).await;
+    }
+    assert_eq!(server.requests("sendInitialEvents"), lists);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stalls_is_noticed() {
+    let server = shop();
+    let mut scene = Scene::started(&server).await;
+    server.stall_watches();
+    server.put("services", service("shop", "new"));
+    let silent = scene.until("the change", |scene| scene.has(Kind::Service, "shop", "new")).await;
+    assert!(silent < Duration::from_secs(102), "{silent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_partition_it_is_in_step_within_five_seconds() {
+    for outage in [Network::Silent, Network::Refusing] {
+        let server = shop();
+        let mut scene = Scene::started(&server).await;
+        let before = scene.told.clone();
+        server.with(|state| state.line = outage);
+        if outage == Network::Refusing {
+            server.close_watches();
+        }
+        server.put("services", service("shop", "new"));
+        scene.pass(Duration::from_secs(60)).await;
+        assert!(matches!(scene.condition().reach, Reach::Silent { .. }));
+        assert_eq!(scene.told, before);
+        server.with(|state| state.line = Network::Up);
+        let healed = scene.until("being in step", |scene| scene.has(Kind::Service, "shop", "new")).await;
+        assert!(healed < Duration::from_secs(5), "{healed:?}");
+        scene.until("a true condition", |scene| scene.condition().is_synced()).await;
+        assert_eq!(scene.condition().reach, Reach::Answering);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_after_us_is_waited_for() {
+    let server = shop();
+    server.with(|state| state.line = Network::Refusing);
+    let mut scene = Scene::start(&server, Selection::default());
+    assert!(scene.pass(Duration::from_secs(30)).await.is_empty());
+    assert!(scene.condition().problems().any(|problem| problem.contains("connection refused")));
+    server.with(|state| state.line = Network::Up);
+    let waited = scene.until("the first batch", |scene| scene.condition().told).await;
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    assert_eq!(scene.condition().refusal, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_kind_is_named_and_the_others_are_served() {
+    let server = shop();
+    server.with(|state| state.denied.insert(("ingressclasses".to_owned(), "*".to_owned())));
+    let mut scene = Scene::start(&server, Selection::default());
+    let first = scene.batch().await;
+    assert!(scene.has(Kind::Ingress, "shop", "web") && scene.has(Kind::Secret, "shop", "tls"));
+    let [found] = &*first.diagnostics else { panic!("{:?}", first.diagnostics) };
+    assert_eq!(found.code, "no-permission");
+    assert!(found.problem.contains("list and watch on ingressclasses.networking.k8s.io"), "{found}");
+    server.with(|state| state.denied.clear());
+    scene.until("being in step", |scene| scene.condition().is_synced()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_that_passes_while_a_server_starts_is_none() {
+    let server = shop();
+    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
+    let mut scene = Scene::start(&server, Selection::default());
+    assert!(scene.pass(Duration::from_millis(500)).await.is_empty());
+    server.with(|state| state.denied.clear());
+    scene.batch().await;
+    assert!(scene.has(Kind::Ingress, "shop", "web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_too_old_is_refused_in_one_sentence() {
+    let server = shop();
+    server.with(|state| state.minor = 20);
+    let mut scene = Scene::start(&server, Selection::default());
+    assert!(scene.pass(Duration::from_secs(20)).await.is_empty());
+    let problems: Vec<_> = scene.condition().problems().map(str::to_owned).collect();
+    let [problem] = &*problems else { panic!("{problems:?}") };
+    assert!(problem.contains("v1.20.0") && problem.contains("1.21 or newer is needed"), "{problem}");
+    assert_eq!(server.requests("ingresses"), 0);
+    server.with(|state| state.minor = 21);
+    scene.batch().await;
+    assert!(scene.condition().is_synced());
+}

@@ -1,0 +1,186 @@
+//! The source beside the server of a test, in virtual time: what it told so far, and waiting for what it tells next. Owns
+//! the objects that tests use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_translate::{Change, Kind, Object, ObjectRef};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+use tokio::time::{self, Instant};
+
+use super::server::Server;
+use crate::cluster::condition::{Board, Condition};
+use crate::cluster::run;
+use crate::cluster::selection::{Namespaces, Selection};
+use crate::pipeline::{Batch, Outlet, pipe};
+
+/// Nothing takes longer in virtual time.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) struct Scene {
+    pub(super) server: Server,
+    outlet: Outlet,
+    board: Board,
+    source: AbortHandle,
+    /// The version of each object as it was told.
+    pub(super) told: BTreeMap<ObjectRef, String>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.source.abort();
+    }
+}
+
+impl Scene {
+    /// Starts the source.
+    pub(super) fn start(server: &Server, selection: Selection) -> Self {
+        let ((inlet, outlet), board) = (pipe(), Board::new());
+        let source = tokio::spawn(run::run(server.client(), selection, inlet, board.clone()));
+        Self { server: server.clone(), outlet, board, source: source.abort_handle(), told: BTreeMap::new() }
+    }
+
+    /// Starts it for all namespaces and waits for the first batch.
+    pub(super) async fn started(server: &Server) -> Self {
+        let mut scene = Self::start(server, Selection::default());
+        scene.batch().await;
+        scene
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        self.board.read()
+    }
+
+    /// What was told meanwhile, if anything.
+    pub(super) fn poll(&mut self) -> Option<Batch> {
+        let batch = self.outlet.next(Duration::ZERO)?;
+        for change in &batch.changes {
+            match change {
+                Change::Set(object, _) => drop(self.told.insert(object.reference(), version(object))),
+                Change::Remove(reference) => drop(self.told.remove(reference)),
+                Change::Resolved { .. } => {}
+            }
+        }
+        Some(batch)
+    }
+
+    /// The next batch.
+    pub(super) async fn batch(&mut self) -> Batch {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            if let Some(batch) = self.poll() {
+                return batch;
+            }
+            assert!(Instant::now() < limit, "nothing was told; {:#?}", self.condition());
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The next batch with changes.
+    pub(super) async fn changes(&mut self) -> Batch {
+        loop {
+            let batch = self.batch().await;
+            if !batch.changes.is_empty() {
+                return batch;
+            }
+        }
+    }
+
+    /// Lets time pass; everything that is told meanwhile.
+    pub(super) async fn pass(&mut self, duration: Duration) -> Vec<Change> {
+        let until = Instant::now() + duration;
+        let mut changes = Vec::new();
+        while Instant::now() < until {
+            time::sleep(Duration::from_millis(20)).await;
+            while let Some(batch) = self.poll() {
+                changes.extend(batch.changes);
+            }
+        }
+        changes
+    }
+
+    /// Waits until something holds, while what is told is noted.
+    pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < LIMIT, "{what} never came; {:#?}", self.condition());
+            while self.poll().is_some() {}
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        begun.elapsed()
+    }
+
+    /// Names of the told objects of a kind as `namespace/name@version`.
+    pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
+        let of_kind = self.told.iter().filter(|(reference, _)| reference.kind == kind);
+        of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()
+    }
+
+    pub(super) fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        let key = fairway_translate::ObjectKey::new(namespace, name);
+        self.told.contains_key(&ObjectRef::new(kind, key))
+    }
+}
+
+fn version(object: &Object) -> String {
+    let metadata = match object {
+        Object::Ingress(it) => &it.metadata,
+        Object::IngressClass(it) => &it.metadata,
+        Object::Service(it) => &it.metadata,
+        Object::EndpointSlice(it) => &it.metadata,
+        Object::Secret(it) => &it.metadata,
+        Object::ConfigMap(it) => &it.metadata,
+        Object::OldIngress(_) => panic!("a cluster has none"),
+    };
+    metadata.resource_version.clone().unwrap_or_default()
+}
+
+/// What a change is about: `+Ingress shop/web` or `-Secret shop/tls`.
+pub(super) fn text(change: &Change) -> String {
+    let reference = change.reference();
+    let sign = if matches!(change, Change::Set(..)) { '+' } else { '-' };
+    format!("{sign}{} {}", reference.kind.name(), reference.key)
+}
+
+pub(super) fn texts(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(text).collect()
+}
+
+pub(super) fn listed(names: &[&str]) -> Selection {
+    let names = names.iter().map(|name| Arc::from(*name)).collect();
+    Selection { namespaces: Namespaces::Listed(names), ..Selection::default() }
+}
+
+/// An Ingress of ours with these Secrets.
+pub(super) fn ingress(namespace: &str, name: &str, secrets: &[&str]) -> Value {
+    let tls: Vec<_> = secrets.iter().map(|name| json!({ "hosts": ["a.test"], "secretName": name })).collect();
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "ingressClassName": "fairway", "tls": tls },
+    })
+}
+
+pub(super) fn secret(namespace: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name }, "data": { "tls.crt": "YQ==" } })
+}
+
+pub(super) fn service(namespace: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name }, "spec": { "ports": [{ "port": 80 }] } })
+}
+
+pub(super) fn slice(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": namespace, "name": name, "labels": { "kubernetes.io/service-name": name } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }], "ports": [],
+    })
+}
+
+pub(super) fn class(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "controller": "fairway.dev/ingress-controller" } })
+}
+
+pub(super) fn namespace(name: &str, label: &str) -> Value {
+    json!({ "metadata": { "name": name, "labels": { "edge": label } } })
+}
