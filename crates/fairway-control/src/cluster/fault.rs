@@ -44,7 +44,10 @@ impl Fault {
             (_, "Expired" | "Gone") | (410, _) => Self::Gone,
             (_, "Unauthorized") | (401, _) => Self::Unknown(message),
             (_, "NotFound") | (404, _) => Self::NoSuchApi,
-            (code, _) if message.contains("sendInitialEvents") => {
+            // The second is what an API server says whose etcd is too old for it.
+            (code, _)
+                if message.contains("sendInitialEvents") || message.contains("RequestWatchProgress") =>
+            {
                 tracing::debug!(code, message, "the API server sends no lists as streams");
                 Self::NoStreaming
             }
@@ -125,6 +128,8 @@ mod tests {
             Fault::status(&status(422, "Invalid", "sendInitialEvents: Forbidden")),
             Fault::NoStreaming
         );
+        let old_etcd = "the required storage feature RequestWatchProgress is disabled";
+        assert_eq!(Fault::status(&status(500, "InternalError", old_etcd)), Fault::NoStreaming);
         assert!(!Fault::status(&status(500, "InternalError", "")).is_definite());
     }
 }
