@@ -19,7 +19,8 @@ usage: testbed [--name NAME] COMMAND
 A testbed is named by --name, else by the variable TESTBED_NAME, else "fairway". Any number can be up side by side.
 All but "image build" and "binaries" need root.
 
-  up                        brings the testbed up, or up again, and prints where its kubeconfig is; the first time ever it
+  up                        brings the testbed up and prints where its kubeconfig is; one that is up already keeps its
+                            objects and pods, faults end, and components that ended are started; the first time ever it
                             builds its programs into the cache, which takes minutes
   down [--all]              takes it down and leaves nothing, in whatever state it is; --all: every testbed
   status [--json]           what runs, and the testbed's addresses; exit status 1 when it is not ready

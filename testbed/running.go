@@ -190,6 +190,9 @@ func passed(err error) error {
 	return err
 }
 
+// changes are what can be done to a component.
+var changes = []string{"stop", "start", "restart"}
+
 func fault(testbed state.Testbed, rest []string) error {
 	flags := flag.NewFlagSet("fault", flag.ContinueOnError)
 	kill := flags.Bool("kill", false, "")
@@ -203,9 +206,9 @@ func fault(testbed state.Testbed, rest []string) error {
 	switch {
 	case len(given) == 2 && given[0] == "api-server" && (given[1] == "partition" || given[1] == "heal"):
 		order.Do = given[1]
-	case len(given) == 2 && given[0] == "api-server":
+	case len(given) == 2 && given[0] == "api-server" && slices.Contains(changes, given[1]):
 		order.On, order.Do = "kube-apiserver", given[1]
-	case len(given) == 3 && given[0] == "component":
+	case len(given) == 3 && given[0] == "component" && slices.Contains(changes, given[2]):
 		order.On, order.Do = given[1], given[2]
 	case len(given) == 2 && (given[0] == "drop-address" || given[0] == "restore-address"):
 		order.Do, order.On = given[0], given[1]

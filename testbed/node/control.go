@@ -75,6 +75,9 @@ func (n *Node) answer(listener net.Listener) error {
 func (n *Node) obey(ctx context.Context, order Order) error {
 	switch order.Do {
 	case "up":
+		if err := n.heal(""); err != nil {
+			return err
+		}
 		n.again()
 		return nil
 	case "start":
@@ -138,7 +141,7 @@ func (n *Node) begin(fault network.Fault) error {
 	return nil
 }
 
-// heal ends the faults whose names begin so.
+// heal ends the faults whose names, with a space after, begin so.
 func (n *Node) heal(prefix string) error {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -63,7 +64,7 @@ func (s *supervisor) start(name string) error {
 	}
 	command, known := s.commands[name]
 	if !known {
-		return fmt.Errorf("there is no component %q; there are %v", name, Components)
+		return unknown(name)
 	}
 	output, err := os.OpenFile(filepath.Join(s.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -86,6 +87,10 @@ func (s *supervisor) start(name string) error {
 	return nil
 }
 
+func unknown(name string) error {
+	return fmt.Errorf("there is no component %q; there are %s", name, strings.Join(Components, ", "))
+}
+
 func (s *supervisor) await(started *component, process *exec.Cmd) {
 	err := process.Wait()
 	s.mutex.Lock()
@@ -100,12 +105,17 @@ func (s *supervisor) await(started *component, process *exec.Cmd) {
 	close(started.ended)
 }
 
-// grace is how long a component may take to stop when asked.
-const grace = 10 * time.Second
+// grace is how long a component may take to stop when asked. The API server closes its listener at once, but would wait a
+// minute for clients that go on watching.
+const grace = 3 * time.Second
 
 // stop ends the component, at once or with time to finish.
 func (s *supervisor) stop(name string, signal syscall.Signal) error {
 	s.mutex.Lock()
+	if _, named := s.commands[name]; !named {
+		s.mutex.Unlock()
+		return unknown(name)
+	}
 	known := s.components[name]
 	if known == nil || known.status.Condition != Running {
 		s.mutex.Unlock()
