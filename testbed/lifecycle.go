@@ -115,23 +115,37 @@ func up(testbed state.Testbed) error {
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer func() { release() }()
 	record, err := testbed.Read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if record.Init.Alive() {
-		if err := node.NewControl(testbed).Order(node.Order{Do: "up"}); err != nil {
+	continued, err := again(testbed, record)
+	if err != nil {
+		return err
+	}
+	if !continued {
+		if record, release, err = fresh(testbed, programs, release); err != nil {
 			return err
 		}
-	} else if record, release, err = fresh(testbed, programs, release); err != nil {
-		return err
 	}
 	if err := follow(testbed, record, begun); err != nil {
 		return err
 	}
 	fmt.Println(testbed.Kubeconfig())
 	return nil
+}
+
+// again has a testbed that lives start what is missing; it says false when none lives, or not any more.
+func again(testbed state.Testbed, record state.Record) (bool, error) {
+	for end := time.Now().Add(10 * time.Second); record.Init.Alive(); time.Sleep(20 * time.Millisecond) {
+		// It may have been started a moment ago, by a command that was killed, and not listen yet.
+		err := node.NewControl(testbed).Order(node.Order{Do: "up"})
+		if err == nil || time.Now().After(end) {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // fresh removes what an earlier testbed of that name left and starts a new one.

@@ -135,6 +135,11 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return encode("EC PRIVATE KEY", der), nil
 }
 
+// Encode is a certificate as PEM.
+func Encode(certificate *x509.Certificate) []byte {
+	return encode("CERTIFICATE", certificate.Raw)
+}
+
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

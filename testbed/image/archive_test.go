@@ -1,0 +1,187 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func spec(files ...File) Spec {
+	return Spec{
+		Name: "fairway.test/program:v1", Architecture: "amd64", Entrypoint: []string{"/bin/program"}, User: "65532",
+		Labels: map[string]string{"b": "2", "a": "1"}, Files: files,
+	}
+}
+
+func write(t *testing.T, spec Spec) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, spec); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func unpack(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = content
+	}
+}
+
+func parse(t *testing.T, content []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(content, into); err != nil {
+		t.Fatalf("%v in %s", err, content)
+	}
+}
+
+func TestTheSameFilesGiveTheSameBytesInWhateverOrder(t *testing.T) {
+	one := File{Path: "/bin/program", Mode: 0o755, Content: []byte("one")}
+	two := File{Path: "/etc/two", Mode: 0o644, Content: []byte("two")}
+	if !bytes.Equal(write(t, spec(one, two)), write(t, spec(two, one))) {
+		t.Error("two archives of the same files differ")
+	}
+	changed := one
+	changed.Content = []byte("other")
+	if bytes.Equal(write(t, spec(one, two)), write(t, spec(changed, two))) {
+		t.Error("two archives of different files are the same")
+	}
+}
+
+func TestBothEntryPointsOfAnArchiveNameTheSameContents(t *testing.T) {
+	files := unpack(t, write(t, spec(File{Path: "/bin/program", Mode: 0o755, Content: []byte("text")})))
+	for name, content := range files {
+		if digest, isBlob := strings.CutPrefix(name, "blobs/sha256/"); isBlob {
+			if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != digest {
+				t.Errorf("%s does not have the digest it is named for", name)
+			}
+		}
+	}
+	var index struct{ Manifests []descriptor }
+	parse(t, files["index.json"], &index)
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	parse(t, files[blobPath(index.Manifests[0].Digest)], &manifest)
+	var docker []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	parse(t, files["manifest.json"], &docker)
+	if docker[0].Config != blobPath(manifest.Config.Digest) || docker[0].Layers[0] != blobPath(manifest.Layers[0].Digest) {
+		t.Errorf("Docker's manifest %+v names other contents than OCI's %+v", docker[0], manifest)
+	}
+	if docker[0].RepoTags[0] != "fairway.test/program:v1" || index.Manifests[0].Annotations["io.containerd.image.name"] != "fairway.test/program:v1" {
+		t.Error("the archive does not say the image's name")
+	}
+	layer := unpack(t, files[docker[0].Layers[0]])
+	if string(layer["bin/program"]) != "text" {
+		t.Errorf("the layer holds %v, not the program", layer)
+	}
+	for _, folder := range []string{"tmp/", "bin/", "etc/"} {
+		if _, there := layer[folder]; !there {
+			t.Errorf("the layer has no folder %s", folder)
+		}
+	}
+}
+
+func TestImagesThatCannotWorkAreRefused(t *testing.T) {
+	for name, bad := range map[string]Spec{
+		"no tag":        {Name: "host:5000/program"},
+		"no name":       {},
+		"relative path": {Name: "program:v1", Files: []File{{Path: "program"}}},
+		"given twice":   {Name: "program:v1", Files: []File{{Path: "/a/b"}, {Path: "/a/./b"}}},
+	} {
+		if err := Write(io.Discard, bad); err == nil {
+			t.Errorf("%s: was written", name)
+		}
+	}
+}
+
+func TestADynamicProgramBringsItsLoaderAndLibraries(t *testing.T) {
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := describe(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head.interpreter == "" {
+		t.Fatalf("%s is static, so that this machine has nothing to try", shell)
+	}
+	files, _, err := Program(shell, "/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var loader bool
+	found := map[string]bool{}
+	for _, file := range files {
+		loader = loader || file.Path == head.interpreter
+		found[filepath.Base(file.Path)] = true
+	}
+	if !loader {
+		t.Errorf("the loader %s is missing", head.interpreter)
+	}
+	for _, name := range head.needed {
+		if !found[name] {
+			t.Errorf("the library %s is missing", name)
+		}
+	}
+}
+
+func TestWhatIsNoProgramIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Program(file, "/script"); err == nil || !strings.Contains(err.Error(), "not a Linux program") {
+		t.Errorf("a script gave %v", err)
+	}
+}
+
+func TestATreeKeepsItsFoldersAndWhatIsExecutable(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(folder, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"in/program": 0o700, "data": 0o600} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := Tree(folder, "/opt/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for _, file := range files {
+		modes[file.Path] = file.Mode
+	}
+	if len(modes) != 2 || modes["/opt/x/in/program"] != 0o755 || modes["/opt/x/data"] != 0o644 {
+		t.Errorf("got %v", modes)
+	}
+}
