@@ -41,11 +41,17 @@ pub(super) struct State {
     pub(super) minor: u32,
     /// Every path with its query.
     pub(super) requests: Vec<String>,
-    /// Watches from before this one say nothing any more.
+    watches: Watches,
+}
+
+/// Watches by their number.
+#[derive(Default)]
+struct Watches {
+    begun: u64,
+    /// Up to this one they say nothing any more.
     stalled: u64,
-    /// Watches from before this one are closed.
+    /// Up to this one they are closed.
     closed: u64,
-    watches: u64,
 }
 
 /// How requests fare.
@@ -142,18 +148,18 @@ impl Server {
         self.with(|state| {
             state.version += 1;
             state.oldest = state.version;
-            state.closed = state.watches;
+            state.watches.closed = state.watches.begun;
         });
     }
 
     /// Closes all watches.
     pub(super) fn close_watches(&self) {
-        self.with(|state| state.closed = state.watches);
+        self.with(|state| state.watches.closed = state.watches.begun);
     }
 
     /// From now on the watches that are open say nothing.
     pub(super) fn stall_watches(&self) {
-        self.with(|state| state.stalled = state.watches);
+        self.with(|state| state.watches.stalled = state.watches.begun);
     }
 
     /// The requests whose text contains this.
@@ -255,8 +261,8 @@ impl Server {
 
     fn watch(&self, query: Query) -> Answer {
         let mut state = self.lock();
-        state.watches += 1;
-        let id = state.watches;
+        state.watches.begun += 1;
+        let id = state.watches.begun;
         let mut first = Vec::new();
         let from = if query.is("sendInitialEvents") {
             let all = state.objects.iter().filter(|(place, object)| query.covers(place, Some(object)));
@@ -286,10 +292,10 @@ impl Server {
                 bell.borrow_and_update();
                 let next = {
                     let state = server.lock();
-                    if id <= state.closed {
+                    if id <= state.watches.closed {
                         return None;
                     }
-                    let silent = id <= state.stalled || state.line == Network::Silent;
+                    let silent = id <= state.watches.stalled || state.line == Network::Silent;
                     if state.line == Network::Silent {
                         // What was sent into the black hole is lost, and with it the connection.
                         from = u64::MAX;
