@@ -85,7 +85,7 @@ fn what_an_earlier_process_served_is_served_until_the_source_tells() {
     assert_eq!(fresh.freshness, Freshness::Current);
     assert_ne!(fresh.outcome.digest, served.digest);
     assert!(fresh.outcome.snapshot.version() > stale.outcome.snapshot.version());
-    second.inlet().restore(served.translation.config.clone());
+    second.inlet().restore(served.translation.config);
     put(&root, 2);
     assert_eq!(publications.recv_timeout(PATIENCE).unwrap().freshness, Freshness::Current);
 }

@@ -161,7 +161,7 @@ pub fn fairway_binary() -> PathBuf {
     path
 }
 
-/// `fairway run --manifests` on free ports of the loopback address.
+/// `fairway run` on free ports of the loopback address.
 pub struct Fairway {
     program: Program,
     /// Where it takes plain HTTP.
@@ -180,8 +180,18 @@ impl Fairway {
     /// When it cannot be started.
     #[must_use]
     pub fn start(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
+        Self::start_with(binary, &[&["--manifests", &manifests.display().to_string()], more].concat())
+    }
+
+    /// Starts `binary` with these arguments, which name the source too; does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_with(binary: &Path, more: &[&str]) -> Self {
         let (http, https, admin) = (free_address(), free_address(), free_address());
-        let mut arguments = vec!["run".to_owned(), "--manifests".to_owned(), manifests.display().to_string()];
+        let mut arguments = vec!["run".to_owned()];
         for (flag, address) in [("--http", http), ("--https", https), ("--admin", admin)] {
             arguments.extend([flag.to_owned(), address.to_string()]);
         }

@@ -23,7 +23,9 @@ fn input_that_cannot_be_used_ends_with_two_and_one_line() {
         (&["explain", "ftp://a/", "--manifests", empty], "only http and https"),
         (&["explain", "http://a/", "--admin", "127.0.0.1:1"], "--admin 127.0.0.1:1"),
         (&["run", "--manifests", "no/such/directory", "--admin", "127.0.0.1:0"], "--manifests"),
-        (&["run", "--kubernetes"], "cluster source"),
+        (&["run", "--kubernetes", "--kubeconfig", "no/such/file", "--admin", "127.0.0.1:0"], "no/such/file"),
+        (&["check", "--kubernetes", "--kubeconfig", "no/such/file"], "no/such/file"),
+        (&["wait", "--kubeconfig", "no/such/file"], "no/such/file"),
         (&["run", "--manifests", empty, "--kubernetes"], "contradict"),
         (&["run", "--manifests", empty, "--configmap", "x", "--admin", "127.0.0.1:0"], "--configmap x"),
         (&["run", "--manifests", empty, "--log-level", "a=b=c", "--admin", "127.0.0.1:0"], "--log-level"),
@@ -59,8 +61,10 @@ fn every_flag_is_an_environment_variable_and_has_a_text() {
     let dense = help.split_whitespace().collect::<String>();
     let flags = help.lines().map(str::trim).filter(|line| line.starts_with("--"));
     for flag in flags.filter_map(|line| line.split_whitespace().next()) {
-        let variable =
-            format!("[env:FAIRWAY_{}=", flag.trim_start_matches("--").to_uppercase().replace('-', "_"));
+        let name = flag.trim_start_matches("--").to_uppercase().replace('-', "_");
+        // What the pod is called comes by the names that every manifest gives it (ingress-nginx too).
+        let prefix = if name.starts_with("POD_") { "" } else { "FAIRWAY_" };
+        let variable = format!("[env:{prefix}{name}=");
         assert!(dense.contains(&variable), "{flag} is no environment variable");
     }
     for heading in ["Where traffic arrives:", "What objects mean:", "Logs:", "Stopping:", "Examples:"] {

@@ -84,16 +84,21 @@ impl Condition {
              fairway_cluster_silent {silent}\n\
              # HELP fairway_cluster_watches What is watched, by state.\n# TYPE fairway_cluster_watches gauge\n"
         );
-        let states: [(&str, fn(&StoreState) -> bool); 3] = [
-            ("synced", |state| *state == StoreState::Synced),
-            ("listing", |state| *state == StoreState::Listing),
-            ("failing", |state| matches!(state, StoreState::Failing { .. })),
-        ];
-        for (name, is) in states {
-            let count = self.stores.iter().filter(|store| is(&store.state)).count();
+        for name in ["synced", "listing", "failing"] {
+            let count = self.stores.iter().filter(|store| store.state.label() == name).count();
             out += &format!("fairway_cluster_watches{{state=\"{name}\"}} {count}\n");
         }
         out
+    }
+}
+
+impl StoreState {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::Listing => "listing",
+            Self::Failing { .. } => "failing",
+        }
     }
 }
 

@@ -1,0 +1,96 @@
+//! A cluster whose API server does not answer: what the process says, and what it serves all the same.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use fairway_control::state::{self, Keeper};
+use fairway_control::{Engine, FlagSettings, directory};
+use fairway_testkit::client::{Client, Request};
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
+use fairway_testkit::process::Fairway;
+use fairway_testkit::wait::{PATIENCE, eventually, free_address};
+use fairway_translate::Options;
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// A kubeconfig of a cluster where nobody listens.
+fn kubeconfig() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: \"http://{}\"}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+        free_address()
+    );
+    fs::write(directory.path().join("config"), text).unwrap();
+    directory
+}
+
+fn start(kubeconfig: &TempDir, more: &[&str]) -> Fairway {
+    let file = kubeconfig.path().join("config").display().to_string();
+    Fairway::start_with(Path::new(BINARY), &[&["--kubernetes", "--kubeconfig", &file], more].concat())
+}
+
+/// What an earlier process would have kept of these manifests.
+fn keep(manifests: &Path, state: &Path) {
+    let contents = directory::read(manifests).unwrap();
+    let mut engine = Engine::new(Options::default(), FlagSettings::default());
+    engine.update(contents.changes, 0);
+    let outcome = engine.current().unwrap().clone();
+    Keeper::start(state).unwrap().keep(outcome.translation.config, outcome.digest);
+    while state::load(state).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn it_is_not_ready_and_says_why_and_shows_its_metrics() {
+    let config = kubeconfig();
+    let addresses = ["--publish-status-address", "192.0.2.1", "--pod-name", "p", "--pod-namespace", "n"];
+    let fairway = start(&config, &addresses);
+    eventually("the reason is told", PATIENCE, || async {
+        let answer = fairway.admin("/readyz").await;
+        answer.is_ok_and(|answer| answer.status == 503 && answer.text().contains("API server"))
+    })
+    .await;
+    eventually("the metrics of a cluster are those that are described", PATIENCE, || async {
+        let printed = fairway.metrics().await.0;
+        let types = printed.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let printed: BTreeSet<_> =
+            types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md")).unwrap();
+        let rows = text.split("| metric of a cluster |").nth(1).unwrap().split("\n\n").next().unwrap();
+        let named = rows.lines().filter_map(|row| row.split('`').nth(1));
+        let named: BTreeSet<_> = named.map(str::to_owned).collect();
+        named.len() > 3 && named.is_subset(&printed)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_good_configuration_is_served_and_marked() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    let ingress = Ingress::new("a", "web").class(Some("fairway"));
+    let ingress = ingress.annotation("temporal-redirect", "https://elsewhere.test/");
+    manifests.put("web.yaml", ingress.route("a.test", "/", ("gone", 80)).yaml());
+    let state = tempfile::tempdir().unwrap();
+    keep(manifests.path(), state.path());
+
+    let config = kubeconfig();
+    let fairway = start(&config, &["--state-dir", &state.path().display().to_string()]);
+    eventually("it is ready and says that it is stale", PATIENCE, || async {
+        let answer = fairway.admin("/readyz").await;
+        answer.is_ok_and(|answer| answer.status == 200 && answer.text().contains("stale"))
+    })
+    .await;
+    fairway.until_metric("fairway_config_stale", &[], |value| value == 1.0).await;
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    let answer = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
+    assert_eq!((answer.status, answer.header("Location")), (302, Some("https://elsewhere.test/")));
+}
