@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Error;
+use kube::core::Status;
 
 /// A permission, and what is lost without it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,12 @@ pub(crate) struct Refusals {
     said: Mutex<BTreeSet<Permit>>,
 }
 
+/// Whether the answer is about a namespace that is being removed (`NamespaceTerminatingCause`).
+fn is_ending(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    status.is_forbidden() && causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 impl fmt::Display for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "permission to {} {}", self.verb, self.resource)?;
@@ -38,6 +45,8 @@ impl Refusals {
     /// Says what the answer to a request that needs `permit` shows about it, when that is new; gives the answer back.
     pub(crate) fn judge<T>(&self, permit: Permit, answer: Result<T, Error>) -> Result<T, Error> {
         match &answer {
+            // A namespace that is being removed takes nothing new from anybody.
+            Err(Error::Api(status)) if is_ending(status) => {}
             Err(Error::Api(status)) if status.is_forbidden() => self.refused(permit, &status.message),
             // Anything else that the API server answers, it answers to who may ask.
             Ok(_) | Err(Error::Api(_)) => self.granted(&permit),
@@ -63,5 +72,29 @@ impl Refusals {
         if said.remove(permit) {
             tracing::info!("granted by now: {permit}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forbidden(details: &str) -> Result<(), Error> {
+        let text = format!(
+            r#"{{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no","details":{details}}}"#
+        );
+        Err(Error::Api(Box::new(serde_json::from_str(&text).unwrap())))
+    }
+
+    #[test]
+    fn a_namespace_that_ends_is_no_missing_permission() {
+        let permit = || Permit { verb: "create", resource: "events", namespace: "a".into(), lost: "it" };
+        let refusals = Refusals::default();
+        let ending =
+            r#"{"causes":[{"reason":"NamespaceTerminating","message":"ends","field":"metadata.namespace"}]}"#;
+        assert!(refusals.judge(permit(), forbidden(ending)).is_err());
+        assert!(refusals.said.lock().unwrap().is_empty());
+        assert!(refusals.judge(permit(), forbidden("{}")).is_err());
+        assert_eq!(refusals.said.lock().unwrap().len(), 1);
     }
 }
