@@ -180,7 +180,7 @@ func follow(testbed state.Testbed, record state.Record, begun time.Time) error {
 	for {
 		report, err := control.Report()
 		if err != nil && !record.Init.Alive() {
-			return fmt.Errorf("the testbed ended while it started; see %s", testbed.Log("testbed"))
+			return fmt.Errorf("the testbed ended while it started: %s", lastLine(testbed.Log("testbed")))
 		}
 		for ; err == nil && told < len(report.Steps); told++ {
 			say(fmt.Sprintf("%5.1f s  %s", time.Since(begun).Seconds(), report.Steps[told]))
@@ -194,6 +194,15 @@ func follow(testbed state.Testbed, record state.Record, begun time.Time) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+func lastLine(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return lines[len(lines)-1]
 }
 
 func down(testbed state.Testbed, rest []string) error {

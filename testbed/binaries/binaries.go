@@ -139,7 +139,7 @@ func (m module) ensure(sources string, say func(string)) (string, error) {
 		return folder, nil
 	}
 	begun := time.Now()
-	say(strings.TrimSpace(fmt.Sprintf("building %s %s once, %s", m.folder, version, m.about)))
+	say(fmt.Sprintf("building %s once, %s", strings.TrimSpace(m.folder+" "+version), m.about))
 	if err := m.build(source, version, folder, say); err != nil {
 		return "", err
 	}

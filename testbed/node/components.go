@@ -44,6 +44,9 @@ func commands(testbed state.Testbed, programs Programs) map[string][]string {
 			"--root-ca-file=" + pki("ca.crt"), "--service-account-private-key-file=" + pki("tokens.key"),
 			"--use-service-account-credentials=true", "--leader-elect=false",
 			"--service-cluster-ip-range=" + network.Services4 + "," + network.Services6,
+			// After the API server was away, kubelet must not be taken for dead before it has said a word: with one node that
+			// would take the endpoints of every Service away.
+			"--node-monitor-grace-period=1h",
 			"--kube-api-qps=100", "--kube-api-burst=200"},
 		"kube-scheduler": {programs.Kubernetes, "kube-scheduler",
 			"--kubeconfig=" + pki("kube-scheduler.kubeconfig"),

@@ -158,7 +158,7 @@ func show(all []hierarchy) error {
 			return err
 		}
 		delegate(cgroupRoot)
-		return nil
+		return complete(cgroupRoot)
 	}
 	if err := unix.Mount("tmpfs", cgroupRoot, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mount the testbed's cgroups: %w", err)
@@ -176,6 +176,25 @@ func show(all []hierarchy) error {
 				return fmt.Errorf("name the cgroups of %s: %w", controller, err)
 			}
 		}
+	}
+	return nil
+}
+
+// complete says which controllers a version 2 cgroup lacks that runc needs for any container.
+func complete(folder string) error {
+	passed, err := os.ReadFile(filepath.Join(folder, "cgroup.subtree_control"))
+	if err != nil {
+		return fmt.Errorf("read the controllers of the testbed's cgroup: %w", err)
+	}
+	var missing []string
+	for _, controller := range []string{"cpu", "memory", "pids"} {
+		if !slices.Contains(strings.Fields(string(passed)), controller) {
+			missing = append(missing, controller)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the cgroup controllers %s are not passed on to the testbed, so that no container would start; turn them on in %s/cgroup.subtree_control",
+			strings.Join(missing, ", "), cgroupRoot)
 	}
 	return nil
 }

@@ -1,6 +1,11 @@
 package sandbox
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 func TestMountOptionsKeepOnlyWhatNamesTheHierarchy(t *testing.T) {
 	for shown, want := range map[string]string{
@@ -27,6 +32,18 @@ func TestEveryHierarchyHasACgroupOfTheTestbed(t *testing.T) {
 	for i := range folders {
 		if folders[i] == others[i] {
 			t.Errorf("two testbeds share %s", folders[i])
+		}
+	}
+}
+
+func TestMissingControllersAreNamed(t *testing.T) {
+	folder := t.TempDir()
+	for passed, want := range map[string]string{"cpu cpuset memory pids": "", "cpuset memory": "cpu, pids"} {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte(passed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := complete(folder); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", passed, err)
 		}
 	}
 }
