@@ -12,8 +12,8 @@ use fairway_translate::{
 
 use crate::digest::{Digest, Running};
 
-/// The objects as they are and what was made of them.
-#[derive(Debug)]
+/// The objects as they are and what was made of them. A clone costs nothing.
+#[derive(Clone, Debug)]
 pub struct Engine {
     flags: FlagSettings,
     resources: Resources,

@@ -2,7 +2,8 @@
 //!
 //! A source ([`cluster`], or [`directory`], which reads [`manifest`]s) tells the [`pipeline`] what changed; its [`engine`]
 //! translates and compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses
-//! them ([`retired`]). [`status`] tells the cluster what became of its objects. [`admin`] answers questions about all
+//! them ([`retired`]). [`status`] tells the cluster what became of its objects,
+//! [`webhook`] whether a new one would do. [`admin`] answers questions about all
 //! this. Nothing here is on the path of a request, and nothing here knows the data plane: it sees only the snapshots go.
 
 pub mod admin;
@@ -20,6 +21,8 @@ mod resolve;
 mod retired;
 pub mod state;
 pub mod status;
+mod trial;
+pub mod webhook;
 
 pub use cluster::Cluster;
 pub use digest::Digest;
@@ -28,3 +31,5 @@ pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};
 pub use pipeline::{Batch, Freshness, Inlet, Pipeline, Publication, Publish, View, Viewer};
 pub use propagation::Propagation;
 pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+pub use trial::{Trial, Verdict};
+pub use webhook::Webhook;

@@ -12,13 +12,14 @@ use fairway_model::Config;
 use fairway_routing::Snapshot;
 use fairway_translate::{Change, Diagnostic, Options};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::clock;
 use crate::engine::{Effect, Engine, FlagSettings, Outcome};
 use crate::journal::Journal;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
+use crate::trial::Trial;
 
 /// After a publication, further changes are gathered for so long.
 const GATHER: Duration = Duration::from_millis(2);
@@ -100,6 +101,7 @@ enum Input {
     Batch(Batch),
     Change(Change),
     Restore(Box<Config>),
+    Lend(oneshot::Sender<Option<Trial>>),
     Stop,
 }
 
@@ -136,6 +138,14 @@ impl Inlet {
     pub fn restore(&self, config: Config) {
         _ = self.0.send(Input::Restore(Box::new(config)));
     }
+
+    /// A copy of the configuration to judge objects with; `None` while none was read. What is done with it is not seen
+    /// here.
+    pub async fn trial(&self) -> Option<Trial> {
+        let (reply, trial) = oneshot::channel();
+        self.0.send(Input::Lend(reply)).ok()?;
+        trial.await.ok().flatten()
+    }
 }
 
 impl Outlet {
@@ -148,7 +158,7 @@ impl Outlet {
                 let (changes, diagnostics) = (vec![change], Vec::new());
                 Some(Batch { changes, diagnostics, heard: Instant::now(), written: None })
             }
-            Ok(Input::Restore(_) | Input::Stop) | Err(_) => None,
+            Ok(Input::Restore(_) | Input::Lend(_) | Input::Stop) | Err(_) => None,
         }
     }
 }
@@ -282,6 +292,7 @@ struct Gathered {
     heard: Option<Instant>,
     written: Option<SystemTime>,
     restore: Option<Box<Config>>,
+    lend: Vec<oneshot::Sender<Option<Trial>>>,
     stop: bool,
 }
 
@@ -302,6 +313,7 @@ impl Gathered {
                 self.heard.get_or_insert_with(Instant::now);
             }
             Input::Restore(config) => self.restore = Some(config),
+            Input::Lend(reply) => self.lend.push(reply),
             Input::Stop => self.stop = true,
         }
     }
@@ -347,9 +359,14 @@ impl Worker {
         if let Some(config) = gathered.restore.take() {
             self.restore(*config);
         }
+        let lend = std::mem::take(&mut gathered.lend);
         // Before the source has told something, there is nothing to make a configuration of.
         if gathered.source.is_some() || self.has_objects() {
             self.update(gathered);
+        }
+        for reply in lend {
+            // Who no longer waits needs no copy.
+            _ = reply.send(self.has_objects().then(|| Trial::of(&self.engine)));
         }
     }
 

@@ -1,11 +1,12 @@
 //! The objects as they are now, by kind and name. Owns no judgement about them and reads them from nowhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
+use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -107,19 +108,19 @@ pub struct Sourced<T> {
     pub source: Option<DocumentSource>,
 }
 
-/// The objects as they are now.
+/// The objects as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    pub(crate) ingresses: BTreeMap<ObjectKey, Sourced<Ingress>>,
-    pub(crate) classes: BTreeMap<ObjectKey, Sourced<IngressClass>>,
-    pub(crate) services: BTreeMap<ObjectKey, Sourced<Service>>,
-    pub(crate) slices: BTreeMap<ObjectKey, Sourced<EndpointSlice>>,
-    pub(crate) secrets: BTreeMap<ObjectKey, Sourced<Secret>>,
-    pub(crate) config_maps: BTreeMap<ObjectKey, Sourced<ConfigMap>>,
-    pub(crate) old_ingresses: BTreeMap<ObjectKey, Sourced<serde_json::Value>>,
-    pub(crate) resolved: BTreeMap<ObjectKey, Arc<[IpAddr]>>,
+    pub(crate) ingresses: OrdMap<ObjectKey, Sourced<Ingress>>,
+    pub(crate) classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
+    pub(crate) services: OrdMap<ObjectKey, Sourced<Service>>,
+    pub(crate) slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
+    pub(crate) secrets: OrdMap<ObjectKey, Sourced<Secret>>,
+    pub(crate) config_maps: OrdMap<ObjectKey, Sourced<ConfigMap>>,
+    pub(crate) old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
+    pub(crate) resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
     /// The slices of each Service.
-    service_slices: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    service_slices: OrdMap<ObjectKey, OrdSet<ObjectKey>>,
 }
 
 impl ObjectKey {
@@ -346,8 +347,8 @@ pub(crate) fn slice_service(key: &ObjectKey, slice: &EndpointSlice) -> Option<Ob
     Some(ObjectKey::new(&key.namespace, name))
 }
 
-fn keep<T>(
-    map: &mut BTreeMap<ObjectKey, Sourced<T>>,
+fn keep<T: Clone>(
+    map: &mut OrdMap<ObjectKey, Sourced<T>>,
     key: ObjectKey,
     object: T,
     source: Option<DocumentSource>,

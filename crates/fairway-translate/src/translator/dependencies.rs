@@ -1,16 +1,17 @@
 //! Who must be looked at again when something changes. Owns reverse look-up tables and nothing of what they mean.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostPattern};
+use imbl::{OrdMap, OrdSet};
 
 use crate::plan::{Plan, Uses};
 use crate::resources::ObjectKey;
 
 /// From a thing to those who use it.
 #[derive(Clone, Debug)]
-pub(super) struct Users<K, V>(BTreeMap<K, BTreeSet<V>>);
+pub(super) struct Users<K: Ord, V: Ord>(OrdMap<K, OrdSet<V>>);
 
 /// All look-up tables.
 #[derive(Clone, Debug, Default)]
@@ -31,16 +32,16 @@ pub(super) struct Dependencies {
     pub(super) backends: Users<ObjectKey, BackendKey>,
     /// The backends whose addresses are those of an external name.
     pub(super) external: Users<Arc<str>, BackendKey>,
-    uses: BTreeMap<ObjectKey, Uses>,
+    uses: OrdMap<ObjectKey, Uses>,
 }
 
-impl<K, V> Default for Users<K, V> {
+impl<K: Ord, V: Ord> Default for Users<K, V> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(OrdMap::new())
     }
 }
 
-impl<K: Ord + Clone, V: Ord> Users<K, V> {
+impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
     /// Those who use `key`.
     pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
         self.0.get(key).into_iter().flatten()

@@ -1,10 +1,10 @@
 //! The certificates that are in use or may be, read once per Secret. A Secret that breaks keeps the certificate that it
 //! had; owns that memory.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::Certificate;
+use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::certificate::{self, Parsed};
@@ -13,7 +13,7 @@ use crate::resources::{Kind, ObjectKey, Sourced};
 
 /// The certificates by Secret.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shelf(BTreeMap<ObjectKey, Entry>);
+pub(super) struct Shelf(OrdMap<ObjectKey, Entry>);
 
 #[derive(Clone, Debug)]
 struct Entry {

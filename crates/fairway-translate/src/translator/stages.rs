@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, CertificateKey, HostKey, HostPattern, WildcardSpan};
+use imbl::OrdSet;
 use k8s_openapi::api::networking::v1::Ingress;
 
 use super::dependencies::parent;
@@ -29,7 +30,7 @@ pub(super) struct HostMemo {
 #[derive(Clone, Debug)]
 pub(super) struct BackendMemo {
     wanted: Wanted,
-    users: BTreeSet<HostPattern>,
+    users: OrdSet<HostPattern>,
     external: Option<Arc<str>>,
     certificate: Option<ObjectKey>,
 }
@@ -258,7 +259,7 @@ impl Translator {
             }
             None => {
                 self.dependencies.backends.add(&wanted.service, key.clone());
-                let users = [host.clone()].into();
+                let users = OrdSet::unit(host.clone());
                 let memo = BackendMemo { wanted, users, external: None, certificate: None };
                 self.backends.insert(key.clone(), memo);
                 work.backends.insert(key);
