@@ -91,17 +91,17 @@ pub(crate) fn answer(uid: &str, verdict: &Verdict) -> Value {
             let message = texts(errors).join("\n");
             let status = json!({ "code": 422, "reason": "Invalid", "message": message });
             let warnings = some(&texts(warnings));
-            wrapped(json!({ "uid": uid, "allowed": false, "status": status, "warnings": warnings }))
+            wrapped(&json!({ "uid": uid, "allowed": false, "status": status, "warnings": warnings }))
         }
     }
 }
 
 /// Allows, and says these words.
 pub(crate) fn allowed(uid: &str, warnings: &[String]) -> Value {
-    wrapped(json!({ "uid": uid, "allowed": true, "warnings": some(warnings) }))
+    wrapped(&json!({ "uid": uid, "allowed": true, "warnings": some(warnings) }))
 }
 
-fn wrapped(response: Value) -> Value {
+fn wrapped(response: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
 }
 
