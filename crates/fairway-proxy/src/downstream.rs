@@ -129,7 +129,7 @@ fn poll_next<N: Network, S: Transport>(
     match connection.h1.poll_request(cx, &mut desk.request, limits) {
         Poll::Ready(HeadRead::Whole(count)) => return Poll::Ready(Next::Request(desk, Ok(count))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(desk, Err(rule))),
-        Poll::Ready(HeadRead::Closed | HeadRead::Cut) => {
+        Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
             worker.give_desk(desk);
             return Poll::Ready(Next::Over);
         }

@@ -50,6 +50,8 @@ pub enum Fault {
     UpstreamTls,
     /// The endpoint closed or reset the connection before its answer's head.
     UpstreamClosed,
+    /// What was written to the endpoint is not acknowledged: nobody is there any more.
+    UpstreamUnreachable,
     /// The endpoint closed or reset the connection within its answer's body.
     UpstreamTruncated,
     /// The endpoint took too long.
@@ -76,6 +78,7 @@ impl Fault {
             | Self::ConnectTimeout
             | Self::UpstreamTls
             | Self::UpstreamClosed
+            | Self::UpstreamUnreachable
             | Self::UpstreamTruncated
             | Self::UpstreamTimeout
             | Self::UpstreamMalformed(_) => Party::Upstream,
@@ -105,7 +108,7 @@ impl Fault {
             | Self::UpstreamClosed
             | Self::UpstreamTruncated
             | Self::UpstreamMalformed(_) => 502,
-            Self::ConnectTimeout | Self::UpstreamTimeout => 504,
+            Self::ConnectTimeout | Self::UpstreamTimeout | Self::UpstreamUnreachable => 504,
             Self::NoEndpoint | Self::ProtectionUnavailable | Self::MissingReference | Self::Overloaded => 503,
         }
     }
@@ -130,6 +133,7 @@ impl Fault {
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",
             Self::UpstreamClosed => "upstream_closed",
+            Self::UpstreamUnreachable => "upstream_unreachable",
             Self::UpstreamTruncated => "upstream_truncated",
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamMalformed(_) => "upstream_malformed",
@@ -146,6 +150,7 @@ impl Fault {
                 | Self::ConnectTimeout
                 | Self::UpstreamTls
                 | Self::UpstreamClosed
+                | Self::UpstreamUnreachable
                 | Self::UpstreamTimeout
                 | Self::UpstreamMalformed(_)
         )

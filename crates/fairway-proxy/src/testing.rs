@@ -1,12 +1,14 @@
 //! The stage for tests without sockets: one worker over scripted endpoints, clients on in-memory streams, and the
 //! paused clock of tokio, so that minutes pass in no time. Nothing here is compiled into the proxy.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
@@ -15,8 +17,9 @@ use fairway_model::{
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::{Authority, wire};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
+use tokio::time::Sleep;
 
 use crate::accept::Peer;
 use crate::access_log::{AccessLog, LogSender};
@@ -27,7 +30,7 @@ use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyP
 use crate::publish::Publisher;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
-use crate::transport::Network;
+use crate::transport::{Network, Transport};
 use crate::worker::Worker;
 
 /// What an in-memory stream holds before its writer must wait.
@@ -41,6 +44,49 @@ pub(crate) enum Meeting {
     Silence,
     /// A connection, whose other end somebody serves.
     Peer(DuplexStream),
+    /// The same, until the other end vanishes without a word.
+    Mortal(DuplexStream, Rc<Cell<bool>>),
+}
+
+/// A stream to an endpoint that may vanish: then what is written is not acknowledged, and the kernel gives up.
+pub(crate) struct ScriptedStream {
+    stream: DuplexStream,
+    vanished: Option<Rc<Cell<bool>>>,
+    /// Until the kernel gives up.
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl AsyncRead for ScriptedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.vanished.as_ref().is_some_and(|vanished| vanished.get()) {
+            return Pin::new(&mut self.stream).poll_read(cx, into);
+        }
+        let limit = Limits::default().upstream_unacknowledged;
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        patience.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for ScriptedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Transport for ScriptedStream {
+    fn abort(&mut self) {}
 }
 
 impl Meeting {
@@ -49,6 +95,17 @@ impl Meeting {
         let (ours, theirs) = duplex(PIPE);
         spawn_local(endpoint(theirs));
         Self::Peer(ours)
+    }
+
+    /// The same, until it vanishes.
+    pub(crate) fn mortal<F: Future<Output = ()> + 'static>(
+        vanished: &Rc<Cell<bool>>,
+        endpoint: impl FnOnce(DuplexStream) -> F,
+    ) -> Self {
+        match Self::with(endpoint) {
+            Self::Peer(stream) => Self::Mortal(stream, Rc::clone(vanished)),
+            other => other,
+        }
     }
 }
 
@@ -62,14 +119,17 @@ pub(crate) struct ScriptedNetwork {
 }
 
 impl Network for ScriptedNetwork {
-    type Stream = DuplexStream;
+    type Stream = ScriptedStream;
 
-    async fn connect(&self, to: SocketAddr) -> io::Result<DuplexStream> {
+    async fn connect(&self, to: SocketAddr) -> io::Result<ScriptedStream> {
         self.connects.borrow_mut().push((Instant::now(), to));
         match (self.script)(to) {
             Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
             Meeting::Silence => pending().await,
-            Meeting::Peer(stream) => Ok(stream),
+            Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None, patience: None }),
+            Meeting::Mortal(stream, vanished) => {
+                Ok(ScriptedStream { stream, vanished: Some(vanished), patience: None })
+            }
         }
     }
 }

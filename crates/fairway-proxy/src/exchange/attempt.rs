@@ -150,7 +150,10 @@ fn note_failure<N: Network>(scene: &Scene<'_, N>, to: &Target<'_, ToEndpoint<N>>
         return;
     }
     let blame = match failed.fault {
-        Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamTls => Blame::Connect,
+        // An address that acknowledges nothing would take no connection either.
+        Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamTls | Fault::UpstreamUnreachable => {
+            Blame::Connect
+        }
         _ => Blame::BeforeHead,
     };
     if to.group.failed(to.endpoint, blame, Instant::now()) {

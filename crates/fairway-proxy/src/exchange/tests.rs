@@ -42,6 +42,34 @@ async fn a_connect_has_one_second_and_all_of_them_have_five() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_endpoint_that_vanishes_behind_a_pooled_connection_costs_two_seconds_and_then_nothing() {
+    on_stage(async {
+        let vanished = Rc::new(Cell::new(false));
+        let gone = Rc::clone(&vanished);
+        let script = move |to| match to == endpoint(0) {
+            true if gone.get() => Meeting::Silence,
+            true => Meeting::mortal(&gone, answering),
+            false => Meeting::with(answering),
+        };
+        let stage = Stage::new(2, |policy, _| policy.timeouts.connect = seconds(5), script);
+        let mut client = stage.client();
+        for _ in 0..4 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        let connected = stage.connects().len();
+        assert_eq!(connected, 2, "both are pooled");
+        vanished.set(true);
+        let began = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        assert_took(began, seconds(2));
+        assert_eq!(stage.connects().len(), connected, "nobody tries to connect to it within its ejection");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_black_hole_costs_one_second_and_then_nothing() {
     on_stage(async {
         let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };

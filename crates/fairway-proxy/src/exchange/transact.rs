@@ -120,6 +120,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
                 HeadRead::Whole(_) => {}
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
+                HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             }
             match desk.answer.status() {

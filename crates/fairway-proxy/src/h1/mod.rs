@@ -5,6 +5,7 @@
 
 mod linger;
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -35,6 +36,8 @@ pub(crate) enum HeadRead {
     Closed,
     /// The peer closed or reset within it.
     Cut,
+    /// The network gave the peer up: what was written is not acknowledged (`TCP_USER_TIMEOUT`), or there is no way.
+    Unreachable,
     /// It breaks a rule.
     Malformed(Malformed),
 }
@@ -68,6 +71,7 @@ impl<S: Transport> H1<S> {
         Poll::Ready(match input {
             Ok(Input::Taken(read)) => read,
             Ok(Input::Eof) if self.wire.residue() == 0 => HeadRead::Closed,
+            Err(error) if is_unreachable(error.kind()) => HeadRead::Unreachable,
             Ok(Input::Eof) | Err(_) => HeadRead::Cut,
         })
     }
@@ -225,4 +229,9 @@ fn drain(
 
 fn no_reader() -> BodyReader {
     BodyReader::new(Framing::None, BodyLimits::default())
+}
+
+/// Whether nobody is there any more, as opposed to somebody who closed.
+fn is_unreachable(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }
