@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use run::{LogFormat, RunArgs};
-pub(crate) use source::{ClusterArgs, ReportArgs, Source};
+pub(crate) use source::{ClusterArgs, ReportArgs, Source, WebhookArgs};
 pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 

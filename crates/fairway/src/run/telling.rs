@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail};
 use fairway_control::Pipeline;
 use fairway_control::cluster::Cluster;
 use fairway_control::status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+use fairway_control::webhook::Webhook;
 use fairway_translate::ObjectKey;
 
-use crate::args::ReportArgs;
+use crate::args::{ReportArgs, WebhookArgs};
 
 /// How long the cluster is told that this replica ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -23,6 +24,15 @@ pub(super) struct Telling {
 
 impl Telling {
     pub(super) fn start(args: &ReportArgs, cluster: &Cluster, pipeline: &Pipeline) -> Result<Self> {
+        if let WebhookArgs {
+            address: Some(address),
+            webhook_certificate: Some(chain),
+            webhook_key: Some(key),
+        } = &args.webhook
+        {
+            let webhook = Webhook::bind(*address, chain, key).context("--webhook")?;
+            webhook.serve(pipeline.inlet()).context("--webhook")?;
+        }
         let reporter = match options(args)? {
             Some(options) => {
                 let client = cluster.client();
