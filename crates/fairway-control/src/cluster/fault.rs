@@ -14,8 +14,6 @@ pub(super) enum Fault {
     NoSuchApi,
     /// 410: what we know is too old to continue from.
     Gone,
-    /// The server does not send lists as streams.
-    NoStreaming,
     /// 401.
     Unknown(String),
     /// No answer, or the connection broke.
@@ -44,13 +42,6 @@ impl Fault {
             (_, "Expired" | "Gone") | (410, _) => Self::Gone,
             (_, "Unauthorized") | (401, _) => Self::Unknown(message),
             (_, "NotFound") | (404, _) => Self::NoSuchApi,
-            // The second is what an API server says whose etcd is too old for it.
-            (code, _)
-                if message.contains("sendInitialEvents") || message.contains("RequestWatchProgress") =>
-            {
-                tracing::debug!(code, message, "the API server sends no lists as streams");
-                Self::NoStreaming
-            }
             (code, _) => Self::Refused { code, message },
         }
     }
@@ -76,7 +67,6 @@ impl std::fmt::Display for Fault {
             Self::Gone => {
                 f.write_str("the API server has forgotten what changed since; everything is listed again")
             }
-            Self::NoStreaming => f.write_str("the API server does not send lists as streams"),
             Self::Unknown(message) => {
                 write!(f, "the API server does not accept the credentials: {message}")
             }
@@ -124,12 +114,6 @@ mod tests {
     fn a_status_is_told_apart_by_what_follows_from_it() {
         assert_eq!(Fault::status(&status(410, "Expired", "too old")), Fault::Gone);
         assert_eq!(Fault::status(&status(404, "NotFound", "")), Fault::NoSuchApi);
-        assert_eq!(
-            Fault::status(&status(422, "Invalid", "sendInitialEvents: Forbidden")),
-            Fault::NoStreaming
-        );
-        let old_etcd = "the required storage feature RequestWatchProgress is disabled";
-        assert_eq!(Fault::status(&status(500, "InternalError", old_etcd)), Fault::NoStreaming);
         assert!(!Fault::status(&status(500, "InternalError", "")).is_definite());
     }
 }

@@ -161,7 +161,11 @@ impl Watch {
         }
         match fault {
             Fault::Gone => self.place = None,
-            Fault::NoStreaming => {
+            // A feature gate that is off (422), or an etcd that cannot say how far it is (500): pages always work.
+            Fault::Refused { code, message }
+                if self.place.is_none() && self.line.lists == Lists::Streamed =>
+            {
+                tracing::debug!(collection = %self.collection, code, message, "no list as a stream: pages are asked for");
                 self.line.lists = Lists::Paged;
                 return Ok(());
             }

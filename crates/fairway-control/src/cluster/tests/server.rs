@@ -70,8 +70,8 @@ pub(super) enum Network {
 pub(super) enum Listing {
     #[default]
     Streams,
-    /// By a feature gate that is off.
-    RefusesStreams,
+    /// With this status: 422 where a feature gate is off, 500 where etcd is too old.
+    RefusesStreams(u16),
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -238,10 +238,12 @@ impl Server {
         {
             return Some((500, "InternalError", "etcd is not there".to_owned()));
         }
-        if query.is("sendInitialEvents") && state.lists == Listing::RefusesStreams {
-            return Some((422, "Invalid", "sendInitialEvents: Forbidden: feature is off".to_owned()));
+        match state.lists {
+            Listing::RefusesStreams(code) if query.is("sendInitialEvents") => {
+                Some((code, "", "sendInitialEvents: Forbidden: feature is off".to_owned()))
+            }
+            _ => None,
         }
-        None
     }
 
     fn list(&self, query: &Query) -> Answer {

@@ -62,7 +62,9 @@ async fn an_event_is_told_at_once_and_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_sends_no_lists_as_streams_is_asked_for_pages() {
-    for (minor, lists) in [(36, Listing::RefusesStreams), (25, Listing::Streams)] {
+    for (minor, lists) in
+        [(36, Listing::RefusesStreams(422)), (36, Listing::RefusesStreams(500)), (25, Listing::Streams)]
+    {
         let server = full_server();
         for number in 0..1200 {
             server.put("services", service("shop", &format!("s{number}")));
