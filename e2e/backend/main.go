@@ -1,0 +1,97 @@
+// Command backend is what the scenarios put behind Fairway: it answers with its pod's name and the request's id, tells the
+// ledger of the test of every POST before it answers, and ends at once on SIGTERM, as backends without any care do. It never
+// retries, never drains and never delays unless asked to.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	// As process 1 of its container it would otherwise not feel the signal at all.
+	go func() {
+		<-end
+		os.Exit(0)
+	}()
+	server, err := fromEnvironment()
+	if err != nil {
+		log.Fatalf("backend: %v", err)
+	}
+	log.Printf("backend: %s listens on %s", server.pod, server.listen)
+	log.Fatalf("backend: %v", http.ListenAndServe(server.listen, server))
+}
+
+// answering is the server with what its environment says of it.
+type answering struct {
+	pod    string
+	listen string
+	filler string
+	notes  *notes
+}
+
+// fromEnvironment reads POD (default: the host's name, which is the pod's), LISTEN, FILLER (bytes after the line) and
+// LEDGER (address of the test's ledger; without it POSTs are answered and not noted).
+func fromEnvironment() (*answering, error) {
+	pod := os.Getenv("POD")
+	if pod == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("read the host's name for want of POD: %w", err)
+		}
+		pod = name
+	}
+	filler := 900
+	if text := os.Getenv("FILLER"); text != "" {
+		bytes, err := strconv.Atoi(text)
+		if err != nil || bytes < 0 {
+			return nil, fmt.Errorf("FILLER %q is no number of bytes", text)
+		}
+		filler = bytes
+	}
+	listen := os.Getenv("LISTEN")
+	if listen == "" {
+		listen = ":8080"
+	}
+	return &answering{
+		pod:    pod,
+		listen: listen,
+		filler: strings.Repeat(".", filler),
+		notes:  &notes{address: os.Getenv("LEDGER"), pod: pod},
+	}, nil
+}
+
+// ServeHTTP answers `pod=NAME id=ID method=METHOD`, a line feed and the filler. `?delay=50ms` waits before that.
+func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	id := query.Get("id")
+	if r.Method == http.MethodPost {
+		// Noted before anything else: whoever dies after this has counted as having done the work.
+		if err := a.notes.write(id); err != nil {
+			log.Printf("backend: note POST %s: %v", id, err)
+		}
+	}
+	if text := query.Get("delay"); text != "" {
+		delay, err := time.ParseDuration(text)
+		if err != nil {
+			http.Error(w, "delay is no duration", http.StatusBadRequest)
+			return
+		}
+		time.Sleep(delay)
+	}
+	body := fmt.Sprintf("pod=%s id=%s method=%s\n%s", a.pod, id, r.Method, a.filler)
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if _, err := w.Write([]byte(body)); err != nil {
+		log.Printf("backend: answer %s: %v", id, err)
+	}
+}

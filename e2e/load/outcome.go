@@ -1,0 +1,141 @@
+// Package load sends a stream of requests from outside of the pods and counts every outcome. It speaks HTTP/1.1 by itself over
+// plain connections, so that nothing is repeated or hidden; the one thing it may repeat, as browsers do, it counts. It never
+// judges: which outcomes a scenario allows, package verdict says.
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Class is what came of one request, as its client saw it.
+type Class string
+
+// All classes but those of status codes, which are "status 502" and so on.
+const (
+	// OK is a complete answer 200 with the right body.
+	OK Class = "ok"
+	// ConnectRefused is a connection that was refused.
+	ConnectRefused Class = "connect refused"
+	// ConnectTimeout is a connection that was not made in time.
+	ConnectTimeout Class = "connect timeout"
+	// ConnectFailed is a connection that failed in any other way, such as an unreachable network.
+	ConnectFailed Class = "connect failed"
+	// TLSFailure is a handshake that failed or was not finished in time.
+	TLSFailure Class = "TLS failure"
+	// WriteFailed is a request that could not be written, but for a reset.
+	WriteFailed Class = "write failed"
+	// Reset is a connection that was reset before the first byte of the answer.
+	Reset Class = "reset"
+	// EOFBeforeHead is a connection that was closed before the first byte of the answer.
+	EOFBeforeHead Class = "EOF before head"
+	// Truncated is a connection that was closed or reset within the answer.
+	Truncated Class = "truncated"
+	// ReadTimeout is an answer that did not come in time, or not whole.
+	ReadTimeout Class = "read timeout"
+	// Malformed is an answer that is not HTTP.
+	Malformed Class = "malformed answer"
+	// WrongBody is an answer 200 that is not the one to this request.
+	WrongBody Class = "wrong body"
+)
+
+// Event is one request that did not end well, or that was told to be kept.
+type Event struct {
+	Class Class `json:"class"`
+	// Reason is the first word of the body of an answer that is not 200: Fairway's reason.
+	Reason string `json:"reason,omitempty"`
+	Method string `json:"method"`
+	ID     string `json:"id"`
+	// Begin is when the request was begun, its connection included; End when its outcome was known.
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+	// Exchange is how many requests the connection had carried before this one.
+	Exchange int `json:"exchange"`
+	// Opened is when the connection was asked for.
+	Opened time.Time `json:"opened"`
+	Local  string    `json:"local,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// String is one line for people.
+func (e Event) String() string {
+	text := fmt.Sprintf("%s +%s %s %s: %s", e.Begin.Format("15:04:05.000"), e.End.Sub(e.Begin).Round(time.Millisecond), e.Method, e.ID, e.Class)
+	if e.Reason != "" {
+		text += " " + e.Reason
+	}
+	return fmt.Sprintf("%s (request %d of its connection, opened %s, from %s) %s", text, e.Exchange+1, e.Opened.Format("15:04:05.000"), e.Local, e.Detail)
+}
+
+// failure is an error with the class that it means to the client.
+type failure struct {
+	class  Class
+	reason string
+	cause  error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("%s: %v", f.class, f.cause) }
+
+func (f *failure) Unwrap() error { return f.cause }
+
+func fail(class Class, cause error) *failure { return &failure{class: class, cause: cause} }
+
+func connecting(err error) *failure {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fail(ConnectRefused, err)
+	case timedOut(err):
+		return fail(ConnectTimeout, err)
+	default:
+		return fail(ConnectFailed, err)
+	}
+}
+
+func writing(err error) *failure {
+	switch {
+	case isReset(err):
+		return fail(Reset, err)
+	case timedOut(err):
+		return fail(ReadTimeout, err)
+	default:
+		return fail(WriteFailed, err)
+	}
+}
+
+// beforeHead classes an error before the first byte of the answer.
+func beforeHead(err error) *failure {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fail(EOFBeforeHead, err)
+	case isReset(err):
+		return fail(Reset, err)
+	case timedOut(err):
+		return fail(ReadTimeout, err)
+	default:
+		return fail(Malformed, err)
+	}
+}
+
+// withinAnswer classes an error after the first byte of the answer.
+func withinAnswer(err error) *failure {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), isReset(err):
+		return fail(Truncated, err)
+	case timedOut(err):
+		return fail(ReadTimeout, err)
+	default:
+		return fail(Malformed, err)
+	}
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

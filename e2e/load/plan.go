@@ -1,0 +1,91 @@
+package load
+
+import (
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Reuse says what a client does with its connection after an answer.
+type Reuse int
+
+const (
+	// KeepAlive uses a connection until the server says that it closes it.
+	KeepAlive Reuse = iota
+	// NewConnection makes a connection for each request and asks the server to close it.
+	NewConnection
+)
+
+// String names the way in results.
+func (r Reuse) String() string {
+	if r == NewConnection {
+		return "new connections"
+	}
+	return "keep-alive"
+}
+
+// Plan is a stream of requests.
+type Plan struct {
+	// Name begins the ids of its requests and must differ from stream to stream.
+	Name string
+	// Address is where to connect: "10.0.0.1:80", "[fd00::1]:80".
+	Address string
+	Host    string
+	// Path begins with a slash and has no query.
+	Path string
+	// Delay is how long the backend shall wait before it answers.
+	Delay time.Duration
+	// TLS is nil for plain HTTP.
+	TLS *tls.Config
+	// Clients is how many clients there are, each with one connection at a time.
+	Clients int
+	// Rate is in requests per second over all clients.
+	Rate  int
+	Reuse Reuse
+	// PostEvery makes each such request of a client a POST; 0: none, 1: all.
+	PostEvery int
+	// ConnectTimeout and AnswerTimeout default to 5 s and 20 s: longer than what Fairway promises in any fault.
+	ConnectTimeout time.Duration
+	AnswerTimeout  time.Duration
+}
+
+func (p Plan) withDefaults() Plan {
+	if p.ConnectTimeout == 0 {
+		p.ConnectTimeout = 5 * time.Second
+	}
+	if p.AnswerTimeout == 0 {
+		p.AnswerTimeout = 20 * time.Second
+	}
+	if p.Path == "" {
+		p.Path = "/"
+	}
+	return p
+}
+
+// request is the bytes of one request.
+func (p *Plan) request(method, id string) []byte {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s?id=%s", method, p.Path, id)
+	if p.Delay > 0 {
+		fmt.Fprintf(&text, "&delay=%s", p.Delay)
+	}
+	fmt.Fprintf(&text, " HTTP/1.1\r\nHost: %s\r\nUser-Agent: fairway-e2e\r\n", p.Host)
+	if p.Reuse == NewConnection {
+		text.WriteString("Connection: close\r\n")
+	}
+	if method == "POST" {
+		fmt.Fprintf(&text, "Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(id), id)
+	} else {
+		text.WriteString("\r\n")
+	}
+	return []byte(text.String())
+}
+
+// method is that of a client's nth request.
+func (p *Plan) method(n int) string {
+	if p.PostEvery > 0 && n%p.PostEvery == p.PostEvery-1 {
+		return "POST"
+	}
+	return "GET"
+}

@@ -1,0 +1,97 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Stream is a running stream of requests.
+type Stream struct {
+	plan    Plan
+	tally   *tally
+	begun   time.Time
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+}
+
+// Report is all that a stream saw.
+type Report struct {
+	Plan   Plan
+	Counts Counts
+	// Events are the requests that failed, the first 20,000 of them.
+	Events []Event
+	// Repeats are the closed connections behind Counts.Repeated.
+	Repeats []Event
+	// Posted are the ids of POSTs that were answered 200.
+	Posted []string
+	// Latencies of answered requests in ascending order, from when each was due.
+	Latencies []time.Duration
+	Begun     time.Time
+	Took      time.Duration
+}
+
+// Start begins a stream; Stop ends it.
+func Start(plan Plan) *Stream {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Stream{plan: plan.withDefaults(), tally: newTally(), begun: time.Now(), stop: stop}
+	for number := range plan.Clients {
+		c := &client{plan: &s.plan, tally: s.tally, number: number}
+		s.clients.Go(func() { c.run(ctx, s.begun) })
+	}
+	return s
+}
+
+// Counts is what came of it so far.
+func (s *Stream) Counts() Counts { return s.tally.now() }
+
+// Plan is what it does.
+func (s *Stream) Plan() Plan { return s.plan }
+
+// AwaitRequests waits until as many requests have an outcome.
+func (s *Stream) AwaitRequests(ctx context.Context, count int) error {
+	for {
+		got := s.Counts().Requests
+		if got >= count {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for request %d of stream %s: %d were sent: %w", count, s.plan.Name, got, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop lets every client finish its request and says what was seen.
+func (s *Stream) Stop() Report {
+	s.stop()
+	s.clients.Wait()
+	took := time.Since(s.begun)
+	counts := s.tally.now()
+	s.tally.lock.Lock()
+	defer s.tally.lock.Unlock()
+	latencies := slices.Clone(s.tally.latencies)
+	slices.Sort(latencies)
+	return Report{
+		Plan:      s.plan,
+		Counts:    counts,
+		Events:    slices.Clone(s.tally.events),
+		Repeats:   slices.Clone(s.tally.repeats),
+		Posted:    slices.Clone(s.tally.posted),
+		Latencies: latencies,
+		Begun:     s.begun,
+		Took:      took,
+	}
+}
+
+// Percentile of values in ascending order; share is from 0 to 1. Zero when there are none.
+func Percentile(ascending []time.Duration, share float64) time.Duration {
+	if len(ascending) == 0 {
+		return 0
+	}
+	place := int(share*float64(len(ascending))+0.999999) - 1
+	return ascending[min(max(place, 0), len(ascending)-1)]
+}

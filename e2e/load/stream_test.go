@@ -1,0 +1,285 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// script answers the nth request of a connection; false closes the connection.
+type script func(conn net.Conn, nth int, request *http.Request) bool
+
+// served starts a server on loopback that follows the script.
+func served(t *testing.T, security *tls.Config, follow script) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if security != nil {
+				conn = tls.Server(conn, security)
+			}
+			go follow.serve(conn)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func (follow script) serve(conn net.Conn) {
+	defer conn.Close()
+	reader := bufio.NewReader(conn)
+	for nth := 0; ; nth++ {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		body := make([]byte, request.ContentLength)
+		if _, err := request.Body.Read(body); err != nil && request.ContentLength > 0 && err.Error() != "EOF" {
+			return
+		}
+		if !follow(conn, nth, request) {
+			return
+		}
+	}
+}
+
+func good(conn net.Conn, request *http.Request, fields string) {
+	body := fmt.Sprintf("pod=one id=%s method=%s\nfiller", request.URL.Query().Get("id"), request.Method)
+	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s", len(body), fields, body)
+}
+
+// seen runs a plan of one client against the address until it has as many outcomes.
+func seen(t *testing.T, plan Plan, requests int) Report {
+	t.Helper()
+	plan.Name, plan.Host = "test", "a.example"
+	plan.Clients = max(plan.Clients, 1)
+	if plan.Rate == 0 {
+		plan.Rate = 500
+	}
+	plan.ConnectTimeout, plan.AnswerTimeout = time.Second, 200*time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	stream := Start(plan)
+	err := stream.AwaitRequests(ctx, requests)
+	report := stream.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// only fails unless every request had the class.
+func only(t *testing.T, report Report, class Class) {
+	t.Helper()
+	if report.Counts.Failed[class] != report.Counts.Requests || report.Counts.Requests == 0 {
+		t.Fatalf("not all %q: %+v %v", class, report.Counts, report.Events[:min(3, len(report.Events))])
+	}
+}
+
+func TestKeepAliveUsesOneConnectionAndChecksEveryAnswer(t *testing.T) {
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		good(conn, request, "")
+		return true
+	})
+	report := seen(t, Plan{Address: address, PostEvery: 4}, 40)
+	counts := report.Counts
+	if counts.OK != counts.Requests || counts.Connections != 1 || counts.Posts < 10 || counts.Posts != len(report.Posted) {
+		t.Fatalf("%+v", counts)
+	}
+	if len(report.Latencies) != counts.OK || report.Latencies[0] <= 0 || counts.Pods["one"] != counts.OK {
+		t.Fatalf("%+v", counts)
+	}
+}
+
+func TestANewConnectionForEachRequest(t *testing.T) {
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		if !request.Close {
+			return false
+		}
+		good(conn, request, "Connection: close\r\n")
+		return false
+	})
+	counts := seen(t, Plan{Address: address, Reuse: NewConnection}, 20).Counts
+	if counts.OK != counts.Requests || counts.Connections != counts.Requests {
+		t.Fatalf("%+v", counts)
+	}
+}
+
+func TestConnectionCloseIsRespected(t *testing.T) {
+	address := served(t, nil, func(conn net.Conn, nth int, request *http.Request) bool {
+		fields := ""
+		if nth == 4 {
+			fields = "Connection: close\r\n"
+		}
+		good(conn, request, fields)
+		return nth < 4
+	})
+	counts := seen(t, Plan{Address: address}, 20).Counts
+	if counts.OK != counts.Requests || counts.Announced < 4 || counts.Repeated != 0 || counts.ClosedIdle != 0 {
+		t.Fatalf("%+v", counts)
+	}
+}
+
+func TestAConnectionThatWasClosedWhileIdleIsNotUsed(t *testing.T) {
+	address := served(t, nil, func(conn net.Conn, nth int, request *http.Request) bool {
+		good(conn, request, "")
+		return nth < 4
+	})
+	counts := seen(t, Plan{Address: address, Rate: 100}, 20).Counts
+	if counts.OK != counts.Requests || counts.ClosedIdle < 3 || counts.Repeated != 0 {
+		t.Fatalf("%+v", counts)
+	}
+}
+
+func TestAGetOnAReusedConnectionThatDiesIsRepeatedOnceAndCounted(t *testing.T) {
+	address := served(t, nil, func(conn net.Conn, nth int, request *http.Request) bool {
+		if nth == 3 {
+			return false
+		}
+		good(conn, request, "")
+		return true
+	})
+	report := seen(t, Plan{Address: address}, 20)
+	if report.Counts.OK != report.Counts.Requests || report.Counts.Repeated < 3 || len(report.Repeats) != report.Counts.Repeated {
+		t.Fatalf("%+v", report.Counts)
+	}
+}
+
+func TestAPostIsNeverRepeated(t *testing.T) {
+	var asked atomic.Int64
+	address := served(t, nil, func(conn net.Conn, nth int, request *http.Request) bool {
+		asked.Add(1)
+		if nth == 3 {
+			return false
+		}
+		good(conn, request, "")
+		return true
+	})
+	counts := seen(t, Plan{Address: address, PostEvery: 1}, 20).Counts
+	if counts.Repeated != 0 || counts.Failed[EOFBeforeHead] < 4 || int64(counts.Requests) != asked.Load() {
+		t.Fatalf("%+v, asked %d", counts, asked.Load())
+	}
+}
+
+func TestEveryWayToFailHasItsClass(t *testing.T) {
+	cases := map[Class]script{
+		EOFBeforeHead: func(net.Conn, int, *http.Request) bool { return false },
+		Reset: func(conn net.Conn, _ int, _ *http.Request) bool {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			return false
+		},
+		Truncated: func(conn net.Conn, _ int, _ *http.Request) bool {
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+			return false
+		},
+		Malformed: func(conn net.Conn, _ int, _ *http.Request) bool {
+			fmt.Fprint(conn, "hello world\r\n\r\n")
+			return true
+		},
+		WrongBody: func(conn net.Conn, _ int, _ *http.Request) bool {
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother")
+			return true
+		},
+		ReadTimeout: func(net.Conn, int, *http.Request) bool {
+			time.Sleep(500 * time.Millisecond)
+			return false
+		},
+		"status 502 upstream_closed": func(conn net.Conn, _ int, _ *http.Request) bool {
+			fmt.Fprint(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 16\r\n\r\nupstream_closed\n")
+			return true
+		},
+	}
+	for class, follow := range cases {
+		t.Run(string(class), func(t *testing.T) {
+			only(t, seen(t, Plan{Address: served(t, nil, follow)}, 3), class)
+		})
+	}
+}
+
+func TestARefusedConnectionHasItsClass(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	only(t, seen(t, Plan{Address: address}, 3), ConnectRefused)
+}
+
+func TestACertificateThatIsNotTrustedIsATLSFailure(t *testing.T) {
+	address := served(t, selfSigned(t, 7), func(net.Conn, int, *http.Request) bool { return false })
+	only(t, seen(t, Plan{Address: address, TLS: &tls.Config{ServerName: "a.example"}}, 3), TLSFailure)
+}
+
+func TestTheSerialsOfCertificatesAreSeenAndTicketsDoNotDisturb(t *testing.T) {
+	security := selfSigned(t, 7)
+	address := served(t, security, func(conn net.Conn, nth int, request *http.Request) bool {
+		good(conn, request, "")
+		return nth < 4
+	})
+	trusted := x509.NewCertPool()
+	trusted.AddCert(security.Certificates[0].Leaf)
+	counts := seen(t, Plan{Address: address, Rate: 100, TLS: &tls.Config{ServerName: "a.example", RootCAs: trusted}}, 20).Counts
+	if counts.OK != counts.Requests || counts.Serials["7"].IsZero() || counts.ClosedIdle < 3 || counts.Repeated != 0 {
+		t.Fatalf("%+v", counts)
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	var hundred []time.Duration
+	for n := range 100 {
+		hundred = append(hundred, time.Duration(n+1))
+	}
+	for share, expected := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := Percentile(hundred, share); got != expected {
+			t.Errorf("percentile %v is %d, expected %d", share, got, expected)
+		}
+	}
+	if Percentile(nil, 0.5) != 0 {
+		t.Error("nothing has a percentile")
+	}
+}
+
+func selfSigned(t *testing.T, serial int64) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial),
+		DNSNames:     []string{"a.example"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}}
+}

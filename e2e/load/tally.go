@@ -1,0 +1,119 @@
+package load
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// examples is how many events are kept; all are counted.
+const examples = 20_000
+
+// Counts is what came of a stream's requests.
+type Counts struct {
+	// Requests that have an outcome.
+	Requests int
+	// Posts among them.
+	Posts int
+	// OK among them.
+	OK int
+	// Failed by class, with Fairway's reason after the status.
+	Failed map[Class]int
+	// Repeated requests were sent a second time because their reused connection had been closed; they are counted once above.
+	Repeated int
+	// Connections that were made.
+	Connections int
+	// Announced are keep-alive connections that the server closed with `Connection: close`.
+	Announced int
+	// ClosedIdle are keep-alive connections that were found closed before a request was written.
+	ClosedIdle int
+	// Pods that answered, with how often.
+	Pods map[string]int
+	// Serials of the certificates of connections, with when each was first seen.
+	Serials map[string]time.Time
+}
+
+// tally counts for all clients of a stream.
+type tally struct {
+	lock      sync.Mutex
+	counts    Counts
+	latencies []time.Duration
+	events    []Event
+	repeats   []Event
+	posted    []string
+}
+
+func newTally() *tally {
+	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}}
+}
+
+func (t *tally) answered(event *Event, pod string, took time.Duration) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.Requests++
+	t.counts.OK++
+	t.counts.Pods[pod]++
+	t.latencies = append(t.latencies, took)
+	if event.Method == "POST" {
+		t.counts.Posts++
+		t.posted = append(t.posted, event.ID)
+	}
+}
+
+func (t *tally) failed(event Event) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.Requests++
+	if event.Method == "POST" {
+		t.counts.Posts++
+	}
+	class := event.Class
+	if event.Reason != "" {
+		class += Class(" " + event.Reason)
+	}
+	t.counts.Failed[class]++
+	if len(t.events) < examples {
+		t.events = append(t.events, event)
+	}
+}
+
+func (t *tally) repeated(event Event) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.Repeated++
+	if len(t.repeats) < examples {
+		t.repeats = append(t.repeats, event)
+	}
+}
+
+func (t *tally) opened(conn *connection) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.Connections++
+	if _, known := t.counts.Serials[conn.serial]; !known && conn.serial != "" {
+		t.counts.Serials[conn.serial] = conn.opened
+	}
+}
+
+func (t *tally) announced() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.Announced++
+}
+
+func (t *tally) closedWhileIdle() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.counts.ClosedIdle++
+}
+
+// now is a copy of the counts.
+func (t *tally) now() Counts {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	counts := t.counts
+	counts.Failed = maps.Clone(counts.Failed)
+	counts.Pods = maps.Clone(counts.Pods)
+	counts.Serials = maps.Clone(counts.Serials)
+	return counts
+}
