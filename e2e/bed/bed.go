@@ -1,0 +1,97 @@
+// Package bed runs the two commands that the scenarios need beside the API: `testbed` for faults, `helm` for the chart. It
+// never starts or ends a testbed; who runs the tests does.
+package bed
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Bed names the programs and what they work on. All of it comes from the environment, set by e2e/run.sh.
+type Bed struct {
+	Testbed string
+	Name    string
+	Helm    string
+	Chart   string
+	Fairway string
+	// Image and Next are two names of the same binary: what is installed, and what it is rolled to.
+	Image   string
+	Next    string
+	Backend string
+	Results string
+	Nightly bool
+}
+
+// FromEnvironment reads the variables, and names all that are missing.
+func FromEnvironment() (Bed, error) {
+	var missing []string
+	read := func(name string) string {
+		value := os.Getenv(name)
+		if value == "" {
+			missing = append(missing, name)
+		}
+		return value
+	}
+	b := Bed{
+		Testbed: read("E2E_TESTBED"),
+		Name:    read("E2E_NAME"),
+		Helm:    read("E2E_HELM"),
+		Chart:   read("E2E_CHART"),
+		Fairway: read("E2E_FAIRWAY"),
+		Image:   read("E2E_IMAGE"),
+		Next:    read("E2E_IMAGE_NEXT"),
+		Backend: read("E2E_BACKEND_IMAGE"),
+		Results: read("E2E_RESULTS"),
+		Nightly: os.Getenv("NIGHTLY") == "1",
+	}
+	if len(missing) > 0 {
+		return b, fmt.Errorf("the environment has no %s: run these tests with `make e2e`", strings.Join(missing, ", "))
+	}
+	return b, nil
+}
+
+// commandLimit is far beyond what any of the commands takes.
+const commandLimit = 3 * time.Minute
+
+// Run runs a program to its end and gives what it wrote on its standard output.
+func Run(ctx context.Context, program string, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	var out, problems bytes.Buffer
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil {
+		return out.String(), fmt.Errorf("run %s %s: %w: %s", program, strings.Join(arguments, " "), err, strings.TrimSpace(problems.String()+" "+out.String()))
+	}
+	return out.String(), nil
+}
+
+// Fault does one of the testbed's faults: Fault(ctx, "kill-container", "shop/pod").
+func (b Bed) Fault(ctx context.Context, arguments ...string) error {
+	_, err := b.testbed(ctx, append([]string{"fault"}, arguments...)...)
+	return err
+}
+
+// Kubectl runs the testbed's kubectl.
+func (b Bed) Kubectl(ctx context.Context, arguments ...string) (string, error) {
+	return b.testbed(ctx, append([]string{"kubectl"}, arguments...)...)
+}
+
+func (b Bed) testbed(ctx context.Context, arguments ...string) (string, error) {
+	return Run(ctx, b.Testbed, append([]string{"--name", b.Name}, arguments...)...)
+}
+
+// Install installs or upgrades a release of the chart; values are KEY=VALUE.
+func (b Bed) Install(ctx context.Context, namespace, release string, values ...string) error {
+	arguments := []string{"upgrade", "--install", release, b.Chart, "--namespace", namespace}
+	for _, value := range values {
+		arguments = append(arguments, "--set", value)
+	}
+	_, err := Run(ctx, b.Helm, arguments...)
+	return err
+}

@@ -1,0 +1,124 @@
+// Package cluster is what scenarios do to a cluster: objects made and changed through the API, and conditions awaited. It
+// never sends a request through Fairway.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a connection to the API.
+type Cluster struct {
+	API        kubernetes.Interface
+	Kubeconfig string
+}
+
+// Connect uses the kubeconfig file. The client is not slowed down on its own side: propagation is measured with it.
+func Connect(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	config.QPS, config.Burst = 5_000, 5_000
+	config.Timeout = 30 * time.Second
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API: %w", err)
+	}
+	return &Cluster{API: api, Kubeconfig: kubeconfig}, nil
+}
+
+// pause is between two looks at a condition.
+const pause = 50 * time.Millisecond
+
+// Eventually waits until look says that it is so; what it looked for and what it last saw are in the error. An error of look
+// is a thing that it saw: while faults are about, the API does not always answer.
+func Eventually(ctx context.Context, limit time.Duration, what string, look func(context.Context) (bool, string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		done, saw, err := look(ctx)
+		if err == nil && done {
+			return nil
+		}
+		if err != nil {
+			saw = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s not yet: %s; last: %s", limit, what, saw)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Namespace makes a namespace if it does not exist.
+func (c *Cluster) Namespace(ctx context.Context, name string) error {
+	object := &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name}}
+	_, err := c.API.CoreV1().Namespaces().Create(ctx, object, meta.CreateOptions{})
+	if err != nil && !errors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteNamespace deletes a namespace without waiting for its end.
+func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	if err := c.API.CoreV1().Namespaces().Delete(ctx, name, meta.DeleteOptions{}); err != nil && !errors.IsNotFound(err) {
+		return fmt.Errorf("delete namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// NodeAddress is an address of the node that pods reach.
+func (c *Cluster) NodeAddress(ctx context.Context) (netip.Addr, error) {
+	nodes, err := c.API.CoreV1().Nodes().List(ctx, meta.ListOptions{})
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, node := range nodes.Items {
+		for _, address := range node.Status.Addresses {
+			if address.Type == core.NodeInternalIP {
+				return netip.ParseAddr(address.Address)
+			}
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("no node has an internal address")
+}
+
+// ServiceAddresses waits for the load balancer's addresses of a Service: IPv4 first.
+func (c *Cluster) ServiceAddresses(ctx context.Context, namespace, name string) ([]netip.Addr, error) {
+	var found []netip.Addr
+	err := Eventually(ctx, time.Minute, "Service "+namespace+"/"+name+" has an address", func(ctx context.Context) (bool, string, error) {
+		service, err := c.API.CoreV1().Services(namespace).Get(ctx, name, meta.GetOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		found = found[:0]
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			address, err := netip.ParseAddr(ingress.IP)
+			if err != nil {
+				return false, "", fmt.Errorf("Service %s/%s has the address %q: %w", namespace, name, ingress.IP, err)
+			}
+			found = append(found, address)
+		}
+		slices.SortFunc(found, netip.Addr.Compare)
+		return len(found) >= len(service.Spec.IPFamilies), fmt.Sprintf("%v of %v", found, service.Spec.IPFamilies), nil
+	})
+	return found, err
+}
+
+// Join is address and port as dialers want them.
+func Join(address netip.Addr, port int) string {
+	return net.JoinHostPort(address.String(), fmt.Sprint(port))
+}

@@ -1,0 +1,163 @@
+// Package scenario holds the end-to-end tests: Fairway as the chart installs it, in a cluster of its own, with streams of
+// requests from outside of the pods while something happens. `make e2e` runs it; without a testbed it says so.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"fairway.dev/e2e/bed"
+	"fairway.dev/e2e/cluster"
+	"fairway.dev/e2e/ledger"
+	"fairway.dev/e2e/report"
+)
+
+// Where the chart is installed.
+const (
+	fairwayNamespace = "fairway-system"
+	fairwayName      = "fairway"
+	fairwayReplicas  = 2
+)
+
+// What all scenarios share.
+var (
+	testbed bed.Bed
+	kube    *cluster.Cluster
+	posts   *ledger.Ledger
+	book    report.Book
+	how     form
+	// addresses of Fairway's Service, IPv4 first.
+	addresses []netip.Addr
+)
+
+// form says how long and how hard.
+type form struct {
+	name string
+	// requests of each scenario, over all its streams.
+	requests int
+	// rate of each scenario, in requests per second over all its streams.
+	rate int
+	// up and down are how long study 1 stays at 7 and at 5 replicas; 0: until a thousand requests were answered.
+	up, down time.Duration
+	// unreachable is how long the API server does not answer.
+	unreachable time.Duration
+	// changes whose propagation is measured, of each kind.
+	changes int
+	// ingresses and endpoints of the large configuration.
+	ingresses, endpoints int
+}
+
+var (
+	inCI    = form{"ci", 10_000, 500, 0, 0, 15 * time.Second, 60, 500, 2_000}
+	nightly = form{"nightly", 200_000, 800, 12 * time.Second, 10 * time.Second, time.Minute, 500, 5_000, 20_000}
+)
+
+func TestMain(m *testing.M) {
+	if err := prepare(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(2)
+	}
+	code := m.Run()
+	path := filepath.Join(testbed.Results, "e2e.json")
+	if err := book.Write(path, how.name); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 2
+	}
+	fmt.Print("\n", book.Table(), "\n")
+	os.Exit(code)
+}
+
+func prepare(ctx context.Context) error {
+	var err error
+	if testbed, err = bed.FromEnvironment(); err != nil {
+		return err
+	}
+	how = inCI
+	if testbed.Nightly {
+		how = nightly
+	}
+	if kube, err = cluster.Connect(os.Getenv("KUBECONFIG")); err != nil {
+		return err
+	}
+	node, err := kube.NodeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	if posts, err = ledger.Open(cluster.Join(node, 0)); err != nil {
+		return err
+	}
+	if err := install(ctx); err != nil {
+		return err
+	}
+	addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName)
+	return err
+}
+
+// permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
+var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted"}
+
+// install installs the chart with its own permissions, but that Secrets are readable in some namespaces only.
+func install(ctx context.Context) error {
+	for _, namespace := range permitted {
+		if err := kube.Namespace(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	if err := upgrade(ctx, testbed.Image); err != nil {
+		return err
+	}
+	return kube.AwaitSettled(ctx, fairwayNamespace, fairwayName)
+}
+
+// upgrade installs or upgrades the release with an image; it does not wait for pods.
+func upgrade(ctx context.Context, image string, more ...string) error {
+	name, tag, found := cutLast(image, ":")
+	if !found {
+		return fmt.Errorf("image %q has no tag", image)
+	}
+	values := []string{
+		"image.repository=" + name,
+		"image.tag=" + tag,
+		fmt.Sprintf("replicas=%d", fairwayReplicas),
+		"rbac.secretNamespaces={" + strings.Join(permitted, ",") + "}",
+		// Two CPUs carry up to eight pods, and requests here last milliseconds.
+		"resources.requests.cpu=50m",
+		"drain.delay=5", "drain.timeout=30", "drain.margin=5",
+		"logs.access=off",
+	}
+	return testbed.Install(ctx, fairwayNamespace, fairwayName, append(values, more...)...)
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	place := strings.LastIndex(text, separator)
+	if place < 0 {
+		return text, "", false
+	}
+	return text[:place], text[place+len(separator):], true
+}
+
+// replicas are Fairway's pods that are ready.
+func replicas(ctx context.Context) ([]core.Pod, error) {
+	pods, err := kube.Pods(ctx, fairwayNamespace, fairwayName)
+	if err != nil {
+		return nil, err
+	}
+	var ready []core.Pod
+	for _, pod := range pods {
+		if cluster.IsReady(pod) {
+			ready = append(ready, pod)
+		}
+	}
+	if len(ready) == 0 {
+		return nil, fmt.Errorf("no pod of Fairway is ready, of %d", len(pods))
+	}
+	return ready, nil
+}

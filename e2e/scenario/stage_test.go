@@ -1,0 +1,270 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fairway.dev/e2e/cluster"
+	"fairway.dev/e2e/ledger"
+	"fairway.dev/e2e/load"
+	"fairway.dev/e2e/report"
+	"fairway.dev/e2e/verdict"
+)
+
+// stage is one scenario: a namespace, what runs there, the streams, and the times in which something was being killed.
+type stage struct {
+	*testing.T
+	name      string
+	namespace string
+	host      string
+	streams   []*load.Stream
+	figures   []report.Figure
+	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back.
+	dying, kills, absent verdict.Windows
+}
+
+// begin makes the scenario's namespace, which goes when the test ends.
+func begin(t *testing.T, name string) *stage {
+	t.Helper()
+	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example"}
+	s.must(kube.Namespace(t.Context(), s.namespace))
+	t.Cleanup(func() {
+		for _, stream := range s.streams {
+			stream.Stop()
+		}
+		if t.Failed() {
+			s.tell()
+		}
+		if err := kube.DeleteNamespace(context.Background(), s.namespace); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// backends deploys pods behind a Service `backend` and a route of the scenario's host, and waits until every replica of
+// Fairway serves it.
+func (s *stage) backends(replicas int32) {
+	s.Helper()
+	s.must(kube.Deploy(s.Context(), s.workload("backend", replicas)))
+	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: "backend", Host: s.host, Service: "backend"}))
+	s.served(load.Plan{Host: s.host})
+}
+
+func (s *stage) workload(name string, replicas int32) cluster.Workload {
+	return cluster.Workload{Namespace: s.namespace, Name: name, Image: testbed.Backend, Replicas: replicas, Ledger: posts.Address()}
+}
+
+// promptly bounds what Fairway does within a second even on a busy machine.
+const promptly = 30 * time.Second
+
+// served waits until every replica of Fairway answers 200; of the plan its host, path and TLS count.
+func (s *stage) served(plan load.Plan) {
+	s.Helper()
+	s.everywhere(plan, "is served", func(sight load.Sight) bool { return sight.Class == load.OK })
+}
+
+// everywhere waits until what every replica of Fairway answers is right.
+func (s *stage) everywhere(plan load.Plan, what string, right func(load.Sight) bool) {
+	s.Helper()
+	pods, err := replicas(s.Context())
+	s.must(err)
+	for _, pod := range pods {
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		s.must(err)
+		direct := plan
+		direct.Address, direct.Reuse = cluster.Join(address, port(plan, 8080, 8443)), load.NewConnection
+		probe := load.NewProbe(direct)
+		s.must(cluster.Eventually(s.Context(), promptly, fmt.Sprintf("%s%s %s by %s", plan.Host, plan.Path, what, pod.Name),
+			func(ctx context.Context) (bool, string, error) {
+				sight := probe.Ask(ctx)
+				return right(sight), fmt.Sprintf("%+v", sight), nil
+			}))
+	}
+}
+
+func port(plan load.Plan, plain, secure int) int {
+	if plan.TLS != nil {
+		return secure
+	}
+	return plain
+}
+
+// streams of a scenario begin here: one that keeps its connections and one that makes a new one for each request. Fields of
+// the plan that are set are kept.
+func (s *stage) traffic(plan load.Plan) {
+	keep, fresh := plan, plan
+	keep.Reuse, keep.Clients, keep.Rate = load.KeepAlive, 20, how.rate*7/10
+	fresh.Reuse, fresh.Clients, fresh.Rate = load.NewConnection, 10, how.rate*3/10
+	s.stream(keep)
+	s.stream(fresh)
+}
+
+// stream begins one stream, through the Service of Fairway unless the plan says where to.
+func (s *stage) stream(plan load.Plan) {
+	s.Helper()
+	if plan.Address == "" {
+		plan.Address = cluster.Join(addresses[0], port(plan, 80, 443))
+	}
+	if plan.Host == "" {
+		plan.Host = s.host
+	}
+	if plan.PostEvery == 0 {
+		plan.PostEvery = 5
+	}
+	if plan.Delay == 0 {
+		// So that there are requests in hand whenever a process dies.
+		plan.Delay = 10 * time.Millisecond
+	}
+	plan.Name = fmt.Sprintf("%s.%d", s.name, len(s.streams))
+	s.streams = append(s.streams, load.Start(plan))
+}
+
+// requests that have an outcome, over all streams.
+func (s *stage) requests() int {
+	all := 0
+	for _, stream := range s.streams {
+		all += stream.Counts().Requests
+	}
+	return all
+}
+
+// more waits until as many more requests have an outcome.
+func (s *stage) more(count int) {
+	s.Helper()
+	wanted := s.requests() + count
+	what := fmt.Sprintf("%d requests of scenario %s are answered", wanted, s.name)
+	s.must(cluster.Eventually(s.Context(), 10*time.Minute, what, func(context.Context) (bool, string, error) {
+		got := s.requests()
+		return got >= wanted, fmt.Sprint(got), nil
+	}))
+}
+
+// lasting stays for the time of a protocol, or in its fast form until some requests were answered.
+func (s *stage) lasting(protocol time.Duration) {
+	s.Helper()
+	if protocol == 0 {
+		s.more(how.rate)
+		return
+	}
+	select {
+	case <-s.Context().Done():
+	case <-time.After(protocol):
+	}
+}
+
+// repeat goes through the cycle until all requests of the form were sent, at least once.
+func (s *stage) repeat(cycle func()) {
+	s.Helper()
+	s.more(how.rate)
+	for first := true; first || s.requests() < how.requests; first = false {
+		cycle()
+	}
+	s.more(how.rate)
+}
+
+// finish stops the streams, gives what failed to the allowances, and fails for all the rest.
+func (s *stage) finish(allowances ...verdict.Allowance) {
+	s.Helper()
+	streams := s.streams
+	s.streams = nil
+	sent := 0
+	for _, stream := range streams {
+		seen := stream.Stop()
+		sent += seen.Counts.Requests
+		s.judge(seen, allowances)
+	}
+	if sent < how.requests {
+		s.Errorf("%d requests were sent, not %d", sent, how.requests)
+	}
+}
+
+func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
+	s.Helper()
+	found := verdict.Judge(seen, allowances...)
+	noted := s.noted(seen)
+	line := s.line(seen)
+	line.Failed, line.Apart, line.Doubled = found.Failures(), found.Apart, len(noted.Doubled)
+	book.Add(line)
+	if found.Failures() > 0 {
+		s.Errorf("%s, %s: %d of %d requests failed: %v; the first:\n%s", s.name, seen.Plan.Reuse, found.Failures(),
+			seen.Counts.Requests, seen.Counts.Failed, found.Examples(10))
+	}
+	if len(noted.Doubled) > 0 {
+		s.Errorf("%s: %d POSTs were given to backends twice: %s", s.name, len(noted.Doubled), first(noted.Doubled))
+	}
+	if len(noted.Unnoted) > 0 || len(noted.Bad) > 0 {
+		s.Errorf("%s: the ledger is wrong: not noted: %s; unreadable: %s", s.name, first(noted.Unnoted), first(noted.Bad))
+	}
+	if seen.Counts.Repeated > 0 {
+		s.Logf("%s: %d GETs found their connection closed and were sent again; the first: %s", s.name, seen.Counts.Repeated, seen.Repeats[0])
+	}
+}
+
+// noted is what the ledger has of a stream, once it has read what it was sent.
+func (s *stage) noted(seen load.Report) ledger.Findings {
+	var found ledger.Findings
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		found = posts.Findings(seen.Plan.Name+"-", seen.Posted)
+		if len(found.Unnoted) == 0 || time.Now().After(end) {
+			return found
+		}
+	}
+}
+
+func first(lines []string) string { return strings.Join(lines[:min(5, len(lines))], "; ") }
+
+func (s *stage) line(seen load.Report) report.Scenario {
+	classes := map[string]int{}
+	for class, count := range seen.Counts.Failed {
+		classes[string(class)] = count
+	}
+	kind := seen.Plan.Reuse.String()
+	if strings.HasPrefix(seen.Plan.Address, "[") {
+		kind += ", IPv6"
+	}
+	if seen.Plan.TLS != nil {
+		kind += ", TLS"
+	}
+	return report.Scenario{
+		Name:        s.name,
+		Stream:      kind,
+		Requests:    seen.Counts.Requests,
+		Posts:       seen.Counts.Posts,
+		Classes:     classes,
+		Repeated:    seen.Counts.Repeated,
+		Connections: seen.Counts.Connections,
+		Announced:   seen.Counts.Announced,
+		P50:         load.Percentile(seen.Latencies, 0.50),
+		P99:         load.Percentile(seen.Latencies, 0.99),
+		Max:         load.Percentile(seen.Latencies, 1),
+		Took:        seen.Took,
+	}
+}
+
+// tell prints what helps to understand a failure: Events of the namespace, and the logs of Fairway.
+func (s *stage) tell() {
+	for _, arguments := range [][]string{
+		{"get", "pods,ingresses,endpointslices", "-A", "-o", "wide"},
+		{"get", "events", "-n", s.namespace},
+		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix"},
+		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix", "--previous", "--ignore-errors"},
+	} {
+		text, err := testbed.Kubectl(context.Background(), arguments...)
+		if err != nil {
+			text = err.Error()
+		}
+		s.Logf("%s: kubectl %s:\n%s", s.name, strings.Join(arguments, " "), text)
+	}
+}
