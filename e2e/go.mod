@@ -1,4 +1,4 @@
-module fairway.dev/e2e
+module fairway/e2e
 
 go 1.26.0
 

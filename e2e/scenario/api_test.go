@@ -7,9 +7,9 @@ import (
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"fairway.dev/e2e/cluster"
-	"fairway.dev/e2e/load"
-	"fairway.dev/e2e/verdict"
+	"fairway/e2e/cluster"
+	"fairway/e2e/load"
+	"fairway/e2e/verdict"
 )
 
 // inStep bounds how long Fairway may take to follow changes again once the API answers.
@@ -28,7 +28,8 @@ func TestARestartedAPIServerLosesNoRequest(t *testing.T) {
 	s.finish(verdict.PostLostToDyingPod(&s.dying))
 }
 
-// While the API does not answer, containers die and come back: Fairway hears nothing of it.
+// While Fairway does not reach the API, pods come and go and containers die: Fairway hears nothing of it, and knows
+// endpoints that are there no more. One of those that it knows always lives.
 func TestAnUnreachableAPIServerLosesNoRequest(t *testing.T) {
 	s := begin(t, "api-unreachable")
 	s.backends(4)
@@ -37,18 +38,20 @@ func TestAnUnreachableAPIServerLosesNoRequest(t *testing.T) {
 		pods, err := kube.Pods(s.Context(), s.namespace, "backend")
 		s.must(err)
 		s.unreachable(func() {
-			for _, pod := range pods[:2] {
-				s.must(testbed.Fault(s.Context(), "kill-container", pod.Namespace+"/"+pod.Name))
-				s.more(how.rate)
-			}
-			s.lasting(how.unreachable)
+			begun := time.Now()
+			s.scale("backend", 6)
+			s.must(testbed.Fault(s.Context(), "kill-container", pods[0].Namespace+"/"+pods[0].Name))
+			s.must(kube.AwaitRestarted(s.Context(), pods[0]))
+			s.scale("backend", 3)
+			s.lasting(how.unreachable - time.Since(begun))
 		})
 		s.follows()
+		s.scale("backend", 4)
 	})
 	s.finish(verdict.PostLostToDyingPod(&s.dying), verdict.AnswerCutByKill(&s.kills))
 }
 
-// unreachable partitions the API server while something happens; pods may die during that time.
+// unreachable cuts the pods off from the API server while something happens; backends may die during that time.
 func (s *stage) unreachable(happens func()) {
 	s.Helper()
 	dead, killed := s.dying.Open(), s.kills.Open()

@@ -6,9 +6,9 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	"fairway.dev/e2e/cluster"
-	"fairway.dev/e2e/load"
-	"fairway.dev/e2e/verdict"
+	"fairway/e2e/cluster"
+	"fairway/e2e/load"
+	"fairway/e2e/verdict"
 )
 
 // Study 1: 5 replicas, then 7, then 5 again; those that go end at once.
@@ -92,17 +92,37 @@ func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
 		pods, err := kube.Pods(s.Context(), s.namespace, "backend")
 		s.must(err)
 		s.blackHole(pods[0])
-		s.more(how.rate)
+		s.silence(pods[1])
 	})
 	s.finish(verdict.PostLostToDyingPod(&s.dying))
 }
 
-// blackHole drops all packets of a pod's address until its node has found out and for a while longer.
+// blackHole drops all packets of a pod's address until its node has found out, and for a while longer.
 func (s *stage) blackHole(pod core.Pod) {
 	s.Helper()
 	end := s.dying.Open()
 	defer end()
-	s.must(testbed.Fault(s.Context(), "drop-address", pod.Status.PodIP))
+	s.dropped(pod, func() {
+		s.awaitReadiness(pod, false)
+		s.more(how.rate)
+	})
+	s.awaitReadiness(pod, true)
+	s.more(how.rate)
+}
+
+// silence does the same, but the node does not find out: the pod stays a ready endpoint that nobody reaches.
+func (s *stage) silence(pod core.Pod) {
+	s.Helper()
+	end := s.dying.Open()
+	defer end()
+	s.dropped(pod, func() { s.more(5 * how.rate) }, "--except-node")
+	s.more(how.rate)
+}
+
+// dropped drops a pod's packets while something happens.
+func (s *stage) dropped(pod core.Pod, happens func(), options ...string) {
+	s.Helper()
+	s.must(testbed.Fault(s.Context(), append([]string{"drop-address", pod.Status.PodIP}, options...)...))
 	restored := false
 	restore := func() {
 		if !restored {
@@ -111,10 +131,8 @@ func (s *stage) blackHole(pod core.Pod) {
 		}
 	}
 	defer restore()
-	s.awaitReadiness(pod, false)
-	s.more(how.rate)
+	happens()
 	restore()
-	s.awaitReadiness(pod, true)
 }
 
 func (s *stage) awaitReadiness(pod core.Pod, wanted bool) {

@@ -10,9 +10,9 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"fairway.dev/e2e/cluster"
-	"fairway.dev/e2e/load"
-	"fairway.dev/e2e/verdict"
+	"fairway/e2e/cluster"
+	"fairway/e2e/load"
+	"fairway/e2e/verdict"
 )
 
 // Scenarios here do something to Fairway itself or to the API, so none runs beside another.

@@ -14,10 +14,10 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	"fairway.dev/e2e/bed"
-	"fairway.dev/e2e/cluster"
-	"fairway.dev/e2e/ledger"
-	"fairway.dev/e2e/report"
+	"fairway/e2e/bed"
+	"fairway/e2e/cluster"
+	"fairway/e2e/ledger"
+	"fairway/e2e/report"
 )
 
 // Where the chart is installed.
@@ -25,6 +25,8 @@ const (
 	fairwayNamespace = "fairway-system"
 	fairwayName      = "fairway"
 	fairwayReplicas  = 2
+	// probePort answers /readyz and /metrics.
+	probePort = 10255
 )
 
 // What all scenarios share.
@@ -160,4 +162,21 @@ func replicas(ctx context.Context) ([]core.Pod, error) {
 		return nil, fmt.Errorf("no pod of Fairway is ready, of %d", len(pods))
 	}
 	return ready, nil
+}
+
+// replicaAddresses are those of Fairway's ready pods.
+func replicaAddresses(ctx context.Context) ([]netip.Addr, error) {
+	pods, err := replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []netip.Addr
+	for _, pod := range pods {
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s has the address %q: %w", pod.Name, pod.Status.PodIP, err)
+		}
+		found = append(found, address)
+	}
+	return found, nil
 }

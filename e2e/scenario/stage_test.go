@@ -3,16 +3,15 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
-	"fairway.dev/e2e/cluster"
-	"fairway.dev/e2e/ledger"
-	"fairway.dev/e2e/load"
-	"fairway.dev/e2e/report"
-	"fairway.dev/e2e/verdict"
+	"fairway/e2e/cluster"
+	"fairway/e2e/ledger"
+	"fairway/e2e/load"
+	"fairway/e2e/report"
+	"fairway/e2e/verdict"
 )
 
 // stage is one scenario: a namespace, what runs there, the streams, and the times in which something was being killed.
@@ -78,15 +77,13 @@ func (s *stage) served(plan load.Plan) {
 // everywhere waits until what every replica of Fairway answers is right.
 func (s *stage) everywhere(plan load.Plan, what string, right func(load.Sight) bool) {
 	s.Helper()
-	pods, err := replicas(s.Context())
+	replicas, err := replicaAddresses(s.Context())
 	s.must(err)
-	for _, pod := range pods {
-		address, err := netip.ParseAddr(pod.Status.PodIP)
-		s.must(err)
+	for _, address := range replicas {
 		direct := plan
 		direct.Address, direct.Reuse = cluster.Join(address, port(plan, 8080, 8443)), load.NewConnection
 		probe := load.NewProbe(direct)
-		s.must(cluster.Eventually(s.Context(), promptly, fmt.Sprintf("%s%s %s by %s", plan.Host, plan.Path, what, pod.Name),
+		s.must(cluster.Eventually(s.Context(), promptly, fmt.Sprintf("%s%s %s by %s", plan.Host, plan.Path, what, address),
 			func(ctx context.Context) (bool, string, error) {
 				sight := probe.Ask(ctx)
 				return right(sight), fmt.Sprintf("%+v", sight), nil
@@ -185,6 +182,9 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 		sent += seen.Counts.Requests
 		s.judge(seen, allowances)
 	}
+	if len(s.figures) > 0 {
+		book.Add(report.Scenario{Name: s.name, Figures: s.figures})
+	}
 	if sent < how.requests {
 		s.Errorf("%d requests were sent, not %d", sent, how.requests)
 	}
@@ -193,7 +193,7 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 	s.Helper()
 	found := verdict.Judge(seen, allowances...)
-	noted := s.noted(seen)
+	noted := s.recorded(seen)
 	line := s.line(seen)
 	line.Failed, line.Apart, line.Doubled = found.Failures(), found.Apart, len(noted.Doubled)
 	book.Add(line)
@@ -212,8 +212,8 @@ func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 	}
 }
 
-// noted is what the ledger has of a stream, once it has read what it was sent.
-func (s *stage) noted(seen load.Report) ledger.Findings {
+// recorded is what the ledger has of a stream, once it has read what it was sent.
+func (s *stage) recorded(seen load.Report) ledger.Findings {
 	var found ledger.Findings
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		found = posts.Findings(seen.Plan.Name+"-", seen.Posted)

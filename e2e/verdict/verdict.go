@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"fairway.dev/e2e/load"
+	"fairway/e2e/load"
 )
 
 // Window is a time in which something was being killed. It is open until its end is known.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"fairway.dev/e2e/load"
+	"fairway/e2e/load"
 )
 
 func event(class load.Class, reason, method string, begin time.Time) load.Event {

@@ -1,0 +1,226 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	networking "k8s.io/api/networking/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairway/e2e/cluster"
+	"fairway/e2e/load"
+	"fairway/e2e/metrics"
+	"fairway/e2e/report"
+)
+
+// From the moment at which a write is sent to the API to the end of the first answer that follows it, on the slowest
+// replica. So the time of the API server and of one request is in it.
+func TestAChangeIsServedByTheSlowestReplicaWithinMilliseconds(t *testing.T) {
+	s := begin(t, "propagation")
+	targets := s.targets()
+	s.handMade(targets[0])
+	s.must(kube.Route(t.Context(), cluster.Route{Namespace: s.namespace, Name: "moving", Host: s.host, Service: "moving"}))
+	s.served(load.Plan{Host: s.host})
+	before := s.ownShare()
+
+	slice := s.measure("EndpointSlice", func(n int) (string, func() error) {
+		target := targets[(n+1)%2]
+		object := endpointSlice("moving", target.address)
+		return target.pod, func() error {
+			_, err := kube.API.DiscoveryV1().EndpointSlices(s.namespace).Update(s.Context(), object, meta.UpdateOptions{})
+			return err
+		}
+	})
+	last := targets[how.changes%2].pod
+	ingress := s.measure("Ingress", func(n int) (string, func() error) {
+		// Alternately away from where the last measurement left it, and back.
+		service, pod := "moving", last
+		if n%2 == 0 {
+			target := targets[0]
+			if target.pod == last {
+				target = targets[1]
+			}
+			service, pod = target.service, target.pod
+		}
+		object := cluster.Route{Namespace: s.namespace, Name: "moving", Host: s.host, Service: service}.Ingress()
+		return pod, func() error { return s.replace(object) }
+	})
+	own := s.ownShare().Since(before)
+	s.figure("Fairway's own share, p50 at most", own.AtMost(0.50)*1000, "ms", 5)
+	s.figure("Fairway's own share, p99 at most", own.AtMost(0.99)*1000, "ms", 5)
+	book.Add(report.Scenario{Name: s.name, Figures: s.figures})
+	all := slices.Concat(slice, ingress)
+	slices.Sort(all)
+	p50, p99 := load.Percentile(all, 0.50), load.Percentile(all, 0.99)
+	if p50 > 20*time.Millisecond || p99 > 100*time.Millisecond {
+		s.Errorf("of %d changes p50 was served after %s and p99 after %s; promised are 20 ms and 100 ms", len(all), p50, p99)
+	}
+}
+
+// propagation is Fairway's histogram of the time from a watch event to the adoption by its last worker.
+const propagation = "fairway_config_propagation_seconds"
+
+// ownShare is that histogram, of all replicas together.
+func (s *stage) ownShare() metrics.Histogram {
+	s.Helper()
+	replicas, err := replicaAddresses(s.Context())
+	s.must(err)
+	all := metrics.Histogram{}
+	for _, address := range replicas {
+		page, err := metrics.Read(s.Context(), cluster.Join(address, probePort))
+		s.must(err)
+		histogram := page.Histogram(propagation, nil)
+		if len(histogram) == 0 {
+			s.Fatalf("the metrics of %s have no %s", address, propagation)
+		}
+		all = all.Plus(histogram)
+	}
+	return all
+}
+
+// target is a backend of one pod with a Service of its own.
+type target struct {
+	service string
+	pod     string
+	address netip.Addr
+}
+
+func (s *stage) targets() []target {
+	s.Helper()
+	var found []target
+	for _, name := range []string{"left", "right"} {
+		s.must(kube.Deploy(s.Context(), s.workload(name, 1)))
+		pods, err := kube.Pods(s.Context(), s.namespace, name)
+		s.must(err)
+		address, err := netip.ParseAddr(pods[0].Status.PodIP)
+		s.must(err)
+		found = append(found, target{name, pods[0].Name, address})
+	}
+	return found
+}
+
+// handMade is a Service whose EndpointSlice nobody but the test writes.
+func (s *stage) handMade(first target) {
+	s.Helper()
+	service := &core.Service{
+		ObjectMeta: meta.ObjectMeta{Name: "moving"},
+		Spec:       core.ServiceSpec{Ports: []core.ServicePort{{Name: "http", Port: 80}}},
+	}
+	_, err := kube.API.CoreV1().Services(s.namespace).Create(s.Context(), service, meta.CreateOptions{})
+	s.must(err)
+	_, err = kube.API.DiscoveryV1().EndpointSlices(s.namespace).Create(s.Context(), endpointSlice("moving", first.address), meta.CreateOptions{})
+	s.must(err)
+}
+
+// endpointSlice is the one slice of a Service, with ready endpoints.
+func endpointSlice(service string, addresses ...netip.Addr) *discovery.EndpointSlice {
+	name, port, ready := "http", int32(cluster.Port), true
+	var endpoints []discovery.Endpoint
+	for _, address := range addresses {
+		endpoints = append(endpoints, discovery.Endpoint{
+			Addresses:  []string{address.String()},
+			Conditions: discovery.EndpointConditions{Ready: &ready},
+		})
+	}
+	return &discovery.EndpointSlice{
+		ObjectMeta:  meta.ObjectMeta{Name: service + "-by-hand", Labels: map[string]string{discovery.LabelServiceName: service}},
+		AddressType: discovery.AddressTypeIPv4,
+		Endpoints:   endpoints,
+		Ports:       []discovery.EndpointPort{{Name: &name, Port: &port}},
+	}
+}
+
+// replace writes an Ingress over the one of its name, whatever that said.
+func (s *stage) replace(ingress *networking.Ingress) error {
+	_, err := kube.API.NetworkingV1().Ingresses(s.namespace).Update(s.Context(), ingress, meta.UpdateOptions{})
+	return err
+}
+
+// measure makes changes one after the other; change says which pod answers after the nth one. It gives all times in
+// ascending order.
+func (s *stage) measure(kind string, change func(n int) (pod string, write func() error)) []time.Duration {
+	s.Helper()
+	replicas, err := replicaAddresses(s.Context())
+	s.must(err)
+	var probes []*load.Probe
+	for _, address := range replicas {
+		probe := load.NewProbe(load.Plan{Address: cluster.Join(address, 8080), Host: s.host})
+		defer probe.Close()
+		probes = append(probes, probe)
+	}
+	var sent, accepted []time.Duration
+	for n := range how.changes {
+		pod, write := change(n)
+		arrival := s.arrival(probes, pod)
+		begun := time.Now()
+		s.must(write())
+		written := time.Now()
+		slowest, err := arrival()
+		s.must(err)
+		sent = append(sent, slowest.Sub(begun))
+		accepted = append(accepted, max(0, slowest.Sub(written)))
+	}
+	slices.Sort(sent)
+	slices.Sort(accepted)
+	s.figure(kind+": write sent to served, p50", load.Percentile(sent, 0.50).Seconds()*1000, "ms", 20)
+	s.figure(kind+": write sent to served, p99", load.Percentile(sent, 0.99).Seconds()*1000, "ms", 100)
+	s.figure(kind+": write answered to served, p50", load.Percentile(accepted, 0.50).Seconds()*1000, "ms", 0)
+	s.figure(kind+": write answered to served, p99", load.Percentile(accepted, 0.99).Seconds()*1000, "ms", 0)
+	s.figure(kind+": changes", float64(len(sent)), "", 0)
+	return sent
+}
+
+// arrival begins to ask all replicas; the function that it returns waits until each was answered by the pod and says when
+// the last of them was.
+func (s *stage) arrival(probes []*load.Probe, pod string) func() (time.Time, error) {
+	var (
+		asking sync.WaitGroup
+		lock   sync.Mutex
+		last   time.Time
+		failed error
+	)
+	for _, probe := range probes {
+		asking.Go(func() {
+			at, err := awaitPod(s.Context(), probe, pod)
+			lock.Lock()
+			defer lock.Unlock()
+			if err != nil {
+				failed = err
+			}
+			if at.After(last) {
+				last = at
+			}
+		})
+	}
+	return func() (time.Time, error) {
+		asking.Wait()
+		return last, failed
+	}
+}
+
+// awaitPod asks every millisecond: often enough to measure, seldom enough to leave the CPU to those who are measured.
+func awaitPod(ctx context.Context, probe *load.Probe, pod string) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, promptly)
+	defer cancel()
+	for {
+		sight := probe.Ask(ctx)
+		if sight.Class != load.OK {
+			return sight.At, fmt.Errorf("while a change was awaited: %+v", sight)
+		}
+		if sight.Pod == pod {
+			return sight.At, nil
+		}
+		select {
+		case <-ctx.Done():
+			return sight.At, fmt.Errorf("the change to pod %s is not served after %s", pod, promptly)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
