@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The end-to-end tests: a testbed of its own, the chart in it, all scenarios, and nothing left behind, however it ends.
+# usage: e2e/run.sh FAIRWAY IMAGE ARCHIVE [ARGUMENTS OF THE TESTS, e.g. -test.run=Propagation]
+# `make e2e` calls it; NIGHTLY=1 is the long form. The figures are in e2e.json beside the archive.
+set -euo pipefail
+# Background jobs get process groups of their own, so that all of one can be ended.
+set -m
+
+fairway=$(realpath "$1") image=$2 archive=$(realpath "$3")
+shift 3
+cd "$(dirname "$0")/.."
+results=$(dirname "$archive")
+name=e2e-$$
+testbed=$PWD/testbed/testbed
+next=$image-next
+backend=localhost/fairway-e2e-backend:$name
+work=$(mktemp -d "$results/e2e.XXXXXX")
+running=
+
+end() {
+    local code=$?
+    trap - EXIT INT TERM HUP
+    if [ -n "$running" ]; then kill -TERM -- "-$running" 2>/dev/null || true; wait "$running" 2>/dev/null || true; fi
+    "$testbed" --name "$name" down || { echo "e2e: testbed $name could not be taken down" >&2; code=2; }
+    rm -rf "$work"
+    exit $code
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# watched COMMAND...: in the background, so that a signal ends it at once.
+watched() {
+    local result=0
+    "$@" &
+    running=$!
+    wait "$running" || result=$?
+    running=
+    return $result
+}
+
+begin=$SECONDS
+(cd e2e && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$work/backend" ./backend && go test -c -o "$work/scenarios" ./scenario)
+"$testbed" image build --name "$backend" --binary "$work/backend:/backend" --entrypoint /backend -o "$work/backend.tar"
+# The same program under another name: what Fairway is rolled to.
+"$testbed" image build --name "$next" --binary "$results/fairway-stripped:/usr/bin/fairway" --entrypoint /usr/bin/fairway \
+    --user 65532:65532 --label org.opencontainers.image.title=fairway-next -o "$work/next.tar"
+charts/tools/helm version --short >/dev/null
+watched "$testbed" --name "$name" up
+"$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar"
+echo "e2e: testbed $name is up with its images after $((SECONDS - begin)) s"
+
+export E2E_TESTBED=$testbed E2E_NAME=$name E2E_HELM=$PWD/charts/tools/helm E2E_CHART=$PWD/charts/fairway
+export E2E_FAIRWAY=$fairway E2E_IMAGE=$image E2E_IMAGE_NEXT=$next E2E_BACKEND_IMAGE=$backend E2E_RESULTS=$results
+result=0
+scenarios() {
+    "$testbed" --name "$name" exec "$work/scenarios" -test.v -test.parallel=4 -test.timeout=4h "$@" 2>&1 | tee "$work/log"
+}
+watched scenarios "$@" || result=$?
+# In the words of cargo, so that .ci/run adds them up. Scenarios that never ran have no line of their own.
+passed=$(grep -c '^--- PASS' "$work/log" || true) failed=$(grep -c '^--- FAIL' "$work/log" || true)
+[ $result = 0 ] || [ "$failed" != 0 ] || failed=1
+echo "test result: $([ $result = 0 ] && echo ok || echo FAILED). $passed passed; $failed failed; in $((SECONDS - begin)) s"
+exit $result

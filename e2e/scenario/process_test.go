@@ -1,0 +1,98 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"fairway/e2e/cluster"
+	"fairway/e2e/metrics"
+)
+
+// process is a Fairway that the test has started itself, outside of any pod.
+type process struct {
+	command     *exec.Cmd
+	http, admin string
+}
+
+// run starts the binary against the cluster's API and says how long it took to be ready; it ends with the test.
+func (s *stage) run() (*process, time.Duration) {
+	s.Helper()
+	p := &process{http: s.freeAddress(), admin: s.freeAddress()}
+	p.command = exec.Command(testbed.Fairway, "run", "--kubernetes", "--no-status", "--access-log=off",
+		"--http="+p.http, "--https="+s.freeAddress(), "--admin="+p.admin)
+	var said bytes.Buffer
+	p.command.Stderr = &said
+	begun := time.Now()
+	s.must(p.command.Start())
+	s.Cleanup(func() {
+		// Nobody is being served: no drain.
+		_ = p.command.Process.Signal(syscall.SIGKILL)
+		_ = p.command.Wait()
+		if s.Failed() {
+			s.Logf("the process said:\n%s", said.String())
+		}
+	})
+	s.must(cluster.Eventually(s.Context(), time.Minute, "the process is ready", func(ctx context.Context) (bool, string, error) {
+		return p.ready(ctx)
+	}))
+	return p, time.Since(begun)
+}
+
+func (p *process) ready(ctx context.Context) (bool, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/readyz", nil)
+	if err != nil {
+		return false, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, "", err
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK, response.Status, nil
+}
+
+// freeAddress is one on loopback that nobody listens on.
+func (s *stage) freeAddress() string {
+	s.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// memory is what is resident, in MiB.
+func (p *process) memory(s *stage) float64 {
+	s.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	s.must(err)
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "VmRSS:" {
+			kibibytes, err := strconv.ParseFloat(words[1], 64)
+			s.must(err)
+			return kibibytes / 1024
+		}
+	}
+	s.Fatalf("the process has no memory:\n%s", text)
+	return 0
+}
+
+// propagation is its histogram of the times of changes.
+func (p *process) propagation(s *stage) metrics.Histogram {
+	s.Helper()
+	page, err := metrics.Read(s.Context(), p.admin)
+	s.must(err)
+	histogram := page.Histogram(propagation, nil)
+	if len(histogram) == 0 {
+		s.Fatalf("its metrics have no %s", propagation)
+	}
+	return histogram
+}

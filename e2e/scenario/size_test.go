@@ -1,0 +1,148 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairway/e2e/cluster"
+	"fairway/e2e/load"
+	"fairway/e2e/report"
+)
+
+// What is promised for 5,000 Ingresses and 20,000 endpoints, and held for fewer of both.
+const (
+	largeReady  = 3 * time.Second
+	largeMemory = 150.0 // MiB
+	largeChange = 5 * time.Millisecond
+)
+
+// A process of its own beside the cluster's, so that its start and its memory can be looked at: it reads the same API.
+func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
+	s := begin(t, "size")
+	s.backends(1)
+	s.large()
+	own, ready := s.run()
+	s.figure(fmt.Sprintf("ready with %d Ingresses and %d endpoints", how.ingresses, how.endpoints), ready.Seconds(), "s", largeReady.Seconds())
+	s.keeps(ready <= largeReady, "it was ready after %s", ready)
+	probe := load.NewProbe(load.Plan{Address: own.http, Host: s.host})
+	if sight := probe.Ask(t.Context()); sight.Class != load.OK {
+		t.Errorf("it said that it was ready and answered %+v", sight)
+	}
+	memory := own.memory(s)
+	s.figure("resident memory when ready", memory, "MiB", largeMemory)
+
+	before := own.propagation(s)
+	const changes = 50
+	for n := range changes {
+		s.changeLarge(n)
+	}
+	s.must(cluster.Eventually(t.Context(), promptly, "all changes are adopted", func(context.Context) (bool, string, error) {
+		count := own.propagation(s).Since(before).Count()
+		return count >= changes, fmt.Sprint(count), nil
+	}))
+	took := own.propagation(s).Since(before)
+	s.figure("one change, Fairway's own time, p50 at most", took.AtMost(0.5)*1000, "ms", largeChange.Seconds()*1000)
+	s.figure("one change, Fairway's own time, p90 at most", took.AtMost(0.9)*1000, "ms", 0)
+	s.keeps(took.AtMost(0.5) <= largeChange.Seconds(), "half of the changes took more than %v s", took.AtMost(0.5))
+	memory = max(memory, own.memory(s))
+	s.figure("resident memory after changes", memory, "MiB", largeMemory)
+	s.keeps(memory <= largeMemory, "it has %.0f MiB in memory", memory)
+	book.Add(report.Scenario{Name: s.name, Figures: s.figures})
+}
+
+func (s *stage) keeps(promise bool, format string, value any) {
+	s.Helper()
+	if !promise {
+		s.Errorf("with %d Ingresses and %d endpoints "+format, how.ingresses, how.endpoints, value)
+	}
+}
+
+// perService is how many endpoints each Service has; there are as many Services as the endpoints need.
+const perService = 100
+
+func largeServices() int { return how.endpoints / perService }
+
+func largeService(n int) string { return fmt.Sprintf("large-%d", n%largeServices()) }
+
+// large makes Services whose endpoints nobody has to reach, and Ingresses for them. kube-proxy leaves them alone.
+func (s *stage) large() {
+	s.Helper()
+	s.atOnce(largeServices(), s.largeBackend)
+	s.atOnce(how.ingresses, func(n int) error {
+		name := fmt.Sprintf("large-%d", n)
+		return kube.Route(s.Context(), cluster.Route{
+			Namespace: s.namespace, Name: name, Host: name + "." + s.host, Service: largeService(n),
+		})
+	})
+}
+
+// atOnce does many things, sixteen at a time.
+func (s *stage) atOnce(count int, do func(n int) error) {
+	s.Helper()
+	var (
+		working sync.WaitGroup
+		lock    sync.Mutex
+		failed  error
+	)
+	for worker := range 16 {
+		working.Go(func() {
+			for n := worker; n < count; n += 16 {
+				if err := do(n); err != nil {
+					lock.Lock()
+					failed = err
+					lock.Unlock()
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	s.must(failed)
+}
+
+// notProxied is the label by which kube-proxy leaves a Service and its EndpointSlices alone.
+const notProxied = "service.kubernetes.io/service-proxy-name"
+
+func (s *stage) largeBackend(n int) error {
+	name := largeService(n)
+	service := &core.Service{
+		ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{notProxied: "none"}},
+		Spec:       core.ServiceSpec{Ports: []core.ServicePort{{Name: "http", Port: 80}}},
+	}
+	if _, err := kube.API.CoreV1().Services(s.namespace).Create(s.Context(), service, meta.CreateOptions{}); err != nil {
+		return fmt.Errorf("create Service %s: %w", name, err)
+	}
+	slice := largeSlice(n, perService)
+	if _, err := kube.API.DiscoveryV1().EndpointSlices(s.namespace).Create(s.Context(), slice, meta.CreateOptions{}); err != nil {
+		return fmt.Errorf("create EndpointSlice %s: %w", slice.Name, err)
+	}
+	return nil
+}
+
+// largeSlice has addresses of the range for benchmarks (RFC 2544 appendix C), which lead nowhere.
+func largeSlice(n, count int) *discovery.EndpointSlice {
+	var all []netip.Addr
+	for k := range count {
+		all = append(all, netip.AddrFrom4([4]byte{198, 18, byte(n), byte(k + 1)}))
+	}
+	slice := endpointSlice(largeService(n), all...)
+	slice.Labels[notProxied] = "none"
+	return slice
+}
+
+// changeLarge takes an endpoint from a Service, another Service each time, and waits until it is written.
+func (s *stage) changeLarge(n int) {
+	s.Helper()
+	place := n % largeServices()
+	count := perService - 1 - n/largeServices()%2
+	_, err := kube.API.DiscoveryV1().EndpointSlices(s.namespace).Update(s.Context(), largeSlice(place, count), meta.UpdateOptions{})
+	s.must(err)
+}
