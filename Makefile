@@ -10,18 +10,18 @@ version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 IMAGE ?= localhost/fairway:$(version)
 image_archive = $(target_dir)/fairway-image.tar
 
-# More arguments for the benchmark, e.g. ARGS='--scenario http-1k-50 --blocks 4'.
+# More arguments, for the benchmark (ARGS='--scenario http-1k-50 --blocks 4') or the end-to-end tests (ARGS=-test.run=Kill).
 ARGS ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
 fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test
+.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e
 .DEFAULT_GOAL := build
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 build: ## the release binary
 	FAIRWAY_REVISION=$(revision) cargo build --release --locked -p fairway
@@ -53,6 +53,10 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
+
+e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form
+	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
+	NIGHTLY=$(NIGHTLY) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 deploy: ## deploy/fairway.yaml, from the chart
 	mkdir -p deploy
