@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -154,13 +155,9 @@ func (c *connection) waiting() (int, error) {
 // check compares an answer to what backend answers to this request.
 func (a answer) check(method, id string) (pod string, failed *failure) {
 	if a.status != http.StatusOK {
-		reason, _, _ := strings.Cut(strings.TrimSpace(a.body), "\n")
-		if len(reason) > 60 {
-			reason = reason[:60]
-		}
 		return "", &failure{
 			class:  Class(fmt.Sprintf("status %d", a.status)),
-			reason: reason,
+			reason: a.reason(),
 			cause:  fmt.Errorf("answered %d", a.status),
 		}
 	}
@@ -174,4 +171,13 @@ func (a answer) check(method, id string) (pod string, failed *failure) {
 		return "", fail(WrongBody, fmt.Errorf("answered %q", line))
 	}
 	return pod, nil
+}
+
+// reason is Fairway's in an answer that it made, as in `502 Bad Gateway: upstream_closed`; of others the begin of the body.
+func (a answer) reason() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(a.body), "\n")
+	if _, reason, found := strings.Cut(line, ": "); found && strings.HasPrefix(line, strconv.Itoa(a.status)+" ") {
+		line = reason
+	}
+	return line[:min(len(line), 60)]
 }

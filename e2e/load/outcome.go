@@ -46,7 +46,7 @@ const (
 // Event is one request that did not end well, or that was told to be kept.
 type Event struct {
 	Class Class `json:"class"`
-	// Reason is the first word of the body of an answer that is not 200: Fairway's reason.
+	// Reason is Fairway's, in the body of an answer that is not 200.
 	Reason string `json:"reason,omitempty"`
 	Method string `json:"method"`
 	ID     string `json:"id"`

@@ -203,7 +203,7 @@ func TestEveryWayToFailHasItsClass(t *testing.T) {
 			return false
 		},
 		"status 502 upstream_closed": func(conn net.Conn, _ int, _ *http.Request) bool {
-			fmt.Fprint(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 16\r\n\r\nupstream_closed\n")
+			fmt.Fprint(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 33\r\n\r\n502 Bad Gateway: upstream_closed\n")
 			return true
 		},
 	}

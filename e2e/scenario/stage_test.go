@@ -253,11 +253,15 @@ func (s *stage) line(seen load.Report) report.Scenario {
 	}
 }
 
+// told is how many lines of each kind are printed, the last ones.
+const told = 60
+
 // tell prints what helps to understand a failure: Events of the namespace, and the logs of Fairway.
 func (s *stage) tell() {
 	for _, arguments := range [][]string{
-		{"get", "pods,ingresses,endpointslices", "-A", "-o", "wide"},
-		{"get", "events", "-n", s.namespace},
+		{"get", "pods,ingresses,endpointslices", "-n", s.namespace, "-o", "wide"},
+		{"get", "pods,leases", "-n", fairwayNamespace, "-o", "wide"},
+		{"get", "events", "-n", s.namespace, "--sort-by=.lastTimestamp"},
 		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix"},
 		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix", "--previous", "--ignore-errors"},
 	} {
@@ -265,6 +269,10 @@ func (s *stage) tell() {
 		if err != nil {
 			text = err.Error()
 		}
-		s.Logf("%s: kubectl %s:\n%s", s.name, strings.Join(arguments, " "), text)
+		lines := strings.Split(text, "\n")
+		if len(lines) > told {
+			lines = append([]string{fmt.Sprintf("(%d lines before)", len(lines)-told)}, lines[len(lines)-told:]...)
+		}
+		s.Logf("%s: kubectl %s:\n%s", s.name, strings.Join(arguments, " "), strings.Join(lines, "\n"))
 	}
 }
