@@ -13,8 +13,7 @@ import (
 
 // Study 1: 5 replicas, then 7, then 5 again; those that go end at once.
 func TestScalingADeploymentLosesNoRequest(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "scale")
+	s := beside(t, "scale")
 	s.backends(5)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -36,13 +35,12 @@ func (s *stage) scale(name string, count int32) {
 }
 
 func TestARollingRestartLosesNoRequest(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "restart")
+	s := beside(t, "restart")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
 		s.restart("backend")
-		s.more(how.rate)
+		s.more(s.rate)
 	})
 	s.finish(verdict.PostLostToDyingPod(&s.dying))
 }
@@ -56,8 +54,7 @@ func (s *stage) restart(name string) {
 }
 
 func TestKilledBackendContainersLoseNoIdempotentRequest(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "kill")
+	s := beside(t, "kill")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -65,7 +62,7 @@ func TestKilledBackendContainersLoseNoIdempotentRequest(t *testing.T) {
 		s.must(err)
 		for _, pod := range pods {
 			s.kill(pod)
-			s.more(how.rate)
+			s.more(s.rate)
 		}
 		// Containers that were killed before are restarted ever later: new pods, so that this never has to wait long.
 		s.restart("backend")
@@ -84,8 +81,7 @@ func (s *stage) kill(pod core.Pod) {
 }
 
 func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "blackhole")
+	s := beside(t, "blackhole")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -104,10 +100,10 @@ func (s *stage) blackHole(pod core.Pod) {
 	defer end()
 	s.dropped(pod, func() {
 		s.awaitReadiness(pod, false)
-		s.more(how.rate)
+		s.more(s.rate)
 	})
 	s.awaitReadiness(pod, true)
-	s.more(how.rate)
+	s.more(s.rate)
 }
 
 // silence does the same, but the node does not find out: the pod stays a ready endpoint that nobody reaches.
@@ -115,8 +111,8 @@ func (s *stage) silence(pod core.Pod) {
 	s.Helper()
 	end := s.dying.Open()
 	defer end()
-	s.dropped(pod, func() { s.more(5 * how.rate) }, "--except-node")
-	s.more(how.rate)
+	s.dropped(pod, func() { s.more(5 * s.rate) }, "--except-node")
+	s.more(s.rate)
 }
 
 // dropped drops a pod's packets while something happens.
@@ -152,8 +148,7 @@ func (s *stage) awaitReadiness(pod core.Pod, wanted bool) {
 
 // IPv4 and IPv6 clients, Services with one family, with the other, and with both.
 func TestDualStackServicesAndEndpointsAreServedToBothFamilies(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "dualstack")
+	s := beside(t, "dualstack")
 	if len(addresses) < 2 || !addresses[1].Is6() {
 		t.Fatalf("Fairway's Service has the addresses %v, not one of each family", addresses)
 	}
@@ -171,7 +166,7 @@ func TestDualStackServicesAndEndpointsAreServedToBothFamilies(t *testing.T) {
 		s.served(load.Plan{Host: host})
 		for _, address := range addresses {
 			s.stream(load.Plan{
-				Host: host, Address: cluster.Join(address, 80), Clients: 5, Rate: how.rate / 6, Reuse: load.NewConnection,
+				Host: host, Address: cluster.Join(address, 80), Clients: 5, Rate: s.rate / 6, Reuse: load.NewConnection,
 			})
 		}
 	}

@@ -22,8 +22,7 @@ import (
 
 // Objects that are wrong hurt themselves alone, and an Event on each says why in the words of `fairway check`.
 func TestBrokenObjectsHurtOnlyThemselvesAndAreToldWhy(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "broken")
+	s := beside(t, "broken")
 	s.backends(2)
 	s.traffic(load.Plan{})
 	broken := s.broken()
@@ -39,7 +38,7 @@ func TestBrokenObjectsHurtOnlyThemselvesAndAreToldWhy(t *testing.T) {
 			}
 		}
 		s.served(load.Plan{Host: s.host})
-		s.more(how.rate)
+		s.more(s.rate)
 		for _, ingress := range broken {
 			s.must(kube.API.NetworkingV1().Ingresses(s.namespace).Delete(s.Context(), ingress.Name, meta.DeleteOptions{}))
 		}

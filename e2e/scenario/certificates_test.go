@@ -43,8 +43,7 @@ func (s *stage) certify(name, host string) string {
 }
 
 func TestARotatedCertificateIsShownWithinASecondAndLosesNoRequest(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "rotation")
+	s := beside(t, "rotation")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	plan := s.secure("own", s.host)
 	s.served(plan)
@@ -63,7 +62,7 @@ func TestARotatedCertificateIsShownWithinASecondAndLosesNoRequest(t *testing.T) 
 		if took > rotation {
 			s.Errorf("certificate %d was shown everywhere after %s", rotations, took)
 		}
-		s.more(how.rate)
+		s.more(s.rate)
 	})
 	seen := s.streams[1].Counts().Serials
 	if len(seen) < rotations {
@@ -80,8 +79,7 @@ func (s *stage) figure(name string, value float64, unit string, promise float64)
 
 // A Secret that breaks keeps its last good certificate; one that goes leaves its own host to the default certificate.
 func TestABrokenOrRemovedSecretHurtsAtMostItsOwnHost(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "removal")
+	s := beside(t, "removal")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	kept, lost := s.secure("kept", s.host), s.secure("lost", "lost."+s.host)
 	s.served(kept)
@@ -90,12 +88,12 @@ func TestABrokenOrRemovedSecretHurtsAtMostItsOwnHost(t *testing.T) {
 	s.repeat(func() {
 		s.must(kube.Secret(s.Context(), s.namespace, "kept", []byte("no certificate"), []byte("no key")))
 		s.noted("Secret", "kept")
-		s.more(how.rate)
+		s.more(s.rate)
 		s.served(kept)
 
 		s.must(kube.API.CoreV1().Secrets(s.namespace).Delete(s.Context(), "lost", meta.DeleteOptions{}))
 		s.shown(lost.Host, "the default certificate", func(serial string) bool { return !s.isOwn(serial) })
-		s.more(how.rate)
+		s.more(s.rate)
 
 		serial := s.certify("lost", lost.Host)
 		s.shown(lost.Host, "certificate "+serial, func(shown string) bool { return shown == serial })
@@ -119,8 +117,7 @@ func (s *stage) shown(host, what string, right func(serial string) bool) {
 
 // Fairway may not read the Secrets of one namespace: only its hosts lack their certificate, until it may.
 func TestARefusedSecretHurtsItsNamespaceAlone(t *testing.T) {
-	t.Parallel()
-	s := begin(t, "granted")
+	s := beside(t, "granted")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	plan := s.secure("own", s.host)
 	s.served(plan)
@@ -136,7 +133,7 @@ func TestARefusedSecretHurtsItsNamespaceAlone(t *testing.T) {
 		refused := other.secure("own", other.host)
 		other.shown(other.host, "the default certificate", func(serial string) bool { return !s.isOwn(serial) })
 		other.noted("Ingress", "own")
-		s.more(how.rate)
+		s.more(s.rate)
 		s.must(kube.Grant(s.Context(), other.namespace, fairwayNamespace, fairwayName))
 		other.served(refused)
 	})

@@ -51,7 +51,7 @@ func TestRollingFairwayToANewImageLosesNoRequest(t *testing.T) {
 			s.must(upgrade(s.Context(), image))
 			s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
 			s.runs(image)
-			s.more(how.rate)
+			s.more(s.rate)
 		}
 	})
 	s.finish()
@@ -83,7 +83,7 @@ func TestAKilledFairwayContainerCostsOnlyWhatWasInsideIt(t *testing.T) {
 			s.must(err)
 		}
 		s.killFairway(pods[0])
-		s.more(how.rate)
+		s.more(s.rate)
 	})
 	s.finish(verdict.InsideKilledFairway(&s.kills), verdict.RefusedByKilledFairway(&s.absent))
 }

@@ -45,8 +45,9 @@ type form struct {
 	name string
 	// requests of each scenario, over all its streams.
 	requests int
-	// rate of each scenario, in requests per second over all its streams.
-	rate int
+	// alone and beside are the rates of a scenario that has the machine for itself and of one that has not, in requests per
+	// second over all its streams.
+	alone, beside int
 	// up and down are how long study 1 stays at 7 and at 5 replicas; 0: until a thousand requests were answered.
 	up, down time.Duration
 	// unreachable is how long the API server does not answer.
@@ -58,8 +59,8 @@ type form struct {
 }
 
 var (
-	inCI    = form{"ci", 10_000, 500, 0, 0, 15 * time.Second, 60, 500, 2_000}
-	nightly = form{"nightly", 200_000, 800, 12 * time.Second, 10 * time.Second, time.Minute, 500, 5_000, 20_000}
+	inCI    = form{"ci", 10_000, 1_000, 500, 0, 0, 15 * time.Second, 60, 500, 2_000}
+	nightly = form{"nightly", 200_000, 1_200, 600, 12 * time.Second, 10 * time.Second, time.Minute, 500, 5_000, 20_000}
 )
 
 func TestMain(m *testing.M) {

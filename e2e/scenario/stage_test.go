@@ -20,16 +20,27 @@ type stage struct {
 	name      string
 	namespace string
 	host      string
-	streams   []*load.Stream
-	figures   []report.Figure
+	// rate is in requests per second, over all streams.
+	rate    int
+	streams []*load.Stream
+	figures []report.Figure
 	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back.
 	dying, kills, absent verdict.Windows
 }
 
-// begin makes the scenario's namespace, which goes when the test ends.
+// beside begins a scenario that runs beside others.
+func beside(t *testing.T, name string) *stage {
+	t.Helper()
+	t.Parallel()
+	s := begin(t, name)
+	s.rate = how.beside
+	return s
+}
+
+// begin begins a scenario that has the machine for itself. Its namespace goes when the test ends.
 func begin(t *testing.T, name string) *stage {
 	t.Helper()
-	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example"}
+	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example", rate: how.alone}
 	s.must(kube.Namespace(t.Context(), s.namespace))
 	t.Cleanup(func() {
 		for _, stream := range s.streams {
@@ -102,8 +113,8 @@ func port(plan load.Plan, plain, secure int) int {
 // the plan that are set are kept.
 func (s *stage) traffic(plan load.Plan) {
 	keep, fresh := plan, plan
-	keep.Reuse, keep.Clients, keep.Rate = load.KeepAlive, 20, how.rate*7/10
-	fresh.Reuse, fresh.Clients, fresh.Rate = load.NewConnection, 10, how.rate*3/10
+	keep.Reuse, keep.Clients, keep.Rate = load.KeepAlive, 20, s.rate*7/10
+	fresh.Reuse, fresh.Clients, fresh.Rate = load.NewConnection, 10, s.rate*3/10
 	s.stream(keep)
 	s.stream(fresh)
 }
@@ -152,7 +163,7 @@ func (s *stage) more(count int) {
 func (s *stage) lasting(protocol time.Duration) {
 	s.Helper()
 	if protocol == 0 {
-		s.more(how.rate)
+		s.more(s.rate)
 		return
 	}
 	select {
@@ -164,11 +175,11 @@ func (s *stage) lasting(protocol time.Duration) {
 // repeat goes through the cycle until all requests of the form were sent, at least once.
 func (s *stage) repeat(cycle func()) {
 	s.Helper()
-	s.more(how.rate)
+	s.more(s.rate)
 	for first := true; first || s.requests() < how.requests; first = false {
 		cycle()
 	}
-	s.more(how.rate)
+	s.more(s.rate)
 }
 
 // finish stops the streams, gives what failed to the allowances, and fails for all the rest.
