@@ -25,6 +25,8 @@ type Report struct {
 	Events []Event
 	// Repeats are the closed connections behind Counts.Repeated.
 	Repeats []Event
+	// Slowest are the five answered requests that took longest.
+	Slowest []Event
 	// Posted are the ids of POSTs that were answered 200.
 	Posted []string
 	// Latencies of answered requests in ascending order, from when each was due.
@@ -80,6 +82,7 @@ func (s *Stream) Stop() Report {
 		Counts:    counts,
 		Events:    slices.Clone(s.tally.events),
 		Repeats:   slices.Clone(s.tally.repeats),
+		Slowest:   slices.Clone(s.tally.slowest),
 		Posted:    slices.Clone(s.tally.posted),
 		Latencies: latencies,
 		Begun:     s.begun,

@@ -245,6 +245,27 @@ func TestTheSerialsOfCertificatesAreSeenAndTicketsDoNotDisturb(t *testing.T) {
 	}
 }
 
+func TestTheSlowestAnswersAreKept(t *testing.T) {
+	var asked atomic.Int64
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		if asked.Add(1)%7 == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+		good(conn, request, "")
+		return true
+	})
+	slowest := seen(t, Plan{Address: address}, 40).Slowest
+	if len(slowest) != 5 {
+		t.Fatalf("%v", slowest)
+	}
+	for n, event := range slowest {
+		took := event.End.Sub(event.Begin)
+		if took < 20*time.Millisecond || n > 0 && took > slowest[n-1].End.Sub(slowest[n-1].Begin) {
+			t.Errorf("%d: %s", n, event)
+		}
+	}
+}
+
 func TestPercentiles(t *testing.T) {
 	var hundred []time.Duration
 	for n := range 100 {

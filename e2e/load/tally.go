@@ -1,7 +1,9 @@
 package load
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,7 +43,11 @@ type tally struct {
 	events    []Event
 	repeats   []Event
 	posted    []string
+	slowest   []Event
 }
+
+// slow is how many of the slowest answers are kept.
+const slow = 5
 
 func newTally() *tally {
 	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}}
@@ -54,10 +60,23 @@ func (t *tally) answered(event *Event, pod string, took time.Duration) {
 	t.counts.OK++
 	t.counts.Pods[pod]++
 	t.latencies = append(t.latencies, took)
+	t.keepIfSlow(*event)
 	if event.Method == "POST" {
 		t.counts.Posts++
 		t.posted = append(t.posted, event.ID)
 	}
+}
+
+// keepIfSlow keeps an answered request while it is among the slowest.
+func (t *tally) keepIfSlow(event Event) {
+	event.Class = OK
+	longer := func(a, b Event) int { return cmp.Compare(b.End.Sub(b.Begin), a.End.Sub(a.Begin)) }
+	if len(t.slowest) == slow && longer(event, t.slowest[slow-1]) >= 0 {
+		return
+	}
+	place, _ := slices.BinarySearchFunc(t.slowest, event, longer)
+	t.slowest = slices.Insert(t.slowest, place, event)
+	t.slowest = t.slowest[:min(slow, len(t.slowest))]
 }
 
 func (t *tally) failed(event Event) {

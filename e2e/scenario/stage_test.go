@@ -201,6 +201,9 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 	}
 }
 
+// noticeable is what a person would call slow.
+const noticeable = 2 * time.Second
+
 func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 	s.Helper()
 	found := verdict.Judge(seen, allowances...)
@@ -217,6 +220,9 @@ func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 	}
 	if len(noted.Unnoted) > 0 || len(noted.Bad) > 0 {
 		s.Errorf("%s: the ledger is wrong: not noted: %s; unreadable: %s", s.name, first(noted.Unnoted), first(noted.Bad))
+	}
+	if len(seen.Slowest) > 0 && seen.Slowest[0].End.Sub(seen.Slowest[0].Begin) > noticeable {
+		s.Logf("%s, %s: the slowest: %v", s.name, seen.Plan.Reuse, seen.Slowest)
 	}
 	if seen.Counts.Repeated > 0 {
 		s.Logf("%s: %d GETs found their connection closed and were sent again; the first: %s", s.name, seen.Counts.Repeated, seen.Repeats[0])
