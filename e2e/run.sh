@@ -54,7 +54,7 @@ export E2E_TESTBED=$testbed E2E_NAME=$name E2E_HELM=$PWD/charts/tools/helm E2E_C
 export E2E_FAIRWAY=$fairway E2E_IMAGE=$image E2E_IMAGE_NEXT=$next E2E_BACKEND_IMAGE=$backend E2E_RESULTS=$results
 result=0
 scenarios() {
-    "$testbed" --name "$name" exec "$work/scenarios" -test.v -test.parallel=4 -test.timeout=4h "$@" 2>&1 | tee "$work/log"
+    "$testbed" --name "$name" exec "$work/scenarios" -test.v -test.parallel=3 -test.timeout=4h "$@" 2>&1 | tee "$work/log"
 }
 watched scenarios "$@" || result=$?
 # In the words of cargo, so that .ci/run adds them up. Scenarios that never ran have no line of their own.

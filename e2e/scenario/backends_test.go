@@ -83,7 +83,8 @@ func (s *stage) kill(pod core.Pod) {
 func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
 	s := beside(t, "blackhole")
 	s.backends(4)
-	s.traffic(load.Plan{})
+	// Many of them wait at once.
+	s.traffic(load.Plan{Clients: 80})
 	s.repeat(func() {
 		pods, err := kube.Pods(s.Context(), s.namespace, "backend")
 		s.must(err)
@@ -111,7 +112,7 @@ func (s *stage) silence(pod core.Pod) {
 	s.Helper()
 	end := s.dying.Open()
 	defer end()
-	s.dropped(pod, func() { s.more(5 * s.rate) }, "--except-node")
+	s.dropped(pod, func() { s.more(3 * s.rate) }, "--except-node")
 	s.more(s.rate)
 }
 

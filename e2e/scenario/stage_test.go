@@ -113,8 +113,11 @@ func port(plan load.Plan, plain, secure int) int {
 // the plan that are set are kept.
 func (s *stage) traffic(plan load.Plan) {
 	keep, fresh := plan, plan
-	keep.Reuse, keep.Clients, keep.Rate = load.KeepAlive, 20, s.rate*7/10
-	fresh.Reuse, fresh.Clients, fresh.Rate = load.NewConnection, 10, s.rate*3/10
+	if plan.Clients == 0 {
+		plan.Clients = 20
+	}
+	keep.Reuse, keep.Clients, keep.Rate = load.KeepAlive, plan.Clients, s.rate*7/10
+	fresh.Reuse, fresh.Clients, fresh.Rate = load.NewConnection, plan.Clients/2, s.rate*3/10
 	s.stream(keep)
 	s.stream(fresh)
 }
