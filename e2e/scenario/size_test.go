@@ -10,6 +10,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairway/e2e/cluster"
@@ -17,8 +18,10 @@ import (
 	"fairway/e2e/report"
 )
 
-// What is promised for 5,000 Ingresses and 20,000 endpoints, and held for fewer of both.
+// A large configuration, and what is promised for it.
 const (
+	ingresses   = 5_000
+	endpoints   = 20_000
 	largeReady  = 3 * time.Second
 	largeMemory = 150.0 // MiB
 	largeChange = 5 * time.Millisecond
@@ -30,7 +33,7 @@ func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
 	s.backends(1)
 	s.large()
 	own, ready := s.run()
-	s.figure(fmt.Sprintf("ready with %d Ingresses and %d endpoints", how.ingresses, how.endpoints), ready.Seconds(), "s", largeReady.Seconds())
+	s.figure(fmt.Sprintf("ready with %d Ingresses and %d endpoints", ingresses, endpoints), ready.Seconds(), "s", largeReady.Seconds())
 	s.keeps(ready <= largeReady, "it was ready after %s", ready)
 	probe := load.NewProbe(load.Plan{Address: own.http, Host: s.host})
 	if sight := probe.Ask(t.Context()); sight.Class != load.OK {
@@ -51,27 +54,41 @@ func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
 	s.figure("resident memory after changes", memory, "MiB", largeMemory)
 	s.keeps(memory <= largeMemory, "it has %.0f MiB in memory", memory)
 	book.Add(report.Scenario{Name: s.name, Figures: s.figures})
+	s.clear()
+}
+
+// clear waits until all of it is gone, so that the scenarios that follow have the machine for themselves.
+func (s *stage) clear() {
+	s.Helper()
+	s.must(kube.DeleteNamespace(s.Context(), s.namespace))
+	s.must(cluster.Eventually(s.Context(), 3*time.Minute, "namespace "+s.namespace+" is gone", func(ctx context.Context) (bool, string, error) {
+		_, err := kube.API.CoreV1().Namespaces().Get(ctx, s.namespace, meta.GetOptions{})
+		if errors.IsNotFound(err) {
+			return true, "", nil
+		}
+		return false, "it is there", err
+	}))
 }
 
 func (s *stage) keeps(promise bool, format string, value any) {
 	s.Helper()
 	if !promise {
-		s.Errorf("with %d Ingresses and %d endpoints "+format, how.ingresses, how.endpoints, value)
+		s.Errorf("with %d Ingresses and %d endpoints "+format, ingresses, endpoints, value)
 	}
 }
 
 // perService is how many endpoints each Service has; there are as many Services as the endpoints need.
 const perService = 100
 
-func largeServices() int { return how.endpoints / perService }
+const largeServices = endpoints / perService
 
-func largeService(n int) string { return fmt.Sprintf("large-%d", n%largeServices()) }
+func largeService(n int) string { return fmt.Sprintf("large-%d", n%largeServices) }
 
 // large makes Services whose endpoints nobody has to reach, and Ingresses for them. kube-proxy leaves them alone.
 func (s *stage) large() {
 	s.Helper()
-	s.atOnce(largeServices(), s.largeBackend)
-	s.atOnce(how.ingresses, func(n int) error {
+	s.atOnce(largeServices, s.largeBackend)
+	s.atOnce(ingresses, func(n int) error {
 		name := fmt.Sprintf("large-%d", n)
 		return kube.Route(s.Context(), cluster.Route{
 			Namespace: s.namespace, Name: name, Host: name + "." + s.host, Service: largeService(n),
@@ -137,8 +154,8 @@ func largeSlice(n, count int) *discovery.EndpointSlice {
 // come at once are adopted at once.
 func (s *stage) changeLarge(own *process, n int) {
 	s.Helper()
-	place := n % largeServices()
-	count := perService - 1 + n/largeServices()%2
+	place := n % largeServices
+	count := perService - 1 + n/largeServices%2
 	seen := own.propagation(s).Count()
 	_, err := kube.API.DiscoveryV1().EndpointSlices(s.namespace).Update(s.Context(), largeSlice(place, count), meta.UpdateOptions{})
 	s.must(err)
