@@ -26,7 +26,7 @@ pub(crate) struct Refusals {
 }
 
 /// Whether the answer is about a namespace that is being removed (`NamespaceTerminatingCause`).
-fn is_ending(status: &Status) -> bool {
+pub(crate) fn is_ending(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     status.is_forbidden() && causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
 }

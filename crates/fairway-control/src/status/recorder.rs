@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::board::{Board, Due, Wrote, namespace};
 use super::election::Role;
 use super::event::event;
-use super::permission::{Permit, Refusals};
+use super::permission::{Permit, Refusals, is_ending};
 use super::sight::FIELD_MANAGER;
 use super::standing::Standing;
 use super::updates::Updates;
@@ -119,6 +119,7 @@ impl Recorder {
         };
         match timeout(PATIENCE, written).await {
             Ok(Ok(wrote)) => wrote,
+            Ok(Err(Error::Api(status))) if is_ending(&status) => Wrote::Nothing,
             Ok(Err(Error::Api(status))) if status.is_forbidden() => Wrote::Refused,
             Ok(Err(error)) => {
                 tracing::debug!(about = %due.diagnostic.origin, %error, "an Event is not written; tried again");

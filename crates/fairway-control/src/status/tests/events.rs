@@ -141,3 +141,15 @@ async fn without_permission_status_is_written_and_events_follow_when_it_is_grant
     world.api.permit_all();
     within(310, "it is said", || notes(&world).len() == 1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    world.api.terminate("/namespaces/a/events");
+    let replica = world.replica_with("one", PublishAddresses::Unset);
+    within(3, "it is tried", || world.api.asked(&Method::POST, EVENTS) == 1).await;
+    pass(20 * 60).await;
+    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1, "and not again");
+    assert!(replica.standing.metrics_text().contains("fairway_events_total 0\n"));
+}

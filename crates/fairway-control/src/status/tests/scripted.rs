@@ -28,6 +28,7 @@ struct State {
     version: u64,
     log: Vec<Asked>,
     refused: Vec<(Method, &'static str)>,
+    terminating: Vec<&'static str>,
     reach: Reach,
     watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
 }
@@ -99,6 +100,11 @@ impl ApiServer {
         self.lock().refused.push((method, part));
     }
 
+    /// Nothing can be made on paths that contain `part` any more.
+    pub(crate) fn terminate(&self, part: &'static str) {
+        self.lock().terminating.push(part);
+    }
+
     pub(crate) fn permit_all(&self) {
         self.lock().refused.clear();
     }
@@ -147,6 +153,9 @@ impl State {
         let Asked { method, path, body } = asked;
         if self.refused.iter().any(|(refused, part)| refused == method && path.contains(part)) {
             return failure(StatusCode::FORBIDDEN, "Forbidden");
+        }
+        if method == Method::POST && self.terminating.iter().any(|part| path.contains(part)) {
+            return terminating();
         }
         let object = path.strip_suffix("/status").unwrap_or(path);
         match method.as_str() {
@@ -273,6 +282,16 @@ fn merge(into: &mut Value, patch: &Value) {
 
 fn success(object: &Value) -> Answer {
     Response::new(Full::from(object.to_string()).boxed())
+}
+
+fn terminating() -> Answer {
+    let mut answer = success(&json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "scripted: the namespace is being terminated",
+        "details": { "causes": [{ "reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace" }] }
+    }));
+    *answer.status_mut() = StatusCode::FORBIDDEN;
+    answer
 }
 
 fn failure(status: StatusCode, reason: &str) -> Answer {
