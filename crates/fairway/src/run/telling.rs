@@ -49,10 +49,10 @@ impl Telling {
     }
 
     /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
-    /// does anything.
+    /// does anything, and a second one waits for it, so that the process does not end before the cluster was told.
     pub(super) fn stop(&self) {
-        let reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(reporter) = reporter {
+        let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reporter) = reporter.take() {
             reporter.stop(FAREWELL);
         }
     }
