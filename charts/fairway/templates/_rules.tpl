@@ -14,7 +14,7 @@
 {{- if include "fairway.publishes" . }}
 - apiGroups: [networking.k8s.io]
   resources: [ingresses/status]
-  verbs: [patch, update]
+  verbs: [patch]
 {{- end }}
 {{- if .Values.status.enabled }}
 - apiGroups: [events.k8s.io]

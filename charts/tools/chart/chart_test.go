@@ -271,7 +271,7 @@ func permissions(objects []Object) sets.Set[string] {
 func watched(namespace string) []string {
 	return []string{
 		namespace + " networking.k8s.io/ingresses get list watch",
-		namespace + " networking.k8s.io/ingresses/status patch update",
+		namespace + " networking.k8s.io/ingresses/status patch",
 		namespace + " services get list watch",
 		namespace + " configmaps get list watch",
 		namespace + " discovery.k8s.io/endpointslices get list watch",
