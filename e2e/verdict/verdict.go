@@ -54,10 +54,10 @@ type Allowance struct {
 
 // PostLostToDyingPod takes POSTs that Fairway had written to an endpoint when it died, and that must not be sent again: the
 // client is told so with 502 and the reason `upstream_closed`, while a pod was going. A black hole says nothing, so there it
-// is 504 `upstream_timeout` as well.
+// is 504 `upstream_timeout`, or `upstream_unreachable` on a connection that was made before.
 func PostLostToDyingPod(dying *Windows) Allowance {
 	return Allowance{Name: "POST already written to a dying pod", Takes: func(e load.Event) bool {
-		told := e.Class == "status 502" && e.Reason == "upstream_closed" || e.Class == "status 504" && e.Reason == "upstream_timeout"
+		told := e.Class == "status 502" && e.Reason == "upstream_closed" || e.Class == "status 504" && (e.Reason == "upstream_timeout" || e.Reason == "upstream_unreachable")
 		return e.Method == "POST" && told && dying.Holds(e.Begin, e.End)
 	}}
 }

@@ -36,12 +36,13 @@ func TestOnlyPostsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 	v := judged([]load.Event{
 		event("status 502", "upstream_closed", "POST", in),
 		event("status 504", "upstream_timeout", "POST", in),
+		event("status 504", "upstream_unreachable", "POST", in),
 		event("status 502", "upstream_closed", "GET", in),
 		event("status 502", "connect_failed", "POST", in),
 		event(load.Reset, "", "POST", in),
 		event("status 502", "upstream_closed", "POST", now.Add(2*time.Second)),
 	}, PostLostToDyingPod(dying))
-	if v.Failures() != 4 || v.Apart["POST already written to a dying pod"] != 2 {
+	if v.Failures() != 4 || v.Apart["POST already written to a dying pod"] != 3 {
 		t.Fatalf("%+v", v)
 	}
 }
