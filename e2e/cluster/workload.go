@@ -181,6 +181,19 @@ func (c *Cluster) AwaitRestarted(ctx context.Context, before core.Pod) error {
 	})
 }
 
+// AwaitDead waits until the node has seen that a pod's container was killed: then nothing of it is left.
+func (c *Cluster) AwaitDead(ctx context.Context, before core.Pod) error {
+	what := fmt.Sprintf("the node has seen that the container of pod %s/%s is dead", before.Namespace, before.Name)
+	return Eventually(ctx, settling, what, func(ctx context.Context) (bool, string, error) {
+		pod, err := c.Pod(ctx, before.Namespace, before.Name)
+		if err != nil {
+			return false, "", err
+		}
+		running := len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
+		return !running || Restarts(*pod) > Restarts(before), fmt.Sprintf("running: %t", running), nil
+	})
+}
+
 // Restarts of a pod's containers.
 func Restarts(pod core.Pod) int32 {
 	var restarts int32

@@ -49,6 +49,13 @@ func Start(plan Plan) *Stream {
 // Counts is what came of it so far.
 func (s *Stream) Counts() Counts { return s.tally.now() }
 
+// Slowest are the five answered requests that took longest so far.
+func (s *Stream) Slowest() []Event {
+	s.tally.lock.Lock()
+	defer s.tally.lock.Unlock()
+	return slices.Clone(s.tally.slowest)
+}
+
 // Plan is what it does.
 func (s *Stream) Plan() Plan { return s.plan }
 

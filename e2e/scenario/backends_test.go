@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 
@@ -76,6 +77,7 @@ func (s *stage) kill(pod core.Pod) {
 	dead, killed := s.dying.Open(), s.kills.Open()
 	defer dead()
 	s.must(testbed.Fault(s.Context(), "kill-container", pod.Namespace+"/"+pod.Name))
+	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
 	s.must(kube.AwaitRestarted(s.Context(), pod))
 }
@@ -91,7 +93,20 @@ func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
 		s.blackHole(pods[0])
 		s.silence(pods[1])
 	})
+	for _, stream := range s.streams {
+		s.swift(stream.Slowest())
+	}
 	s.finish(verdict.PostLostToDyingPod(&s.dying))
+}
+
+// connecting is the connect timeout of Ingresses: what a black hole may cost a request, with a second for a busy machine.
+const connecting = 5*time.Second + time.Second
+
+func (s *stage) swift(slowest []load.Event) {
+	s.Helper()
+	if len(slowest) > 0 && slowest[0].End.Sub(slowest[0].Begin) > connecting {
+		s.Errorf("requests took longer than to find out that one endpoint cannot be reached: %v", slowest)
+	}
 }
 
 // blackHole drops all packets of a pod's address until its node has found out, and for a while longer.

@@ -94,6 +94,7 @@ func (s *stage) killFairway(pod core.Pod) {
 	s.Helper()
 	back, killed := s.absent.Open(), s.kills.Open()
 	s.must(testbed.Fault(s.Context(), "kill-container", pod.Namespace+"/"+pod.Name))
+	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
 	s.must(kube.AwaitRestarted(s.Context(), pod))
 	s.served(load.Plan{Host: s.host})

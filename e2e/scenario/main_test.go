@@ -85,6 +85,9 @@ func prepare(ctx context.Context) error {
 	if testbed.Nightly {
 		how = nightly
 	}
+	if err := widenPorts(); err != nil {
+		return err
+	}
 	if kube, err = cluster.Connect(os.Getenv("KUBECONFIG")); err != nil {
 		return err
 	}
@@ -100,6 +103,17 @@ func prepare(ctx context.Context) error {
 	}
 	addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName)
 	return err
+}
+
+// widenPorts gives the clients more ports of their own, in this network alone. A port that is used again within two minutes
+// can meet what is left of its last connection, and then the client's kernel tries again after a second.
+func widenPorts() error {
+	for name, value := range map[string]string{"ip_local_port_range": "10240 65535", "ip_local_reserved_ports": "30000-32767"} {
+		if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("give clients more ports: %w", err)
+		}
+	}
+	return nil
 }
 
 // permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
