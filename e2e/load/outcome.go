@@ -87,6 +87,9 @@ func connecting(err error) *failure {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fail(ConnectRefused, err)
+	case isReset(err):
+		// Accepted by the kernel, and reset before the client saw that.
+		return fail(Reset, err)
 	case timedOut(err):
 		return fail(ConnectTimeout, err)
 	default:

@@ -25,7 +25,7 @@ type Report struct {
 	Events []Event
 	// Repeats are the closed connections behind Counts.Repeated.
 	Repeats []Event
-	// Slowest are the five answered requests that took longest.
+	// Slowest are the fifty answered requests that took longest.
 	Slowest []Event
 	// Posted are the ids of POSTs that were answered 200.
 	Posted []string
@@ -49,7 +49,7 @@ func Start(plan Plan) *Stream {
 // Counts is what came of it so far.
 func (s *Stream) Counts() Counts { return s.tally.now() }
 
-// Slowest are the five answered requests that took longest so far.
+// Slowest are the fifty answered requests that took longest so far.
 func (s *Stream) Slowest() []Event {
 	s.tally.lock.Lock()
 	defer s.tally.lock.Unlock()

@@ -47,7 +47,7 @@ type tally struct {
 }
 
 // slow is how many of the slowest answers are kept.
-const slow = 5
+const slow = 50
 
 func newTally() *tally {
 	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}}

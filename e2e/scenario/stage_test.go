@@ -24,8 +24,9 @@ type stage struct {
 	rate    int
 	streams []*load.Stream
 	figures []report.Figure
-	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back.
-	dying, kills, absent verdict.Windows
+	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back; cuts: an
+	// address is being cut off.
+	dying, kills, absent, cuts verdict.Windows
 }
 
 // beside begins a scenario that runs beside others.
@@ -225,7 +226,7 @@ func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 		s.Errorf("%s: the ledger is wrong: not noted: %s; unreadable: %s", s.name, first(noted.Unnoted), first(noted.Bad))
 	}
 	if len(seen.Slowest) > 0 && seen.Slowest[0].End.Sub(seen.Slowest[0].Begin) > noticeable {
-		s.Logf("%s, %s: the slowest: %v", s.name, seen.Plan.Reuse, seen.Slowest)
+		s.Logf("%s, %s: the slowest: %v", s.name, seen.Plan.Reuse, seen.Slowest[:min(3, len(seen.Slowest))])
 	}
 	if seen.Counts.Repeated > 0 {
 		s.Logf("%s: %d GETs found their connection closed and were sent again; the first: %s", s.name, seen.Counts.Repeated, seen.Repeats[0])
