@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairway_control::{Engine, FlagSettings, Trial};
@@ -21,12 +22,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     let mut engine = Engine::new(Options::default(), FlagSettings::default());
     let class = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
-    let mut changes = vec![Change::Set(Object::IngressClass(Box::new(serde_json::from_value(class)?)), None)];
+    let mut changes = vec![Change::Set(Object::IngressClass(Arc::new(serde_json::from_value(class)?)), None)];
     for number in 0..count {
-        changes.push(Change::Set(Object::Service(Box::new(serde_json::from_value(service(number))?)), None));
+        changes.push(Change::Set(Object::Service(Arc::new(serde_json::from_value(service(number))?)), None));
         changes
-            .push(Change::Set(Object::EndpointSlice(Box::new(serde_json::from_value(slice(number))?)), None));
-        changes.push(Change::Set(Object::Ingress(Box::new(ingress(number, number, 0)?)), None));
+            .push(Change::Set(Object::EndpointSlice(Arc::new(serde_json::from_value(slice(number))?)), None));
+        changes.push(Change::Set(Object::Ingress(Arc::new(ingress(number, number, 0)?)), None));
     }
     let started = Instant::now();
     engine.update(changes, NOW);
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut times = Vec::new();
     for number in 0..judgements {
         let lent = Trial::of(&engine);
-        let change = Change::Set(Object::Ingress(Box::new(ingress(number, number, 2)?)), None);
+        let change = Change::Set(Object::Ingress(Arc::new(ingress(number, number, 2)?)), None);
         let from = Instant::now();
         engine.update(vec![change], NOW);
         times.push(from.elapsed());

@@ -2,6 +2,7 @@
 //! was copied: the two share what neither changes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fairway_translate::{Change, Diagnostic, Object, ObjectKey};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -44,7 +45,7 @@ impl Trial {
     pub fn judge(self, ingress: Ingress, now: i64) -> Verdict {
         let Self(mut engine) = self;
         let before = engine.current().cloned();
-        let object = Object::Ingress(Box::new(ingress));
+        let object = Object::Ingress(Arc::new(ingress));
         let key = object.reference().key;
         engine.update(vec![Change::Set(object, None)], now);
         match engine.current() {

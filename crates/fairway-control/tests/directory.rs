@@ -57,8 +57,8 @@ impl World {
         for change in batch.changes {
             match change {
                 Change::Set(Object::Service(service), _) => {
-                    let kind = service.spec.and_then(|spec| spec.type_).unwrap_or_default();
-                    self.services.insert(service.metadata.name.unwrap(), kind);
+                    let kind = service.spec.clone().and_then(|spec| spec.type_).unwrap_or_default();
+                    self.services.insert(service.metadata.name.clone().unwrap(), kind);
                 }
                 Change::Remove(reference) => {
                     self.removals += 1;

@@ -23,7 +23,7 @@ const NOW: i64 = 1_800_000_000;
 
 fn class() -> Change {
     let object = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
-    Change::Set(Object::IngressClass(Box::new(serde_json::from_value(object).unwrap())), None)
+    Change::Set(Object::IngressClass(Arc::new(serde_json::from_value(object).unwrap())), None)
 }
 
 fn service(name: &str) -> Change {
@@ -31,7 +31,7 @@ fn service(name: &str) -> Change {
         "metadata": { "name": name, "namespace": "a" },
         "spec": { "ports": [{ "name": "http", "port": 80 }] }
     });
-    Change::Set(Object::Service(Box::new(serde_json::from_value(object).unwrap())), None)
+    Change::Set(Object::Service(Arc::new(serde_json::from_value(object).unwrap())), None)
 }
 
 fn slice(service: &str) -> Change {
@@ -40,7 +40,7 @@ fn slice(service: &str) -> Change {
         "addressType": "IPv4", "ports": [{ "name": "http", "port": 8080 }],
         "endpoints": [{ "addresses": ["10.1.1.1"] }]
     });
-    Change::Set(Object::EndpointSlice(Box::new(serde_json::from_value(object).unwrap())), None)
+    Change::Set(Object::EndpointSlice(Arc::new(serde_json::from_value(object).unwrap())), None)
 }
 
 fn ingress(name: &str, host: &str, created: &str) -> Value {
@@ -54,7 +54,7 @@ fn ingress(name: &str, host: &str, created: &str) -> Value {
 }
 
 fn set(ingress: &Value) -> Change {
-    Change::Set(Object::Ingress(Box::new(parsed(ingress))), None)
+    Change::Set(Object::Ingress(Arc::new(parsed(ingress))), None)
 }
 
 fn parsed(ingress: &Value) -> Ingress {
@@ -166,7 +166,7 @@ fn variants() -> Vec<Value> {
 fn secret(data: &Value) -> Change {
     let object =
         json!({ "metadata": { "name": "tls", "namespace": "a" }, "type": "kubernetes.io/tls", "data": data });
-    Change::Set(Object::Secret(Box::new(serde_json::from_value(object).unwrap())), None)
+    Change::Set(Object::Secret(Arc::new(serde_json::from_value(object).unwrap())), None)
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub struct Difference {
 #[derive(Clone, Debug)]
 struct Naming {
     class: NamedClass,
-    named: BTreeSet<ObjectRef>,
+    /// Without repetition.
+    named: Box<[ObjectRef]>,
     served: bool,
 }
 
@@ -101,7 +102,7 @@ impl References {
             .get(ingress)
             .filter(|naming| naming.served)
             .into_iter()
-            .flat_map(|naming| &naming.named)
+            .flat_map(|naming| naming.named.iter())
     }
 
     /// Whether a served Ingress names it.
@@ -121,7 +122,7 @@ impl References {
         let here = |named: &ObjectKey| named.namespace == key.namespace;
         let secrets = uses.secrets.into_iter().filter(here).map(|key| ObjectRef::new(Kind::Secret, key));
         let maps = uses.config_maps.into_iter().filter(here).map(|key| ObjectRef::new(Kind::ConfigMap, key));
-        let named: BTreeSet<_> = secrets.chain(maps).collect();
+        let named: Box<[_]> = secrets.chain(maps).collect();
         let class = NamedClass::of(ingress);
         let served = self.classes.claim_by(&class).is_served();
         (!named.is_empty()).then_some(Naming { class, named, served })
@@ -129,7 +130,7 @@ impl References {
 }
 
 impl Difference {
-    fn note(&mut self, users: &mut BTreeMap<ObjectRef, usize>, named: &BTreeSet<ObjectRef>, more: bool) {
+    fn note(&mut self, users: &mut BTreeMap<ObjectRef, usize>, named: &[ObjectRef], more: bool) {
         for object in named {
             let count = users.entry(object.clone()).or_default();
             *count = if more { *count + 1 } else { count.saturating_sub(1) };

@@ -55,17 +55,17 @@ pub struct ObjectRef {
 #[derive(Clone, Debug)]
 pub enum Object {
     /// `networking.k8s.io/v1` Ingress.
-    Ingress(Box<Ingress>),
+    Ingress(Arc<Ingress>),
     /// `networking.k8s.io/v1` IngressClass.
-    IngressClass(Box<IngressClass>),
+    IngressClass(Arc<IngressClass>),
     /// `v1` Service.
-    Service(Box<Service>),
+    Service(Arc<Service>),
     /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice(Box<EndpointSlice>),
+    EndpointSlice(Arc<EndpointSlice>),
     /// `v1` Secret.
-    Secret(Box<Secret>),
+    Secret(Arc<Secret>),
     /// `v1` ConfigMap.
-    ConfigMap(Box<ConfigMap>),
+    ConfigMap(Arc<ConfigMap>),
     /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
     OldIngress(serde_json::Value),
 }
@@ -300,18 +300,18 @@ impl Resources {
     fn set(&mut self, object: Object, source: Option<DocumentSource>) {
         let key = object.reference().key;
         match object {
-            Object::Ingress(it) => keep(&mut self.ingresses, key, *it, source),
-            Object::IngressClass(it) => keep(&mut self.classes, key, *it, source),
-            Object::Service(it) => keep(&mut self.services, key, *it, source),
-            Object::Secret(it) => keep(&mut self.secrets, key, *it, source),
-            Object::ConfigMap(it) => keep(&mut self.config_maps, key, *it, source),
-            Object::OldIngress(it) => keep(&mut self.old_ingresses, key, it, source),
+            Object::Ingress(it) => keep(&mut self.ingresses, key, it, source),
+            Object::IngressClass(it) => keep(&mut self.classes, key, it, source),
+            Object::Service(it) => keep(&mut self.services, key, it, source),
+            Object::Secret(it) => keep(&mut self.secrets, key, it, source),
+            Object::ConfigMap(it) => keep(&mut self.config_maps, key, it, source),
+            Object::OldIngress(it) => keep(&mut self.old_ingresses, key, Arc::new(it), source),
             Object::EndpointSlice(it) => {
                 self.forget_slice(&key);
                 if let Some(service) = slice_service(&key, &it) {
                     self.service_slices.entry(service).or_default().insert(key.clone());
                 }
-                keep(&mut self.slices, key, *it, source);
+                keep(&mut self.slices, key, it, source);
             }
         }
     }
@@ -350,10 +350,10 @@ pub(crate) fn slice_service(key: &ObjectKey, slice: &EndpointSlice) -> Option<Ob
 fn keep<T: Clone>(
     map: &mut OrdMap<ObjectKey, Sourced<T>>,
     key: ObjectKey,
-    object: T,
+    object: Arc<T>,
     source: Option<DocumentSource>,
 ) {
-    map.insert(key, Sourced { object: Arc::new(object), source });
+    map.insert(key, Sourced { object, source });
 }
 
 #[cfg(test)]
@@ -380,7 +380,7 @@ mod tests {
             let labels = [("kubernetes.io/service-name".to_owned(), service.to_owned())].into();
             let metadata = ObjectMeta { name: Some("s".into()), labels: Some(labels), ..Default::default() };
             Change::Set(
-                Object::EndpointSlice(Box::new(EndpointSlice { metadata, ..Default::default() })),
+                Object::EndpointSlice(Arc::new(EndpointSlice { metadata, ..Default::default() })),
                 None,
             )
         };

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use fairway_translate::{Object, ObjectKey};
@@ -122,10 +123,31 @@ impl Wire for IngressWire {
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);
         }
+        if let Some(spec) = &mut self.spec {
+            fit_spec(spec);
+        }
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.without_labels().kept();
         let object = Ingress { metadata, spec: self.spec, status: self.status };
-        Item { object: Some(Object::Ingress(Box::new(object))), ..item }
+        Item { object: Some(Object::Ingress(Arc::new(object))), ..item }
+    }
+}
+
+/// Lists grow while they are read and end with room for more, which is most of them where they have one member.
+fn fit<T>(list: &mut Option<Vec<T>>) {
+    if let Some(list) = list {
+        list.shrink_to_fit();
+    }
+}
+
+fn fit_spec(spec: &mut IngressSpec) {
+    fit(&mut spec.tls);
+    for tls in spec.tls.iter_mut().flatten() {
+        fit(&mut tls.hosts);
+    }
+    fit(&mut spec.rules);
+    for http in spec.rules.iter_mut().flatten().filter_map(|rule| rule.http.as_mut()) {
+        http.paths.shrink_to_fit();
     }
 }
 
@@ -140,7 +162,7 @@ impl Wire for IngressClassWire {
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.only("", DEFAULT_CLASS).kept();
         let object = IngressClass { metadata, spec: self.spec };
-        Item { object: Some(Object::IngressClass(Box::new(object))), ..item }
+        Item { object: Some(Object::IngressClass(Arc::new(object))), ..item }
     }
 }
 
@@ -172,7 +194,8 @@ struct ServiceStatusWire {
 }
 
 impl Wire for ServiceWire {
-    fn trim(self) -> Item {
+    fn trim(mut self) -> Item {
+        fit(&mut self.spec.ports);
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.only("", "").kept();
         let spec = ServiceSpec {
@@ -187,7 +210,7 @@ impl Wire for ServiceWire {
         let status = addresses
             .map(|addresses| ServiceStatus { load_balancer: Some(addresses), ..ServiceStatus::default() });
         let object = Service { metadata, spec: Some(spec), status };
-        Item { object: Some(Object::Service(Box::new(object))), ..item }
+        Item { object: Some(Object::Service(Arc::new(object))), ..item }
     }
 }
 
@@ -216,7 +239,8 @@ struct TargetWire {
 }
 
 impl Wire for EndpointSliceWire {
-    fn trim(self) -> Item {
+    fn trim(mut self) -> Item {
+        fit(&mut self.ports);
         let annotations = self.metadata.annotations.as_ref();
         let written = annotations.and_then(|all| all.get(TRIGGER_TIME)).and_then(|text| time(text));
         let item = self.metadata.item(None, written);
@@ -225,12 +249,13 @@ impl Wire for EndpointSliceWire {
             self.endpoints.map(|endpoints| endpoints.into_iter().map(EndpointWire::trim).collect());
         let object =
             EndpointSlice { address_type: self.address_type, endpoints, metadata, ports: self.ports };
-        Item { object: Some(Object::EndpointSlice(Box::new(object))), ..item }
+        Item { object: Some(Object::EndpointSlice(Arc::new(object))), ..item }
     }
 }
 
 impl EndpointWire {
-    fn trim(self) -> Endpoint {
+    fn trim(mut self) -> Endpoint {
+        self.addresses.shrink_to_fit();
         let target =
             self.target_ref.map(|target| ObjectReference { name: target.name, ..Default::default() });
         Endpoint {
@@ -254,7 +279,7 @@ impl Wire for SecretWire {
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.only("", "").kept();
         let object = Secret { metadata, data: self.data, type_: self.r#type, ..Secret::default() };
-        Item { object: Some(Object::Secret(Box::new(object))), ..item }
+        Item { object: Some(Object::Secret(Arc::new(object))), ..item }
     }
 }
 
@@ -269,7 +294,7 @@ impl Wire for ConfigMapWire {
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.only("", "").kept();
         let object = ConfigMap { metadata, data: self.data, ..ConfigMap::default() };
-        Item { object: Some(Object::ConfigMap(Box::new(object))), ..item }
+        Item { object: Some(Object::ConfigMap(Arc::new(object))), ..item }
     }
 }
 

@@ -60,17 +60,23 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
                 read_node(item, file, reading);
             }
         }
-        ("networking.k8s.io/v1", "Ingress") => place.typed(Kind::Ingress, Object::Ingress, reading),
+        ("networking.k8s.io/v1", "Ingress") => {
+            place.typed(Kind::Ingress, |it| Object::Ingress(Arc::new(it)), reading)
+        }
         ("networking.k8s.io/v1", "IngressClass") => {
-            place.typed(Kind::IngressClass, Object::IngressClass, reading);
+            place.typed(Kind::IngressClass, |it| Object::IngressClass(Arc::new(it)), reading);
         }
-        ("v1", "Service") => place.typed(Kind::Service, Object::Service, reading),
+        ("v1", "Service") => place.typed(Kind::Service, |it| Object::Service(Arc::new(it)), reading),
         ("v1", "Secret") => {
-            place.typed(Kind::Secret, |secret| Object::Secret(with_string_entries(secret)), reading);
+            place.typed(
+                Kind::Secret,
+                |secret| Object::Secret(Arc::new(with_string_entries(secret))),
+                reading,
+            );
         }
-        ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, Object::ConfigMap, reading),
+        ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, |it| Object::ConfigMap(Arc::new(it)), reading),
         ("discovery.k8s.io/v1", "EndpointSlice") => {
-            place.typed(Kind::EndpointSlice, Object::EndpointSlice, reading);
+            place.typed(Kind::EndpointSlice, |it| Object::EndpointSlice(Arc::new(it)), reading);
         }
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
             place.keep(Object::OldIngress(node.to_json()), reading);
@@ -80,7 +86,7 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
 }
 
 /// Moves `stringData` over `data`, as the API server does.
-fn with_string_entries(mut secret: Box<Secret>) -> Box<Secret> {
+fn with_string_entries(mut secret: Secret) -> Secret {
     if let Some(texts) = secret.string_data.take() {
         let entries = secret.data.get_or_insert_default();
         entries.extend(texts.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
@@ -104,7 +110,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn typed<T>(&self, kind: Kind, wrap: impl FnOnce(Box<T>) -> Object, reading: &mut Reading)
+    fn typed<T>(&self, kind: Kind, wrap: impl FnOnce(T) -> Object, reading: &mut Reading)
     where
         T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
     {
@@ -116,7 +122,7 @@ impl Place<'_> {
                 for misfit in unknown {
                     reading.diagnostics.push(self.unknown_field(kind.name(), &misfit));
                 }
-                self.keep(wrap(Box::new(value)), reading);
+                self.keep(wrap(value), reading);
             }
             Err(misfit) => {
                 let consequence = "the object is not read; what was known of it before stays";

@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a manifest of a test that cannot be read is a wrong test")]
 
+use std::sync::Arc;
+
 use fairway_translate::{
     Change, ClassCompat, DocumentSource, ExternalNames, LoopbackEndpoints, Object, ObjectKey, Options,
     Resources, UnsupportedProtection, WithoutClass,
@@ -62,8 +64,8 @@ pub fn object(value: Value) -> Object {
     }
 }
 
-fn from<T: serde::de::DeserializeOwned>(value: Value) -> Box<T> {
-    Box::new(serde_json::from_value(value).unwrap())
+fn from<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(value).unwrap())
 }
 
 /// A Secret with a certificate for `names`, valid for the years `from` to `until`, with the key of another one where

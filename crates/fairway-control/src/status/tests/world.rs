@@ -48,7 +48,7 @@ impl World {
             "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" }
         });
         world.change(vec![Change::Set(
-            Object::IngressClass(Box::new(serde_json::from_value(class).unwrap())),
+            Object::IngressClass(Arc::new(serde_json::from_value(class).unwrap())),
             None,
         )]);
         tokio::spawn(follow(world.api.clone(), world.viewer.clone(), world.engine.clone()));
@@ -184,7 +184,7 @@ async fn follow(api: ApiServer, viewer: Viewer, engine: Arc<Mutex<Engine>>) {
             .collect();
         let set = now.iter().filter(|(name, object)| known.get(*name) != Some(*object));
         let set = set.map(|(_, object)| {
-            Change::Set(Object::Ingress(Box::new(serde_json::from_value(object.clone()).unwrap())), None)
+            Change::Set(Object::Ingress(Arc::new(serde_json::from_value(object.clone()).unwrap())), None)
         });
         let gone = known.keys().filter(|name| !now.contains_key(*name));
         let gone = gone.map(|name| Change::Remove(ObjectRef::new(Kind::Ingress, ObjectKey::new("a", name))));
