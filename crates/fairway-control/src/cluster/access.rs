@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceExt};
@@ -95,7 +95,12 @@ pub async fn connect(credentials: &Credentials) -> Result<Client, AccessError> {
             proxy.host().unwrap_or_default()
         )));
     }
-    client(&config).map_err(|error| AccessError::Client(fault::chain(&error)))
+    client(&config).map_err(|error| match error {
+        kube::Error::Auth(AuthError::ReadTokenFile(error, file)) if *credentials == Credentials::Default => {
+            AccessError::ServiceAccount(format!("{}: {error}", file.display()))
+        }
+        error => AccessError::Client(fault::chain(&error)),
+    })
 }
 
 async fn default_config() -> Result<Config, AccessError> {

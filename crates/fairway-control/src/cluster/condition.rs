@@ -60,45 +60,20 @@ impl Condition {
             && self.stores.iter().all(|store| store.state == StoreState::Synced)
     }
 
-    /// What is wrong, most general first; empty when everything is in step or on the way.
+    /// What is wrong, most general first; empty when everything is in step or on the way. While nothing answers, watches
+    /// that fail for this alone are not listed one by one.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         let silent = match &self.reach {
             Reach::Silent { problem, .. } => Some(problem.as_str()),
             _ => None,
         };
-        let failing = self.stores.iter().filter_map(|store| match &store.state {
-            StoreState::Failing { problem, .. } => Some(problem.as_str()),
+        let failing = self.stores.iter().filter_map(move |store| match &store.state {
+            StoreState::Failing { problem, definite, .. } if *definite || silent.is_none() => {
+                Some(problem.as_str())
+            }
             _ => None,
         });
         silent.into_iter().chain(self.refusal.as_deref()).chain(failing)
-    }
-}
-
-impl Condition {
-    /// Whether the API answers and how many watches are in which state, in the Prometheus text format.
-    #[must_use]
-    pub fn metrics_text(&self) -> String {
-        let silent = u8::from(matches!(self.reach, Reach::Silent { .. }));
-        let mut out = format!(
-            "# HELP fairway_cluster_silent 1 while the API server does not answer.\n# TYPE fairway_cluster_silent gauge\n\
-             fairway_cluster_silent {silent}\n\
-             # HELP fairway_cluster_watches What is watched, by state.\n# TYPE fairway_cluster_watches gauge\n"
-        );
-        for name in ["synced", "listing", "failing"] {
-            let count = self.stores.iter().filter(|store| store.state.label() == name).count();
-            out += &format!("fairway_cluster_watches{{state=\"{name}\"}} {count}\n");
-        }
-        out
-    }
-}
-
-impl StoreState {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Synced => "synced",
-            Self::Listing => "listing",
-            Self::Failing { .. } => "failing",
-        }
     }
 }
 

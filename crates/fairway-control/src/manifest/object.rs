@@ -61,7 +61,7 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
             }
         }
         ("networking.k8s.io/v1", "Ingress") => {
-            place.typed(Kind::Ingress, |it| Object::Ingress(Arc::new(it)), reading)
+            place.typed(Kind::Ingress, |it| Object::Ingress(Arc::new(it)), reading);
         }
         ("networking.k8s.io/v1", "IngressClass") => {
             place.typed(Kind::IngressClass, |it| Object::IngressClass(Arc::new(it)), reading);

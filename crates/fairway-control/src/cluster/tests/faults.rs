@@ -7,6 +7,7 @@ use fairway_translate::Kind;
 use super::scene::{Scene, ingress, secret, service, slice, texts};
 use super::server::{Network, Server};
 use crate::cluster::probe::Reach;
+use crate::cluster::read_once;
 use crate::cluster::selection::Selection;
 
 fn shop() -> Server {
@@ -122,6 +123,41 @@ async fn a_denied_kind_is_named_and_the_others_are_served() {
     assert!(found.problem.contains("list and watch on ingressclasses.networking.k8s.io"), "{found}");
     server.with(|state| state.denied.clear());
     scene.until("being in step", |scene| scene.condition().is_synced()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
+    let server = shop();
+    server.with(|state| state.unknown.insert("endpointslices".to_owned()));
+    let mut scene = Scene::start(&server, Selection::default());
+    let first = scene.batch().await;
+    assert!(scene.has(Kind::Ingress, "shop", "web"));
+    let [found] = &*first.diagnostics else { panic!("{:?}", first.diagnostics) };
+    assert_eq!(found.code, "no-such-api");
+    assert!(found.problem.contains("endpointslices of discovery.k8s.io/v1; Kubernetes 1.21"), "{found}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_does_not_watch_reads_everything_once() {
+    let server = shop();
+    server.put("ingresses", ingress("bank", "web", &["tls", "nowhere"]));
+    server.with(|state| state.denied.insert(("secrets".to_owned(), "bank".to_owned())));
+    let (changes, diagnostics) = read_once(&server.client(), &Selection::default()).await.unwrap();
+    let mut changes = texts(&changes);
+    changes.sort();
+    let whole = [
+        "+EndpointSlice shop/web",
+        "+Ingress bank/web",
+        "+Ingress shop/web",
+        "+Secret shop/tls",
+        "+Service shop/web",
+    ];
+    assert_eq!(changes, whole);
+    let [found] = &*diagnostics else { panic!("{diagnostics:?}") };
+    assert_eq!(found.code, "no-permission");
+    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
+    let refused = read_once(&server.client(), &Selection::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("list and watch on ingresses.networking.k8s.io"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) denied: BTreeSet<(String, String)>,
     /// Resources whose lists fail with 500.
     pub(super) broken_lists: BTreeSet<String>,
+    /// Resources that do not exist.
+    pub(super) unknown: BTreeSet<String>,
     pub(super) line: Network,
     pub(super) lists: Listing,
     /// Minor version.
@@ -232,6 +234,9 @@ impl Server {
             let user = "system:serviceaccount:edge:fairway";
             let message = format!("{} is forbidden: User \"{user}\" cannot list", query.resource);
             return Some((403, "Forbidden", message));
+        }
+        if state.unknown.contains(&query.resource) {
+            return Some((404, "NotFound", "the server could not find the requested resource".to_owned()));
         }
         if state.broken_lists.contains(&query.resource)
             && (!query.is("watch") || query.is("sendInitialEvents"))
