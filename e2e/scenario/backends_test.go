@@ -100,9 +100,9 @@ func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
 const (
 	// connecting is the connect timeout of Ingresses: what a black hole may cost a request, with a second for a busy machine.
 	connecting = 5*time.Second + time.Second
-	// inHand is what it may cost one that an endpoint had in hand when its address was cut off. Nothing tells Fairway but that
-	// no answer comes, so this is the patience of the clients.
-	inHand = 20 * time.Second
+	// inHand is what it may cost one that an endpoint had in hand when its address was cut off. No byte is
+	// unacknowledged then: Fairway's kernel asks after 10 s of silence and gives up 2 s later; the rest is another attempt.
+	inHand = 18 * time.Second
 )
 
 // swift says how long requests took because of a black hole, and that none took longer than it may.

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
@@ -68,6 +68,12 @@ pub(crate) trait Network: 'static {
     fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 
+/// An endpoint that has been silent for so long is asked whether it is still there. Nothing else shows that it vanished
+/// while a request waits for its answer: then no byte is unacknowledged.
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+/// The question is repeated after this, until the user timeout is over.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
 /// Real sockets.
 pub(crate) struct TcpNetwork {
     /// How long written bytes may stay unacknowledged before the kernel gives the connection up (`TCP_USER_TIMEOUT`), so
@@ -81,7 +87,9 @@ impl Network for TcpNetwork {
     async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        SockRef::from(&stream).set_tcp_user_timeout(Some(self.user_timeout))?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_user_timeout(Some(self.user_timeout))?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN))?;
         Ok(stream)
     }
 }
@@ -202,5 +210,24 @@ impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Secured<P, T> 
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_vanished_endpoint_shows_while_bytes_are_written_and_while_an_answer_is_awaited() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let network = TcpNetwork { user_timeout: Duration::from_secs(2) };
+        let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(2)));
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN);
     }
 }
