@@ -77,6 +77,34 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// Whether the API answers and how many watches are in which state, in the Prometheus text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        let silent = u8::from(matches!(self.reach, Reach::Silent { .. }));
+        let mut out = format!(
+            "# HELP fairway_cluster_silent 1 while the API server does not answer.\n# TYPE fairway_cluster_silent gauge\n\
+             fairway_cluster_silent {silent}\n\
+             # HELP fairway_cluster_watches What is watched, by state.\n# TYPE fairway_cluster_watches gauge\n"
+        );
+        for name in ["synced", "listing", "failing"] {
+            let count = self.stores.iter().filter(|store| store.state.label() == name).count();
+            out += &format!("fairway_cluster_watches{{state=\"{name}\"}} {count}\n");
+        }
+        out
+    }
+}
+
+impl StoreState {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::Listing => "listing",
+            Self::Failing { .. } => "failing",
+        }
+    }
+}
+
 impl fmt::Display for StoreState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
