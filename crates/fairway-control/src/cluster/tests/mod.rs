@@ -3,6 +3,7 @@
 
 mod faults;
 mod interleavings;
+mod orders;
 mod scene;
 mod secrets;
 mod server;

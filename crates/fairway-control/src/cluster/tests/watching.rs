@@ -149,9 +149,12 @@ async fn settings_and_the_default_certificate_are_watched_by_their_names() {
     scene.batch().await;
     assert!(scene.has(Kind::ConfigMap, "edge", "settings") && !scene.has(Kind::ConfigMap, "edge", "else"));
     assert!(scene.has(Kind::Secret, "edge", "default"));
-    // An Ingress beside the default certificate that names it too takes nothing away when it goes.
-    server.put("ingresses", ingress("edge", "admin", &["default"]));
+    // An Ingress that names the default certificate too, and a watch of what else it names, take nothing along.
+    server.put("secrets", secret("edge", "other"));
+    server.put("ingresses", ingress("edge", "admin", &["default", "other"]));
     scene.until("the Ingress", |scene| scene.has(Kind::Ingress, "edge", "admin")).await;
+    server.put("secrets", secret("edge", "default"));
+    assert_eq!(texts(&scene.pass(Duration::from_secs(1)).await), ["+Secret edge/default"]);
     server.delete("ingresses", "edge", "admin");
     scene.until("its end", |scene| !scene.has(Kind::Ingress, "edge", "admin")).await;
     assert!(scene.has(Kind::Secret, "edge", "default"));
