@@ -159,14 +159,16 @@ impl Watch {
         if lasted >= HEALTHY {
             self.backoff.reset();
         }
+        // A feature gate that is off (422), an etcd that cannot say how far it is (500), a server that never says that the
+        // list is complete: pages always work.
+        let streamed = self.place.is_none() && self.line.lists == Lists::Streamed;
+        if streamed && !fault.is_definite() {
+            self.line.lists = Lists::Paged;
+        }
         match fault {
             Fault::Gone => self.place = None,
-            // A feature gate that is off (422), or an etcd that cannot say how far it is (500): pages always work.
-            Fault::Refused { code, message }
-                if self.place.is_none() && self.line.lists == Lists::Streamed =>
-            {
+            Fault::Refused { code, message } if streamed => {
                 tracing::debug!(collection = %self.collection, code, message, "no list as a stream: pages are asked for");
-                self.line.lists = Lists::Paged;
                 return Ok(());
             }
             other => {
@@ -231,6 +233,9 @@ impl Watch {
             };
             match event {
                 Ok(Some(event)) => self.hear(event).await?,
+                Ok(None) if self.place.is_none() => {
+                    return Err(Fault::Unreachable("the list ended before it was complete".to_owned()).into());
+                }
                 Ok(None) => return Ok(()),
                 Err(_) => {
                     return Err(Fault::Unreachable(format!("silent for {} s", limit.as_secs())).into());

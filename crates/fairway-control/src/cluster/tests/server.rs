@@ -72,6 +72,8 @@ pub(super) enum Network {
 pub(super) enum Listing {
     #[default]
     Streams,
+    /// Such streams never say that they are complete.
+    NeverComplete,
     /// With this status: 422 where a feature gate is off, 500 where etcd is too old.
     RefusesStreams(u16),
 }
@@ -277,7 +279,9 @@ impl Server {
             let annotations = json!({ "k8s.io/initial-events-end": "true" });
             let metadata =
                 json!({ "resourceVersion": state.version.to_string(), "annotations": annotations });
-            first.push(json!({ "type": "BOOKMARK", "object": { "kind": "X", "apiVersion": "v1", "metadata": metadata } }));
+            let bookmark = json!({ "kind": "X", "apiVersion": "v1", "metadata": metadata });
+            let end = json!({ "type": "BOOKMARK", "object": bookmark });
+            first.extend((state.lists != Listing::NeverComplete).then_some(end));
             state.version
         } else {
             query.number("resourceVersion").unwrap_or(0)

@@ -62,9 +62,8 @@ async fn an_event_is_told_at_once_and_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_sends_no_lists_as_streams_is_asked_for_pages() {
-    for (minor, lists) in
-        [(36, Listing::RefusesStreams(422)), (36, Listing::RefusesStreams(500)), (25, Listing::Streams)]
-    {
+    let refusing = [422, 500].map(|status| (36, Listing::RefusesStreams(status)));
+    for (minor, lists) in refusing.into_iter().chain([(36, Listing::NeverComplete), (25, Listing::Streams)]) {
         let server = full_server();
         for number in 0..1200 {
             server.put("services", service("shop", &format!("s{number}")));
