@@ -233,10 +233,14 @@ func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 	}
 }
 
-// recorded is what the ledger has of a stream, once it has read what it was sent.
+// arriving bounds how long a note may be on its way. Packets of a pod whose address was cut off are sent again after waits
+// that double: the last of them ends at most as long after the cut as the cut lasted, which is under a minute.
+const arriving = 2 * time.Minute
+
+// recorded is what the ledger has of a stream, once every note has arrived.
 func (s *stage) recorded(seen load.Report) ledger.Findings {
 	var found ledger.Findings
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(arriving); ; time.Sleep(10 * time.Millisecond) {
 		found = posts.Findings(seen.Plan.Name+"-", seen.Posted)
 		if len(found.Unnoted) == 0 || time.Now().After(end) {
 			return found
