@@ -1,5 +1,37 @@
-//! The laboratory: what stands around a proxy when it is tried out or measured. So far the echo backend.
+//! The laboratory: it reruns the five published benchmarks of ingress controllers, against Fairway and against the
+//! controllers that people would otherwise choose, and writes a report that can be checked.
+//!
+//! ```text
+//! scenario ─► peers ─► cluster (testbed or the user's)          backend ◄─ the pods that proxies forward to
+//!    │                    ▲ adapter: what runs beside nginx, HAProxy and Envoy in their pods
+//!    ├─► load ──► requests through the proxy, and straight to the pods
+//!    ├─► measure: CPU, memory, pairs of blocks
+//!    └─► results.json + histograms ─► report: one HTML file
+//! ```
 //!
 //! Never uses a crate of the proxy: one parser bug must not blind both sides.
 
 pub mod echo;
+
+#[cfg(feature = "laboratory")]
+pub mod adapter;
+#[cfg(feature = "laboratory")]
+pub mod backend;
+#[cfg(feature = "laboratory")]
+pub mod cluster;
+#[cfg(feature = "laboratory")]
+pub mod command;
+#[cfg(feature = "laboratory")]
+pub mod crosscheck;
+#[cfg(feature = "laboratory")]
+pub mod load;
+#[cfg(feature = "laboratory")]
+pub mod measure;
+#[cfg(feature = "laboratory")]
+pub mod peers;
+#[cfg(feature = "laboratory")]
+pub mod report;
+#[cfg(feature = "laboratory")]
+pub mod results;
+#[cfg(feature = "laboratory")]
+pub mod scenario;

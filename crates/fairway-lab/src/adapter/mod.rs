@@ -1,0 +1,3 @@
+//! adapter
+
+pub mod command;

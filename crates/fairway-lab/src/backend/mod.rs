@@ -1,0 +1,3 @@
+//! backend
+
+pub mod command;

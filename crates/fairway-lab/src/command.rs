@@ -1,0 +1,62 @@
+//! The command line of `fairway-lab`: one variant an order, each with the arguments of the part that owns it.
+//!
+//! Exit codes: 0 as asked, 1 it ran and what it found is bad (errors seen, a check that failed, a partial run),
+//! 2 the input cannot be used. Never holds logic of its own.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::adapter::command::AdapterArguments;
+use crate::backend::command::BackendArguments;
+use crate::crosscheck::command::CrosscheckArguments;
+use crate::load::command::LoadArguments;
+use crate::report::command::ReportArguments;
+use crate::scenario::command::{ListArguments, RunArguments};
+
+/// Reruns the published benchmarks of ingress controllers on a laptop-sized testbed or in a cluster of yours.
+#[derive(Parser)]
+#[command(name = "fairway-lab", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Run scenarios against peers and write a report.
+    Run(Box<RunArguments>),
+    /// List scenarios, with their parameters, and peers, with what they stand for.
+    List(ListArguments),
+    /// Send requests to a URL and say how they fared.
+    Load(Box<LoadArguments>),
+    /// Compare the load generator with wrk, hey, h2load and oha.
+    Crosscheck(CrosscheckArguments),
+    /// Merge the results of runs into one report.
+    Report(ReportArguments),
+    /// The backend that requests end at, with knobs.
+    Backend(BackendArguments),
+    /// What runs beside nginx, HAProxy or Envoy in a pod, and tells them of changes. Runs of the laboratory start it.
+    #[command(hide = true)]
+    Adapter(AdapterArguments),
+}
+
+/// Reads the arguments of the process and does what they order.
+#[must_use]
+pub fn run() -> ExitCode {
+    let outcome = match CommandLine::parse().order {
+        Order::Run(run) => run.carry_out(),
+        Order::List(list) => list.carry_out(),
+        Order::Load(load) => load.carry_out(),
+        Order::Crosscheck(crosscheck) => crosscheck.carry_out(),
+        Order::Report(report) => report.carry_out(),
+        Order::Backend(backend) => backend.carry_out(),
+        Order::Adapter(adapter) => adapter.carry_out(),
+    };
+    outcome.unwrap_or_else(|error| {
+        // Nobody is left to tell when even this cannot be written.
+        _ = writeln!(std::io::stderr(), "fairway-lab: {error:#}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,3 @@
+//! crosscheck
+
+pub mod command;

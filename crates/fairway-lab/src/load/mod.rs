@@ -1,0 +1,3 @@
+//! load
+
+pub mod command;

@@ -1,0 +1,3 @@
+//! report
+
+pub mod command;

@@ -1,0 +1,48 @@
+//! Reading and writing `results.json`. A file is written beside its place and renamed, so that a full disk leaves the one
+//! before.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::{Results, SCHEMA};
+
+/// The name of the file in a run's folder.
+pub const RESULTS: &str = "results.json";
+/// The folder of raw histograms beside it.
+pub const HISTOGRAMS: &str = "histograms";
+
+/// Writes the results of a run into its folder.
+///
+/// # Errors
+/// The folder cannot be written, e.g. because the disk is full.
+pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
+    let place = folder.join(RESULTS);
+    let text = serde_json::to_vec(results).context("turn the results into JSON")?;
+    let mut beside = tempfile::NamedTempFile::new_in(folder)
+        .with_context(|| format!("write {}: the folder cannot be written", place.display()))?;
+    beside.write_all(&text).with_context(|| format!("write {}", place.display()))?;
+    beside.persist(&place).with_context(|| format!("write {}", place.display()))?;
+    Ok(())
+}
+
+/// Reads the results of a run from its folder.
+///
+/// # Errors
+/// No file, no JSON, or a schema that this program does not know.
+pub fn read(folder: &Path) -> anyhow::Result<Results> {
+    let place = folder.join(RESULTS);
+    let text = fs::read(&place)
+        .with_context(|| format!("read {}: is this the folder of a run?", place.display()))?;
+    let results: Results =
+        serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))?;
+    anyhow::ensure!(
+        results.schema == SCHEMA,
+        "{} has schema {}; this program reads schema {SCHEMA}",
+        place.display(),
+        results.schema
+    );
+    Ok(results)
+}

@@ -1,0 +1,127 @@
+//! One scenario's findings, and what is derived from more than one stream: ratios, spikes, propagation.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Measure, Settings};
+
+/// A scenario as it was run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, or the name of the user's file.
+    pub scenario: String,
+    /// What it asks, in a sentence.
+    pub purpose: String,
+    /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
+    pub study: Option<String>,
+    /// The paper's parameters and ours.
+    pub parameters: Vec<Parameter>,
+    /// What was shortened or scaled, one sentence each.
+    pub shortened: Vec<String>,
+    /// How long it took, seconds.
+    pub seconds: f64,
+    /// All streams, those of discarded blocks too.
+    pub measures: Vec<Measure>,
+    /// What happened while a peer's streams ran.
+    pub events: Vec<Event>,
+    /// Peers compared in pairs of blocks.
+    pub ratios: Vec<Ratio>,
+    /// Latency after events.
+    pub spikes: Vec<Spike>,
+    /// From a write to the API to its effect.
+    pub propagations: Vec<Propagation>,
+}
+
+/// A parameter of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name in the scenario's file.
+    pub name: String,
+    /// The paper's value, with its unit.
+    pub paper: String,
+    /// The value of this run, with its unit.
+    pub used: String,
+}
+
+/// Something that was done to the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The peer whose streams ran.
+    pub peer: String,
+    /// With which settings.
+    pub settings: Settings,
+    /// The case of the streams that ran.
+    pub case: String,
+    /// Seconds on the clock that [`Measure::begun_s`] is on.
+    pub at_s: f64,
+    /// For people, e.g. `backend 3 -> 4`, `CORS headers added`.
+    pub label: String,
+    /// `scale`, `route`, `proxy-scale`, `certificate`.
+    pub kind: String,
+}
+
+/// A figure of one peer divided by that of another, in pairs of blocks that ran next to each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// What is compared: `cpu per request`, `requests/s`, `p99`.
+    pub figure: String,
+    /// In which case.
+    pub case: String,
+    /// The peer above the line, and with which settings.
+    pub peer: String,
+    /// Its settings.
+    pub settings: Settings,
+    /// The peer below the line, `fairway` or, for the noise of the machine, the same one.
+    pub base: String,
+    /// Worker threads, where fixed.
+    pub workers: Option<u32>,
+    /// Median of the pairs.
+    pub median: f64,
+    /// The 95% interval of the median, by bootstrap: low and high.
+    pub interval: (f64, f64),
+    /// How many pairs.
+    pub pairs: u32,
+}
+
+/// What latency did after an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spike {
+    /// The peer.
+    pub peer: String,
+    /// With which settings.
+    pub settings: Settings,
+    /// The case, e.g. `500/s`.
+    pub case: String,
+    /// The label of the event.
+    pub event: String,
+    /// When it was, on the run's clock, seconds.
+    pub at_s: f64,
+    /// Highest latency in the second after it, milliseconds.
+    pub highest_ms: f64,
+    /// The same of the stream straight to the pods at the same time.
+    pub direct_ms: Option<f64>,
+    /// How long latency stayed above twice the quiet p99 after it, seconds; the direct stream's own is taken off.
+    pub lasted_s: f64,
+    /// Failed requests from the event to the next.
+    pub errors: u64,
+}
+
+/// How soon changes had an effect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Propagation {
+    /// The peer.
+    pub peer: String,
+    /// With which settings.
+    pub settings: Settings,
+    /// `add one by one`, `change under load`, `first answer of the new`, `last answer of the old`.
+    pub case: String,
+    /// From the write to the effect, milliseconds, in the order of the changes.
+    pub ms: Vec<f64>,
+    /// Changes that had no effect in time.
+    pub lost: u64,
+    /// Answers that were neither the old nor the new one.
+    pub wrong: u64,
+    /// Routes that were there at the end.
+    pub routes: u64,
+    /// Memory of the peer then, bytes.
+    pub memory_bytes: Option<u64>,
+}

@@ -1,0 +1,3 @@
+//! scenario
+
+pub mod command;
