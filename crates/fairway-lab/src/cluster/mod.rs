@@ -1,1 +1,70 @@
-//! cluster
+//! The cluster that scenarios run in: objects are applied, scaled and waited for through its API, as a person would do.
+//!
+//! [`Cluster`] is any cluster that the kubeconfig names, [`Testbed`] a whole one of our own. Everything that a run
+//! creates is labelled and removed at its end ([`Cluster::sweep`]). Never sends a request through a proxy.
+
+mod objects;
+mod pods;
+mod testbed;
+mod wait;
+
+pub use objects::OWNED;
+pub use pods::ProxyPod;
+pub use testbed::Testbed;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, ApiResource};
+use kube::core::GroupVersionKind;
+use tokio::sync::Mutex;
+
+/// How long a thing that a scenario waits for may take.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A cluster and the right to change objects in it.
+pub struct Cluster {
+    client: kube::Client,
+    /// Where each kind is served, asked for once.
+    kinds: Mutex<HashMap<GroupVersionKind, (ApiResource, bool)>>,
+}
+
+impl Cluster {
+    /// The cluster that `KUBECONFIG`, or else the pod's own token, names.
+    ///
+    /// # Errors
+    /// No configuration, or it does not answer.
+    pub async fn connect() -> anyhow::Result<Self> {
+        let client = kube::Client::try_default()
+            .await
+            .context("no cluster: KUBECONFIG names none that can be used")?;
+        Ok(Self { client, kinds: Mutex::default() })
+    }
+
+    /// Kubernetes' version, e.g. `v1.36.3`.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn version(&self) -> anyhow::Result<String> {
+        let version = self.client.apiserver_version().await.context("ask the API server for its version")?;
+        Ok(version.git_version)
+    }
+
+    /// The addresses that a Service is reached at from outside of the pods, once it has one.
+    ///
+    /// # Errors
+    /// There is none after [`PATIENCE`].
+    pub async fn address(&self, namespace: &str, service: &str) -> anyhow::Result<IpAddr> {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), namespace);
+        wait::until(&format!("Service {namespace}/{service} has an address"), async || {
+            let found = services.get(service).await?;
+            let ingress =
+                found.status.and_then(|status| status.load_balancer).and_then(|balancer| balancer.ingress);
+            Ok(ingress.into_iter().flatten().find_map(|point| point.ip?.parse().ok()))
+        })
+        .await
+    }
+}

@@ -1,0 +1,161 @@
+//! Objects of any kind: applied, removed, scaled; and swept away at the end of a run.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use serde_json::{Value, json};
+
+use super::{Cluster, wait};
+
+/// The label of everything that a run creates.
+pub const OWNED: &str = "lab.fairway.dev/owned";
+/// Who changes objects, as the API server records it.
+const FIELD_MANAGER: &str = "fairway-lab";
+
+impl Cluster {
+    /// Creates objects or makes them what they should be, in this order.
+    ///
+    /// # Errors
+    /// The API server refuses one; the text names it.
+    pub async fn apply(&self, objects: &[Value]) -> anyhow::Result<()> {
+        for object in objects {
+            let name = title(object);
+            let api = self.api_of(object).await?;
+            let mut labelled = object.clone();
+            labelled["metadata"]["labels"][OWNED] = json!("true");
+            let place = object["metadata"]["name"].as_str().context("an object without a name")?;
+            api.patch(place, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&labelled))
+                .await
+                .with_context(|| format!("apply {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Removes objects; one that is not there is as good as removed.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn remove(&self, objects: &[Value]) -> anyhow::Result<()> {
+        for object in objects {
+            let api = self.api_of(object).await?;
+            let place = object["metadata"]["name"].as_str().context("an object without a name")?;
+            match api.delete(place, &DeleteParams::background()).await {
+                Err(error) if !gone(&error) => {
+                    return Err(error).with_context(|| format!("remove {}", title(object)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the objects of a route those of its next state: applies these, then removes those before that are not
+    /// among them.
+    ///
+    /// # Errors
+    /// The API server refuses one.
+    pub async fn replace(&self, before: &[Value], after: &[Value]) -> anyhow::Result<()> {
+        self.apply(after).await?;
+        let kept: BTreeSet<_> = after.iter().map(title).collect();
+        let left: Vec<_> = before.iter().filter(|object| !kept.contains(&title(object))).cloned().collect();
+        self.remove(&left).await
+    }
+
+    /// Asks for a number of replicas and returns at once.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn scale(&self, namespace: &str, deployment: &str, replicas: u32) -> anyhow::Result<()> {
+        let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let scale = json!({ "spec": { "replicas": replicas } });
+        api.patch_scale(deployment, &PatchParams::default(), &Patch::Merge(&scale))
+            .await
+            .with_context(|| format!("scale {namespace}/{deployment} to {replicas}"))?;
+        Ok(())
+    }
+
+    /// The Deployments of a namespace and their replicas.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn deployments(&self, namespace: &str) -> anyhow::Result<Vec<(String, u32)>> {
+        let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let all = api
+            .list(&ListParams::default())
+            .await
+            .with_context(|| format!("list Deployments of {namespace}"))?;
+        let replicas = |one: &Deployment| one.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        Ok(all
+            .items
+            .iter()
+            .map(|one| {
+                (one.metadata.name.clone().unwrap_or_default(), u32::try_from(replicas(one)).unwrap_or(0))
+            })
+            .collect())
+    }
+
+    /// Removes every namespace that carries [`OWNED`], with all that is in it.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn sweep(&self) -> anyhow::Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let owned = api
+            .list(&ListParams::default().labels(&format!("{OWNED}=true")))
+            .await
+            .context("list namespaces")?;
+        for name in owned.items.into_iter().filter_map(|namespace| namespace.metadata.name) {
+            match api.delete(&name, &DeleteParams::background()).await {
+                Err(error) if !gone(&error) => {
+                    return Err(error).with_context(|| format!("remove namespace {name}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn api_of(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+        let (resource, namespaced) = self.kind_of(object).await?;
+        Ok(match object["metadata"]["namespace"].as_str() {
+            Some(namespace) if namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            _ if namespaced => anyhow::bail!("{} has no namespace", title(object)),
+            _ => Api::all_with(self.client.clone(), &resource),
+        })
+    }
+
+    /// Where a kind is served. One whose CustomResourceDefinition has just been applied is served a moment later.
+    async fn kind_of(&self, object: &Value) -> anyhow::Result<(ApiResource, bool)> {
+        let text = |field: &str| object[field].as_str().with_context(|| format!("an object without {field}"));
+        let version = text("apiVersion")?;
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let kind = GroupVersionKind::gvk(group, version, text("kind")?);
+        if let Some(known) = self.kinds.lock().await.get(&kind) {
+            return Ok(known.clone());
+        }
+        let what = format!("the API server serves {}/{} {}", kind.group, kind.version, kind.kind);
+        let found = wait::until(&what, async || {
+            let (resource, capabilities) = pinned_kind(&self.client, &kind).await?;
+            Ok(Some((resource, matches!(capabilities.scope, Scope::Namespaced))))
+        })
+        .await?;
+        self.kinds.lock().await.insert(kind, found.clone());
+        Ok(found)
+    }
+}
+
+fn gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(answer) if answer.code == 404)
+}
+
+/// `Ingress lab/shop`, for messages and to tell objects apart.
+fn title(object: &Value) -> String {
+    let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    format!("{} {}/{}", of(&object["kind"]), of(&metadata["namespace"]), of(&metadata["name"]))
+}

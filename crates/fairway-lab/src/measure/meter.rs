@@ -1,0 +1,168 @@
+//! A meter of what a group of containers or processes spends. Members may come and go while it runs: it is read now and
+//! then, and keeps the last reading of each.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::cgroup::Containers;
+use super::process;
+use crate::results::Cost;
+
+/// One of those that are measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A container, by its identifier; its cgroup is read.
+    Container(String),
+    /// A process with all its descendants.
+    Process(u32),
+}
+
+/// What one subject has used since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) cpu_ns: u64,
+    pub(super) user_ns: Option<u64>,
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) switches: u64,
+}
+
+/// Sums of what subjects used between the beginning and the last reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// User and system time, seconds.
+    pub cpu_s: f64,
+    /// User time, seconds, where all subjects tell.
+    pub user_s: Option<f64>,
+    /// Memory at the last reading of those that were there then, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Context switches, where threads did not end meanwhile.
+    pub switches: u64,
+    /// How long, seconds.
+    pub seconds: f64,
+}
+
+/// Reads what subjects use.
+pub struct Meter {
+    containers: Containers,
+    begun: Instant,
+    read: Instant,
+    known: BTreeMap<Subject, Readings>,
+}
+
+struct Readings {
+    first: Usage,
+    last: Usage,
+    /// It was there at the last reading.
+    present: bool,
+}
+
+impl Meter {
+    /// Begins. What these subjects have used until now does not count; those that appear later count from their
+    /// beginning.
+    #[must_use]
+    pub fn begin(subjects: &[Subject]) -> Self {
+        let now = Instant::now();
+        let mut meter =
+            Self { containers: Containers::default(), begun: now, read: now, known: BTreeMap::new() };
+        for subject in subjects {
+            let usage = meter.usage(subject).unwrap_or_default();
+            meter.known.insert(subject.clone(), Readings { first: usage, last: usage, present: true });
+        }
+        meter
+    }
+
+    /// Reads all subjects that are there now.
+    pub fn read(&mut self, subjects: &[Subject]) {
+        self.known.values_mut().for_each(|readings| readings.present = false);
+        for subject in subjects {
+            let Some(usage) = self.usage(subject) else { continue };
+            let fresh = Readings { first: Usage::default(), last: usage, present: true };
+            let readings = self.known.entry(subject.clone()).or_insert(fresh);
+            readings.last = usage;
+            readings.present = true;
+        }
+        self.read = Instant::now();
+    }
+
+    /// What was spent until the last reading.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        let all = || self.known.values();
+        let ns = |ns: u64| ns as f64 / 1e9;
+        let cpu_ns: u64 = all().map(|one| one.last.cpu_ns.saturating_sub(one.first.cpu_ns)).sum();
+        let user_ns: Option<u64> =
+            all().map(|one| Some(one.last.user_ns?.saturating_sub(one.first.user_ns.unwrap_or(0)))).sum();
+        Spent {
+            cpu_s: ns(cpu_ns),
+            user_s: user_ns.map(ns),
+            memory_bytes: all().filter(|one| one.present).map(|one| one.last.memory_bytes).sum(),
+            switches: all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum(),
+            seconds: (self.read - self.begun).as_secs_f64(),
+        }
+    }
+
+    fn usage(&mut self, subject: &Subject) -> Option<Usage> {
+        match subject {
+            Subject::Container(id) => self.containers.usage(id),
+            Subject::Process(id) => process::usage(*id),
+        }
+    }
+}
+
+impl Spent {
+    /// As a cost of so many answered requests; nothing when there was no reading at all.
+    #[must_use]
+    pub fn cost(&self, requests: u64, source: &str, of: &str) -> Option<Cost> {
+        if self.cpu_s <= 0.0 {
+            return None;
+        }
+        Some(Cost {
+            cpu_s: self.cpu_s,
+            user_s: self.user_s,
+            us_per_request: if requests == 0 { 0.0 } else { self.cpu_s * 1e6 / requests as f64 },
+            cpus: self.cpu_s / self.seconds.max(1e-9),
+            memory_bytes: self.memory_bytes,
+            switches: Some(self.switches),
+            source: source.to_owned(),
+            of: of.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_works_spends_and_one_that_sleeps_does_not() {
+        let me = Subject::Process(std::process::id());
+        let mut meter = Meter::begin(std::slice::from_ref(&me));
+        let mut sum = 0_u64;
+        while meter.begun.elapsed().as_millis() < 60 {
+            sum = (0..10_000).fold(sum, u64::wrapping_add);
+        }
+        meter.read(std::slice::from_ref(&me));
+        let spent = meter.spent();
+        assert!(spent.cpu_s > 0.01 && spent.memory_bytes.is_some(), "{spent:?} {sum}");
+        let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
+        assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
+        let mut meter = Meter::begin(&[]);
+        meter.read(&[Subject::Process(std::process::id())]);
+        let whole = meter.spent().cpu_s;
+        let mut later = Meter::begin(&[Subject::Process(std::process::id())]);
+        later.read(&[Subject::Process(std::process::id())]);
+        assert!(later.spent().cpu_s < whole, "{} {whole}", later.spent().cpu_s);
+    }
+
+    #[test]
+    fn subjects_that_cannot_be_read_cost_nothing_that_could_be_believed() {
+        let absent = [Subject::Container("0123456789abcdef-not-there".to_owned())];
+        let mut meter = Meter::begin(&absent);
+        meter.read(&absent);
+        assert_eq!(meter.spent().cost(10, "cgroup", "no pods"), None);
+    }
+}
