@@ -133,29 +133,58 @@ impl Spent {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_process_that_works_spends_and_one_that_sleeps_does_not() {
-        let me = Subject::Process(std::process::id());
-        let mut meter = Meter::begin(std::slice::from_ref(&me));
-        let mut sum = 0_u64;
-        while meter.begun.elapsed().as_millis() < 60 {
-            sum = (0..10_000).fold(sum, u64::wrapping_add);
+    /// A process that does nothing but work, until it is dropped.
+    struct Busy(std::process::Child);
+
+    impl Busy {
+        fn begin() -> (Self, Subject) {
+            let child = std::process::Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+                .expect("sh runs");
+            let subject = Subject::Process(child.id());
+            (Self(child), subject)
         }
-        meter.read(std::slice::from_ref(&me));
-        let spent = meter.spent();
-        assert!(spent.cpu_s > 0.01 && spent.memory_bytes.is_some(), "{spent:?} {sum}");
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            self.0.kill().and_then(|()| self.0.wait()).expect("the process is ours");
+        }
+    }
+
+    /// Reads until something was spent.
+    fn spends(meter: &mut Meter, subject: &Subject) -> Spent {
+        loop {
+            meter.read(std::slice::from_ref(subject));
+            let spent = meter.spent();
+            if spent.cpu_s > 0.05 {
+                return spent;
+            }
+            assert!(spent.seconds < 20.0, "a process that works spends nothing: {spent:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_works_spends() {
+        let (_busy, subject) = Busy::begin();
+        let spent = spends(&mut Meter::begin(std::slice::from_ref(&subject)), &subject);
+        assert!(
+            spent.cpu_s <= spent.seconds * 1.05 && spent.memory_bytes.is_some_and(|bytes| bytes > 0),
+            "{spent:?}"
+        );
         let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
         assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
     }
 
     #[test]
     fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
-        let mut meter = Meter::begin(&[]);
-        meter.read(&[Subject::Process(std::process::id())]);
-        let whole = meter.spent().cpu_s;
-        let mut later = Meter::begin(&[Subject::Process(std::process::id())]);
-        later.read(&[Subject::Process(std::process::id())]);
-        assert!(later.spent().cpu_s < whole, "{} {whole}", later.spent().cpu_s);
+        let (_busy, subject) = Busy::begin();
+        let mut from_nothing = Meter::begin(&[]);
+        spends(&mut from_nothing, &subject);
+        let mut later = Meter::begin(std::slice::from_ref(&subject));
+        later.read(std::slice::from_ref(&subject));
+        assert!(later.spent().cpu_s < from_nothing.spent().cpu_s, "{later:?}", later = later.spent());
     }
 
     #[test]
