@@ -1,3 +1,6 @@
 //! scenario
 
 pub mod command;
+mod definition;
+
+pub use definition::{Definition, Fit, Heading};

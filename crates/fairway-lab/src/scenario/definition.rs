@@ -1,0 +1,224 @@
+//! A scenario's file: the paper's parameters, which of them a small machine scales, and a shorter form. Read strictly: a
+//! key that is not known is an error that names it. Never runs anything.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use crate::results::Parameter;
+
+/// What every scenario's file says beside its parameters.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Heading {
+    /// Which scenario it is.
+    pub scenario: String,
+    /// The study it comes from, or empty.
+    pub study: String,
+    /// What it asks.
+    pub purpose: String,
+    /// Parameters that `--scale` multiplies, also within lists of tables.
+    pub scaled: Vec<String>,
+    /// Parameters that the paper does not have.
+    pub own: Vec<String>,
+}
+
+/// How a file's parameters are fitted to the machine and to the time there is.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The shorter form.
+    pub quick: bool,
+    /// The factor of scaled parameters, 0 < scale <= 1.
+    pub scale: f64,
+    /// `KEY=VALUE` in TOML, over all else.
+    pub set: Vec<String>,
+}
+
+/// A scenario's file, read and fitted.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// What it is.
+    pub heading: Heading,
+    /// The paper's values beside those of this run.
+    pub parameters: Vec<Parameter>,
+    /// What differs from the paper, one sentence each.
+    pub shortened: Vec<String>,
+    table: Table,
+}
+
+const HEADING: [&str; 6] = ["scenario", "study", "purpose", "scaled", "own", "quick"];
+
+impl Definition {
+    /// Reads a file and fits it.
+    ///
+    /// # Errors
+    /// It is no TOML, a heading is missing, or what is set is no parameter of it.
+    pub fn read(text: &str, fit: &Fit) -> anyhow::Result<Self> {
+        let whole: Table = text.parse().context("the file is no TOML")?;
+        let heading = Heading::deserialize(whole.clone()).context("a scenario's heading")?;
+        let paper: Table =
+            whole.iter().filter(|(key, _)| !HEADING.contains(&key.as_str())).map(owned).collect();
+        let mut table = paper.clone();
+        if fit.quick
+            && let Some(quick) = whole.get("quick")
+        {
+            let quick = quick.as_table().context("quick: is no table")?;
+            table.extend(quick.iter().map(owned));
+        }
+        for key in &heading.scaled {
+            table.iter_mut().for_each(|(name, value)| scale(name, value, key, fit.scale));
+        }
+        for assignment in &fit.set {
+            set(&mut table, assignment, &paper)?;
+        }
+        let (parameters, shortened) = compare(&paper, &table, &heading);
+        Ok(Self { heading, parameters, shortened, table })
+    }
+
+    /// The parameters as a scenario knows them.
+    ///
+    /// # Errors
+    /// A key that the scenario does not know, one that is missing, or a value of the wrong kind.
+    pub fn terms<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        T::deserialize(self.table.clone())
+            .with_context(|| format!("scenario {}: its parameters", self.heading.scenario))
+    }
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+/// Multiplies numbers of this name, at least to 1.
+fn scale(name: &str, value: &mut Value, wanted: &str, factor: f64) {
+    match value {
+        Value::Integer(number) if name == wanted => {
+            *number = ((*number as f64 * factor).round() as i64).max(1)
+        }
+        Value::Float(number) if name == wanted => *number *= factor,
+        Value::Array(values) => values.iter_mut().for_each(|value| scale(name, value, wanted, factor)),
+        Value::Table(table) => table.iter_mut().for_each(|(name, value)| scale(name, value, wanted, factor)),
+        _ => {}
+    }
+}
+
+fn set(table: &mut Table, assignment: &str, known: &Table) -> anyhow::Result<()> {
+    let read: Table =
+        assignment.parse().with_context(|| format!("--set {assignment}: KEY=VALUE in TOML is wanted"))?;
+    for (key, value) in read {
+        if !known.contains_key(&key) {
+            let keys: Vec<_> = known.keys().map(String::as_str).collect();
+            anyhow::bail!("--set {assignment}: there is no parameter {key}; there are {}", keys.join(", "));
+        }
+        table.insert(key, value);
+    }
+    Ok(())
+}
+
+fn compare(paper: &Table, used: &Table, heading: &Heading) -> (Vec<Parameter>, Vec<String>) {
+    let mut shortened = Vec::new();
+    let parameters = used
+        .iter()
+        .map(|(name, value)| {
+            let own = heading.own.contains(name);
+            let before = paper.get(name).map(said).unwrap_or_default();
+            let now = said(value);
+            if before != now && !own {
+                shortened.push(format!("{name}: {now} instead of {before}"));
+            }
+            Parameter { name: name.clone(), paper: if own { "-".to_owned() } else { before }, used: now }
+        })
+        .collect();
+    (parameters, shortened)
+}
+
+/// A value for people, in the file's own words.
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Table(table) => {
+            let mut text = String::new();
+            for (key, value) in table {
+                _ = write!(text, "{}{key} {}", if text.is_empty() { "" } else { " " }, said(value));
+            }
+            text
+        }
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(yes) => yes.to_string(),
+        Value::Datetime(time) => time.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        scenario = "dynamic"
+        study = "study1_dynamic"
+        purpose = "?"
+        scaled = ["rate", "connections"]
+        own = ["extra"]
+        rate = 30000
+        extra = 1
+        variants = [{ connections = 250, generators = 1 }]
+        [quick]
+        extra = 2
+    "#;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Terms {
+        rate: f64,
+        extra: u32,
+        variants: Vec<Variant>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Variant {
+        generators: u32,
+        connections: u32,
+    }
+
+    fn fit(quick: bool, scale: f64, set: &[&str]) -> Fit {
+        Fit { quick, scale, set: set.iter().map(|text| (*text).to_owned()).collect() }
+    }
+
+    #[test]
+    fn the_paper_is_the_default_and_scaling_reaches_into_lists() {
+        let whole = Definition::read(FILE, &fit(false, 1.0, &[])).expect("it reads");
+        assert_eq!(whole.shortened, Vec::<String>::new());
+        let small = Definition::read(FILE, &fit(true, 0.1, &[])).expect("it reads");
+        let terms: Terms = small.terms().expect("its terms");
+        let variants = vec![Variant { generators: 1, connections: 25 }];
+        assert_eq!(terms, Terms { rate: 3000.0, extra: 2, variants });
+        assert_eq!(
+            small.shortened,
+            [
+                "rate: 3000 instead of 30000",
+                "variants: connections 25 generators 1 instead of connections 250 generators 1"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_set_wins_and_must_exist() {
+        let set = Definition::read(FILE, &fit(true, 0.1, &["rate=7"])).expect("it reads");
+        assert_eq!(set.terms::<Terms>().expect("its terms").rate, 7.0);
+        let error = Definition::read(FILE, &fit(true, 0.1, &["rat=7"])).expect_err("no such key");
+        assert!(format!("{error:#}").contains("there is no parameter rat; there are"), "{error:#}");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        let text = FILE.replace("extra = 1", "extra = 1\nretries = 3");
+        let definition = Definition::read(&text, &fit(false, 1.0, &[])).expect("the heading is right");
+        let error = format!("{:#}", definition.terms::<Terms>().expect_err("retries is unknown"));
+        assert!(error.contains("scenario dynamic") && error.contains("retries"), "{error}");
+    }
+}
