@@ -110,6 +110,22 @@ impl Meter {
 }
 
 impl Spent {
+    /// With what was spent in the time that followed.
+    #[must_use]
+    pub fn and(self, next: &Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s + next.cpu_s,
+            user_s: match self.user_s {
+                // The first of a sum.
+                None if self.seconds == 0.0 => next.user_s,
+                user_s => user_s.zip(next.user_s).map(|(one, other)| one + other),
+            },
+            memory_bytes: next.memory_bytes,
+            switches: self.switches + next.switches,
+            seconds: self.seconds + next.seconds,
+        }
+    }
+
     /// As a cost of so many answered requests; nothing when there was no reading at all.
     #[must_use]
     pub fn cost(&self, requests: u64, source: &str, of: &str) -> Option<Cost> {

@@ -7,6 +7,7 @@ pub use route::{Filters, Route};
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::results::{PeerRecord, Settings};
@@ -21,7 +22,7 @@ pub const PROXY: &str = "proxy";
 pub const CERTIFICATE: &str = "lab-certificate";
 
 /// Where peers are prepared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Workshop {
     /// Kept between runs: binaries, wheels, built tools.
     pub cache: PathBuf,

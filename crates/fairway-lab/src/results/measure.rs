@@ -17,13 +17,17 @@ pub struct Measure {
     pub case: String,
     /// The phase, or `pooled` for the whole.
     pub phase: String,
+    /// For a stream straight to a pod: the peer whose stream ran at the same time.
+    #[serde(default)]
+    pub beside: Option<String>,
     /// The place in the run's order of blocks, from 0, where blocks are interleaved.
     pub block: Option<u32>,
     /// Why the block does not count, if it does not.
     pub discarded: Option<String>,
     /// Worker threads of the proxy (all replicas together), where that is fixed.
     pub workers: Option<u32>,
-    /// Seconds from the beginning of the run's clock (that of [`Event`](super::Event)) to this stream's first request.
+    /// Seconds from the beginning of the case, on the clock of its [`Event`](super::Event)s, to this stream's first request.
+    /// Every peer's case begins at 0, so that peers can be laid over one another.
     pub begun_s: f64,
     /// What clients saw.
     pub load: Load,

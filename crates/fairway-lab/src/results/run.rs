@@ -51,7 +51,7 @@ pub struct Event {
     pub settings: Settings,
     /// The case of the streams that ran.
     pub case: String,
-    /// Seconds on the clock that [`Measure::begun_s`] is on.
+    /// Seconds from the beginning of the case: the clock that [`Measure::begun_s`] is on.
     pub at_s: f64,
     /// For people, e.g. `backend 3 -> 4`, `CORS headers added`.
     pub label: String,

@@ -1,0 +1,170 @@
+//! `comparison`: HTTPS to an echo backend while the proxy's own replicas come and go and its route is changed. Each phase
+//! is a measure of its own, and all of them pooled.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::metering::Metering;
+use super::site::route;
+use super::stage::{Cast, Stage, finish};
+use crate::load::{Outcome, Pace, Stream};
+use crate::measure::Spent;
+use crate::peers::{Filters, PROXY};
+use crate::results::Run;
+
+/// Its parameters; the file explains them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Terms {
+    variants: Vec<Variant>,
+    lead_in_s: f64,
+    proxy_replicas: u32,
+    proxy_replicas_more: u32,
+    cycles: u32,
+    phase_s: f64,
+    undisturbed_s: f64,
+    rate: f64,
+    timeout_s: f64,
+    backends: u32,
+    workers: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variant {
+    generators: usize,
+    connections: usize,
+}
+
+impl Terms {
+    pub(super) fn cast(&self) -> Cast {
+        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: self.backends }
+    }
+}
+
+/// What begins a phase.
+enum Change {
+    Proxies(u32),
+    Nothing,
+    Route(Filters),
+}
+
+/// Every variant with one contender.
+pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+    for variant in &terms.variants {
+        with_variant(stage, terms, run, *variant).await?;
+    }
+    Ok(())
+}
+
+/// A stream with its meter, cut at the end of each phase.
+struct Watched {
+    stream: Stream,
+    metering: Metering,
+    phases: Vec<(Outcome, (Spent, usize))>,
+}
+
+impl Watched {
+    async fn cut(&mut self) -> anyhow::Result<()> {
+        let outcome = self.stream.split()?;
+        let spent = self.metering.cut().await?;
+        self.phases.push((outcome, spent));
+        Ok(())
+    }
+}
+
+async fn with_variant(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, variant: Variant) -> anyhow::Result<()> {
+    let (name, case) = (stage.contender.peer.name(), format!("{} x {}", variant.generators, variant.connections));
+    stage.progress.say(&format!("{name} {case}: lead-in of {} s", terms.lead_in_s));
+    let mut plan = stage.plan("/")?;
+    plan.pace = if terms.rate > 0.0 { Pace::Open { rate: terms.rate, poisson: false } } else { Pace::Closed };
+    plan.shape.threads = variant.generators;
+    plan.shape.connections = variant.generators * variant.connections;
+    plan.bounds.duration = None;
+    plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
+    plan.records.bucket = Duration::from_millis(200);
+    stage.clock = Instant::now();
+    let mut watched =
+        Watched { stream: Stream::start(&plan)?, metering: stage.metering().await?, phases: Vec::new() };
+    sleep(terms.lead_in_s).await;
+    // The lead-in is no phase of the paper's: connections are made in it.
+    watched.cut().await?;
+    watched.phases.clear();
+    let mut names = Vec::new();
+    for (label, change) in changes(terms) {
+        let seconds = if matches!(change, Change::Nothing) { terms.undisturbed_s } else { terms.phase_s };
+        enter(stage, run, &case, (&label, change)).await?;
+        sleep(seconds).await;
+        // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
+        stage.cluster.settled(&stage.placement.namespace, PROXY).await?;
+        watched.cut().await?;
+        names.push(label);
+    }
+    watched.stream.stop();
+    finish(watched.stream).await?;
+    watched.metering.end();
+    record(stage, run, &case, names.into_iter().zip(watched.phases).collect())
+}
+
+async fn sleep(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+async fn enter(stage: &Stage<'_>, run: &mut Run, case: &str, (label, change): (&str, Change)) -> anyhow::Result<()> {
+    let kind = match &change {
+        Change::Proxies(_) => "proxy-scale",
+        Change::Nothing => "quiet",
+        Change::Route(_) => "route",
+    };
+    run.events.push(stage.event(case, kind, label.to_owned()));
+    match change {
+        Change::Proxies(replicas) => stage.cluster.scale(&stage.placement.namespace, PROXY, replicas).await,
+        Change::Nothing => Ok(()),
+        Change::Route(filters) => {
+            let mut changed = route();
+            changed.filters = filters;
+            stage.route(&changed).await
+        }
+    }
+}
+
+fn changes(terms: &Terms) -> Vec<(String, Change)> {
+    let (few, more) = (terms.proxy_replicas, terms.proxy_replicas_more);
+    let mut changes = Vec::new();
+    for cycle in 1..=terms.cycles {
+        changes.push((format!("proxy {few} -> {more} ({cycle})"), Change::Proxies(more)));
+        changes.push((format!("proxy {more} -> {few} ({cycle})"), Change::Proxies(few)));
+    }
+    changes.push(("undisturbed".to_owned(), Change::Nothing));
+    let routes = [
+        ("CORS headers added", Filters { cors: true, ..Filters::default() }),
+        ("CORS headers removed", Filters::default()),
+        ("redirect route added", redirect()),
+        ("redirect route removed", Filters::default()),
+    ];
+    changes.extend(routes.map(|(label, filters)| (label.to_owned(), Change::Route(filters))));
+    changes
+}
+
+fn redirect() -> Filters {
+    let redirect = Some(("/moved".to_owned(), "https://example.com/".to_owned()));
+    Filters { redirect, ..Filters::default() }
+}
+
+type Phase = (String, (Outcome, (Spent, usize)));
+
+fn record(stage: &Stage<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
+    let name = stage.contender.peer.name();
+    let pooled = Outcome::pooled(phases.iter().map(|(_, (outcome, _))| outcome));
+    let all = phases.iter().fold((Spent::default(), 0), |(sum, most), (_, (_, (spent, pods)))| {
+        (sum.and(spent), most.max(*pods))
+    });
+    for (label, (outcome, spent)) in phases {
+        run.measures.push(stage.measure((name, case, &label), outcome, Some(spent))?);
+    }
+    if let Some(pooled) = pooled {
+        run.measures.push(stage.measure((name, case, "pooled"), pooled, Some(all))?);
+    }
+    Ok(())
+}

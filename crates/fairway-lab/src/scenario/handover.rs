@@ -1,0 +1,43 @@
+//! What the part of a run that prepares, outside of the testbed, hands to the part that measures, inside of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::peers::Workshop;
+use crate::results::{Absent, PeerRecord, Settings};
+
+/// Everything that measuring needs to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Handover {
+    /// The command line as it was given.
+    pub(super) command: Vec<String>,
+    /// The folder of the results.
+    pub(super) folder: PathBuf,
+    pub(super) workshop: Workshop,
+    /// Peers whose programs are there.
+    pub(super) peers: Vec<PeerRecord>,
+    pub(super) absent: Vec<Absent>,
+    /// With which settings, in this order.
+    pub(super) settings: Vec<Settings>,
+    /// `testbed`, `local` or the user's context.
+    pub(super) place: String,
+    /// The image of backends.
+    pub(super) image: String,
+    /// Seconds that preparing took, and what of it was said.
+    pub(super) prepared_s: f64,
+}
+
+impl Handover {
+    pub(super) fn write(&self, place: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_vec(self).context("write what was prepared")?;
+        fs::write(place, text).with_context(|| format!("write {}", place.display()))
+    }
+
+    pub(super) fn read(place: &Path) -> anyhow::Result<Self> {
+        let text = fs::read(place).with_context(|| format!("read {}", place.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))
+    }
+}

@@ -1,0 +1,133 @@
+//! A client that asks one thing again and again until the answer changes: for propagation, and to see that a route is
+//! there. HTTP/1.1 over one connection that is kept. Never a stream of load.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A head that is longer is no answer of a backend of ours.
+const HEAD: usize = 16 * 1024;
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// `X-Lab-Backend`: which backend it was.
+    pub(super) backend: Option<String>,
+}
+
+pub(super) struct Probe {
+    address: SocketAddr,
+    connection: Option<TcpStream>,
+}
+
+impl Probe {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self { address, connection: None }
+    }
+
+    /// Asks once. A connection that fails is opened anew the next time.
+    pub(super) async fn ask(&mut self, host: &str) -> anyhow::Result<Answer> {
+        let asked = tokio::time::timeout(PATIENCE, self.exchange(host)).await;
+        let outcome = asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+        if outcome.is_err() {
+            self.connection = None;
+        }
+        outcome
+    }
+
+    /// Asks until an answer is as wanted, and counts the others that `wrong` takes.
+    pub(super) async fn until(
+        &mut self,
+        host: &str,
+        patience: Duration,
+        mut judge: impl FnMut(&anyhow::Result<Answer>) -> Seen,
+    ) -> Found {
+        let begun = Instant::now();
+        let mut wrong = 0;
+        loop {
+            let answer = self.ask(host).await;
+            match judge(&answer) {
+                Seen::Wanted => return Found { at: Some(Instant::now()), wrong },
+                Seen::Early => {}
+                Seen::Wrong => wrong += 1,
+            }
+            if begun.elapsed() > patience {
+                return Found { at: None, wrong };
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn exchange(&mut self, host: &str) -> anyhow::Result<Answer> {
+        if self.connection.is_none() {
+            let connection = TcpStream::connect(self.address).await.context("connect")?;
+            connection.set_nodelay(true)?;
+            self.connection = Some(connection);
+        }
+        let connection = self.connection.as_mut().context("there is a connection")?;
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: fairway-lab\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.context("write")?;
+        let mut bytes = Vec::with_capacity(2048);
+        let head = loop {
+            if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            anyhow::ensure!(bytes.len() < HEAD, "a head of more than {HEAD} bytes");
+            anyhow::ensure!(connection.read_buf(&mut bytes).await.context("read")? > 0, "the connection ended");
+        };
+        let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
+        let answer = Answer { status: status(&text)?, backend: field(&text, "x-lab-backend") };
+        let length: Option<usize> = field(&text, "content-length").and_then(|length| length.parse().ok());
+        let closes = field(&text, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        match length {
+            Some(length) if !closes && length < 64 * HEAD => {
+                while bytes.len() < head + length {
+                    anyhow::ensure!(connection.read_buf(&mut bytes).await.context("read")? > 0, "the connection ended");
+                }
+            }
+            // Where the content ends is not worth knowing: the next question goes on a new connection.
+            _ => self.connection = None,
+        }
+        Ok(answer)
+    }
+}
+
+/// What a judge says of an answer.
+pub(super) enum Seen {
+    /// The change is there.
+    Wanted,
+    /// It is not there yet, and the answer is what it was before.
+    Early,
+    /// Neither the old nor the new.
+    Wrong,
+}
+
+/// How asking ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// When the wanted answer was there.
+    pub(super) at: Option<Instant>,
+    /// Answers that were neither.
+    pub(super) wrong: u64,
+}
+
+fn status(head: &str) -> anyhow::Result<u16> {
+    let line = head.lines().next().unwrap_or_default();
+    line.split(' ').nth(1).and_then(|status| status.parse().ok()).with_context(|| format!("{line:?} is no status line"))
+}
+
+fn field(head: &str, name: &str) -> Option<String> {
+    head.lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim().to_owned())
+}

@@ -1,0 +1,234 @@
+//! `propagation`: from a write to the API to the first answer that shows it; the same under load, until the last answer of
+//! the old; and what thousands of routes cost.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::probe::{Answer, Probe, Seen};
+use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
+use super::stage::{Cast, Stage, finish};
+use crate::load::{Pace, Stream};
+use crate::peers::Route;
+use crate::results::{Propagation, Run};
+
+/// Its parameters; the file explains them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Terms {
+    routes: u32,
+    changes: u32,
+    change_rate: f64,
+    total_routes: u32,
+    patience_s: f64,
+    proxy_replicas: u32,
+    workers: u32,
+}
+
+/// Objects that are written or removed at a time, where it is not measured.
+const AT_ONCE: usize = 16;
+/// How long nothing but new answers must come before the old one counts as gone.
+const CALM: Duration = Duration::from_millis(300);
+
+impl Terms {
+    pub(super) fn cast(&self) -> Cast {
+        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: 2 }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.patience_s)
+    }
+}
+
+/// All three parts with one contender; what was added is removed again.
+pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+    stage.cluster.scale(NAMESPACE, OTHER, 1).await?;
+    stage.cluster.settled(NAMESPACE, OTHER).await?;
+    let mut added = Vec::new();
+    let outcome = parts(stage, terms, run, &mut added).await;
+    let removed = at_once(stage, added, Deed::Remove).await;
+    outcome.and(removed)
+}
+
+async fn parts(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, added: &mut Vec<Value>) -> anyhow::Result<()> {
+    let name = stage.contender.peer.name();
+    stage.progress.say(&format!("{name}: {} routes one by one", terms.routes));
+    run.propagations.push(one_by_one(stage, terms, added).await?);
+    stage.progress.say(&format!("{name}: {} changes of a route under load", terms.changes));
+    under_load(stage, terms, run).await?;
+    stage.progress.say(&format!("{name}: {} routes in all", terms.total_routes));
+    run.propagations.push(many(stage, terms, added).await?);
+    Ok(())
+}
+
+fn plain(name: &str, host: &str, service: &str) -> Route {
+    Route { tls: false, ..route_of(name, host, service) }
+}
+
+fn host(number: u32) -> String {
+    format!("r{number}.lab.example")
+}
+
+fn propagation(stage: &Stage<'_>, case: &str) -> Propagation {
+    Propagation {
+        peer: stage.contender.peer.name().to_owned(),
+        settings: stage.contender.settings,
+        case: case.to_owned(),
+        ms: Vec::new(),
+        lost: 0,
+        wrong: 0,
+        routes: 0,
+        memory_bytes: None,
+    }
+}
+
+/// Until a route is there, 404 is right and nothing else is.
+fn judge_new(answer: &anyhow::Result<Answer>) -> Seen {
+    match answer {
+        Ok(answer) if answer.status == 200 => Seen::Wanted,
+        Ok(answer) if answer.status == 404 => Seen::Early,
+        _ => Seen::Wrong,
+    }
+}
+
+async fn one_by_one(stage: &Stage<'_>, terms: &Terms, added: &mut Vec<Value>) -> anyhow::Result<Propagation> {
+    let mut found = propagation(stage, "add one by one");
+    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
+    for number in 0..terms.routes {
+        let route = plain(&format!("r{number}"), &host(number), BACKEND);
+        let objects = stage.contender.peer.route(&stage.placement, &route);
+        added.extend(objects.iter().cloned());
+        let written = Instant::now();
+        stage.cluster.apply(&objects).await?;
+        let seen = probe.until(&host(number), terms.patience(), judge_new).await;
+        found.wrong += seen.wrong;
+        match seen.at {
+            Some(at) => found.ms.push((at - written).as_secs_f64() * 1e3),
+            None => found.lost += 1,
+        }
+    }
+    found.routes = u64::from(terms.routes);
+    Ok(found)
+}
+
+/// A route goes to one backend and to the other in turn while a stream asks for it.
+async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+    let mut plan = stage.plan("/")?;
+    plan.pace = Pace::Open { rate: terms.change_rate, poisson: false };
+    plan.shape.connections = 20;
+    plan.bounds.duration = None;
+    stage.clock = Instant::now();
+    let name = stage.contender.peer.name();
+    let load = Stream::start(&plan)?;
+    let mut first = propagation(stage, "first answer of the new, under load");
+    let mut last = propagation(stage, "last answer of the old, under load");
+    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
+    for number in 0..terms.changes {
+        let (old, new) = if number % 2 == 0 { (BACKEND, OTHER) } else { (OTHER, BACKEND) };
+        let mut route = super::site::route();
+        new.clone_into(&mut route.service);
+        let written = Instant::now();
+        stage.route(&route).await?;
+        let seen = watch(&mut probe, (old, new), terms.patience()).await;
+        let ms = |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
+        first.wrong += seen.wrong;
+        match (ms(seen.first_new), ms(seen.last_old)) {
+            (Some(new), old) => {
+                first.ms.push(new);
+                last.ms.push(old.unwrap_or(0.0));
+            }
+            (None, _) => first.lost += 1,
+        }
+    }
+    stage.route(&super::site::route()).await?;
+    load.stop();
+    run.measures.push(stage.measure((name, "change under load", "pooled"), finish(load).await?, None)?);
+    run.propagations.extend([first, last]);
+    Ok(())
+}
+
+#[derive(Default)]
+struct Changeover {
+    first_new: Option<Instant>,
+    last_old: Option<Instant>,
+    wrong: u64,
+}
+
+async fn watch(probe: &mut Probe, (old, new): (&str, &str), patience: Duration) -> Changeover {
+    let begun = Instant::now();
+    let mut seen = Changeover::default();
+    let mut calm_since = None;
+    while begun.elapsed() < patience {
+        let answer = probe.ask(super::site::HOST).await;
+        let now = Instant::now();
+        match answer.ok().and_then(|answer| answer.backend) {
+            Some(backend) if backend == new => {
+                seen.first_new.get_or_insert(now);
+                if now - *calm_since.get_or_insert(now) > CALM {
+                    break;
+                }
+            }
+            Some(backend) if backend == old => {
+                seen.last_old = Some(now);
+                calm_since = None;
+            }
+            _ => {
+                seen.wrong += 1;
+                calm_since = None;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    seen
+}
+
+async fn many(stage: &Stage<'_>, terms: &Terms, added: &mut Vec<Value>) -> anyhow::Result<Propagation> {
+    let mut found = propagation(stage, "all at once");
+    let mut objects = Vec::new();
+    for number in terms.routes..terms.total_routes {
+        let route = plain(&format!("r{number}"), &host(number), BACKEND);
+        objects.extend(stage.contender.peer.route(&stage.placement, &route));
+    }
+    added.extend(objects.iter().cloned());
+    let begun = Instant::now();
+    at_once(stage, objects, Deed::Apply).await?;
+    let written = begun.elapsed();
+    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
+    let last = terms.total_routes.checked_sub(1).context("total_routes is 0")?;
+    let seen = probe.until(&host(last), terms.patience(), judge_new).await;
+    match seen.at {
+        Some(at) => found.ms.push((at - begun).saturating_sub(written).as_secs_f64() * 1e3),
+        None => found.lost += 1,
+    }
+    found.wrong = seen.wrong;
+    found.routes = u64::from(terms.total_routes);
+    let mut metering = stage.metering().await?;
+    found.memory_bytes = metering.cut().await?.0.memory_bytes;
+    metering.end();
+    Ok(found)
+}
+
+#[derive(Clone, Copy)]
+enum Deed {
+    Apply,
+    Remove,
+}
+
+/// Many objects at a time, whose order does not matter.
+async fn at_once(stage: &Stage<'_>, objects: Vec<Value>, deed: Deed) -> anyhow::Result<()> {
+    let cluster = &stage.cluster;
+    stream::iter(objects)
+        .map(|object| async move {
+            match deed {
+                Deed::Apply => cluster.apply(std::slice::from_ref(&object)).await,
+                Deed::Remove => cluster.remove(std::slice::from_ref(&object)).await,
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+}

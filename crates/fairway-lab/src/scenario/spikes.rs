@@ -1,0 +1,121 @@
+//! What events did to latency: the highest value in the second after each, and how long it stayed up, beside a stream
+//! that did not go through the proxy. Pure.
+
+use crate::results::{Bucket, Event, Measure, Spike};
+
+/// The time after an event in which a spike is looked for, seconds.
+const AFTER_S: f64 = 1.0;
+
+/// The spikes of a stream. Quiet is the time before the first event, without its first half second, in which connections
+/// are made; events and streams are on one clock.
+pub(super) fn spikes(through: &Measure, straight: &Measure, events: &[Event], phase_s: f64) -> Vec<Spike> {
+    let Some(first) = events.first() else { return Vec::new() };
+    let limits = [through, straight].map(|stream| 2.0 * quiet_p99(stream, first.at_s));
+    let ends = events.iter().skip(1).map(|event| event.at_s).chain(events.last().map(|last| last.at_s + phase_s));
+    let spike = |(event, end): (&Event, f64)| {
+        let highest = |stream: &Measure| highest(stream, event.at_s, event.at_s + AFTER_S);
+        let lasted = |stream: &Measure, limit: f64| lasted(stream, (event.at_s, end), limit);
+        Spike {
+            peer: through.peer.clone(),
+            settings: through.settings,
+            case: through.case.clone(),
+            event: event.label.clone(),
+            at_s: event.at_s,
+            highest_ms: highest(through),
+            direct_ms: Some(highest(straight)),
+            lasted_s: (lasted(through, limits[0]) - lasted(straight, limits[1])).max(0.0),
+            errors: within(through, event.at_s, end).map(|bucket| bucket.errors).sum(),
+        }
+    };
+    events.iter().zip(ends).map(spike).collect()
+}
+
+/// Buckets that touch a span of the run's clock.
+fn within(stream: &Measure, from_s: f64, to_s: f64) -> impl Iterator<Item = &Bucket> {
+    let begun = stream.begun_s;
+    stream.load.over_time.series.iter().filter(move |bucket| {
+        let at = begun + bucket.at_s;
+        at + bucket.seconds > from_s && at < to_s
+    })
+}
+
+fn highest(stream: &Measure, from_s: f64, to_s: f64) -> f64 {
+    within(stream, from_s, to_s).map(|bucket| bucket.max_ms).fold(0.0, f64::max)
+}
+
+/// The median of the buckets' p99: one hiccup of the machine before the first event does not raise it.
+fn quiet_p99(stream: &Measure, until_s: f64) -> f64 {
+    let settled = (stream.begun_s + 0.5).min(until_s / 2.0);
+    let mut values: Vec<f64> = within(stream, settled, until_s)
+        .filter(|bucket| bucket.requests > bucket.errors)
+        .map(|bucket| bucket.p99_ms)
+        .collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// From the first bucket above the limit, if it is in the second after the event, to the first that is not.
+fn lasted(stream: &Measure, (from_s, to_s): (f64, f64), limit: f64) -> f64 {
+    within(stream, from_s, to_s)
+        .skip_while(|bucket| bucket.p99_ms <= limit && stream.begun_s + bucket.at_s < from_s + AFTER_S)
+        .take_while(|bucket| bucket.p99_ms > limit)
+        .map(|bucket| bucket.seconds)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Load, OverTime, Settings};
+
+    /// A stream whose buckets of 100 ms have this latency.
+    fn stream(peer: &str, ms: impl Fn(f64) -> f64) -> Measure {
+        let series = (0..60).map(|index| {
+            let at_s = f64::from(index) / 10.0;
+            Bucket { at_s, seconds: 0.1, requests: 10, errors: 0, p50_ms: 1.0, p99_ms: ms(at_s), max_ms: ms(at_s) }
+        });
+        Measure {
+            peer: peer.to_owned(),
+            settings: Settings::Recommended,
+            case: "100/s".to_owned(),
+            phase: "pooled".to_owned(),
+            beside: None,
+            block: None,
+            discarded: None,
+            workers: None,
+            begun_s: 0.0,
+            load: Load { over_time: OverTime { series: series.collect(), samples: Vec::new() }, ..Load::default() },
+            cost: None,
+        }
+    }
+
+    fn event(at_s: f64, label: &str) -> Event {
+        let text = |text: &str| text.to_owned();
+        Event {
+            peer: text("nginx-reload"),
+            settings: Settings::Recommended,
+            case: text("100/s"),
+            at_s,
+            label: text(label),
+            kind: text("scale"),
+        }
+    }
+
+    #[test]
+    fn a_spike_is_as_high_and_as_long_as_its_buckets() {
+        let through = stream("nginx-reload", |at| if (2.35..2.75).contains(&at) { 40.0 } else { 1.0 });
+        let straight = stream("direct", |_| 0.5);
+        let found = spikes(&through, &straight, &[event(2.3, "up"), event(4.0, "down")], 2.0);
+        assert_eq!((found[0].highest_ms, found[0].direct_ms), (40.0, Some(0.5)));
+        assert!((found[0].lasted_s - 0.4).abs() < 1e-6, "{}", found[0].lasted_s);
+        assert_eq!((found[1].highest_ms, found[1].lasted_s), (1.0, 0.0));
+    }
+
+    #[test]
+    fn what_the_machine_does_to_the_direct_stream_too_is_taken_off() {
+        let pause = |at: f64| if (2.35..2.65).contains(&at) { 40.0 } else { 1.0 };
+        let found = spikes(&stream("envoy", pause), &stream("direct", pause), &[event(2.3, "up")], 2.0);
+        assert_eq!(found[0].lasted_s, 0.0);
+        assert_eq!((found[0].highest_ms, found[0].direct_ms), (40.0, Some(40.0)));
+    }
+}

@@ -1,0 +1,237 @@
+//! A peer that is up in a cluster, alone: its address, its route, the backends behind it. Scenarios act on it and send
+//! their streams through it. Never interprets what they found.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::metering::{Follow, Metering};
+use super::progress::Progress;
+use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
+use crate::cluster::Cluster;
+use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
+use crate::measure::Spent;
+use crate::peers::{PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
+use crate::results::{Bucket, Event, Measure, Settings};
+
+/// A peer with settings: what is installed, measured and put away again.
+pub(super) struct Contender<'a> {
+    pub(super) peer: &'a dyn Peer,
+    pub(super) settings: Settings,
+}
+
+/// A contender that is up.
+pub(super) struct Stage<'a> {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) progress: Progress,
+    pub(super) contender: &'a Contender<'a>,
+    pub(super) placement: Placement,
+    pub(super) address: IpAddr,
+    pub(super) folder: &'a Path,
+    /// The clock of a case: measures and events say seconds since.
+    pub(super) clock: Instant,
+    /// The pod that streams without a proxy go to.
+    direct: Option<SocketAddr>,
+    /// The objects of the route that streams use, as they were applied last.
+    applied: RefCell<Vec<Value>>,
+}
+
+/// What a stage needs beside the contender.
+pub(super) struct Ground<'a> {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) workshop: &'a Workshop,
+    pub(super) progress: Progress,
+    pub(super) folder: &'a Path,
+}
+
+/// How many of what a scenario wants at its beginning.
+#[derive(Clone, Copy)]
+pub(super) struct Cast {
+    pub(super) proxies: u32,
+    pub(super) workers: u32,
+    pub(super) backends: u32,
+}
+
+impl<'a> Stage<'a> {
+    /// Brings a contender up and waits until it serves the route.
+    pub(super) async fn open(ground: &Ground<'a>, contender: &'a Contender<'a>, cast: Cast) -> anyhow::Result<Self> {
+        let placement = Placement {
+            namespace: format!("lab-{}", contender.peer.name()),
+            replicas: cast.proxies,
+            workers: cast.workers,
+            settings: contender.settings,
+            watched: NAMESPACE.to_owned(),
+        };
+        let cluster = ground.cluster.clone();
+        for (deployment, replicas) in [(site::BACKEND, cast.backends), (STEADY, 1)] {
+            cluster.scale(NAMESPACE, deployment, replicas).await?;
+        }
+        cluster.apply(&contender.peer.objects(ground.workshop, &placement)?).await?;
+        for deployment in [site::BACKEND, STEADY] {
+            cluster.settled(NAMESPACE, deployment).await?;
+        }
+        for (deployment, _) in cluster.deployments(&placement.namespace).await? {
+            cluster.settled(&placement.namespace, &deployment).await?;
+        }
+        let address = cluster.address(&placement.namespace, PROXY).await?;
+        let steady = cluster.pods(NAMESPACE, &format!("app={STEADY}")).await?;
+        let direct = steady.iter().find_map(|pod| pod.address).map(|address| SocketAddr::new(address, PORT));
+        let stage = Self {
+            cluster,
+            progress: ground.progress,
+            contender,
+            placement,
+            address,
+            folder: ground.folder,
+            clock: Instant::now(),
+            direct,
+            applied: RefCell::default(),
+        };
+        stage.route(&site::route()).await?;
+        stage.served().await?;
+        Ok(stage)
+    }
+
+    /// Puts the contender away, so that the next one is alone.
+    pub(super) async fn close(self) -> anyhow::Result<()> {
+        let applied = self.applied.take();
+        self.cluster.remove(&applied).await?;
+        for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
+            self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
+        }
+        for deployment in [site::BACKEND, site::OTHER] {
+            self.cluster.scale(NAMESPACE, deployment, 0).await?;
+        }
+        self.cluster.vacant(&self.placement.namespace, "").await?;
+        self.cluster.vacant(NAMESPACE, &format!("app={}", site::BACKEND)).await
+    }
+
+    /// Makes the route of the streams what it should be; returns when the API server has it.
+    pub(super) async fn route(&self, route: &Route) -> anyhow::Result<()> {
+        let after = self.contender.peer.route(&self.placement, route);
+        let before = self.applied.replace(after.clone());
+        self.cluster.replace(&before, &after).await
+    }
+
+    /// Waits until the route is served over HTTPS, as the streams will ask.
+    async fn served(&self) -> anyhow::Result<()> {
+        let end = Instant::now() + crate::cluster::PATIENCE;
+        loop {
+            let mut plan = self.plan("/")?;
+            plan.bounds.requests = Some(3);
+            plan.bounds.duration = Some(Duration::from_secs(3));
+            let outcome = finish(Stream::start(&plan)?).await?;
+            if outcome.load.counts.ok == 3 {
+                return Ok(());
+            }
+            let first = outcome.load.examples.first().map(|example| format!("{}: {}", example.class.name(), example.text));
+            anyhow::ensure!(
+                Instant::now() < end,
+                "{} does not serve https://{HOST}/ {} s after it was ready; the last answer: {}",
+                self.contender.peer.name(),
+                crate::cluster::PATIENCE.as_secs(),
+                first.unwrap_or_else(|| "none".to_owned())
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// A stream's plan: HTTPS through the proxy.
+    pub(super) fn plan(&self, path: &str) -> anyhow::Result<Plan> {
+        let mut plan = Plan::at(&format!("https://{HOST}{path}"), vec![SocketAddr::new(self.address, 443)])?;
+        plan.wire.tls = Some(TlsPlan::default());
+        Ok(plan)
+    }
+
+    /// A stream's plan: plain HTTP straight to the pod that stays.
+    pub(super) fn direct_plan(&self, path: &str, rate: f64) -> anyhow::Result<Plan> {
+        let pod = self.direct.with_context(|| format!("the pod of Deployment {NAMESPACE}/{STEADY} has no address"))?;
+        let mut plan = Plan::at(&format!("http://{HOST}{path}"), vec![pod])?;
+        plan.pace = Pace::Open { rate, poisson: false };
+        plan.shape.connections = 4;
+        Ok(plan)
+    }
+
+    /// A meter of the proxy's pods.
+    pub(super) async fn metering(&self) -> anyhow::Result<Metering> {
+        Metering::begin(Follow {
+            cluster: self.cluster.clone(),
+            namespace: self.placement.namespace.clone(),
+            selector: format!("{PROXY_LABEL}={}", self.contender.peer.name()),
+        })
+        .await
+    }
+
+    /// Seconds since the beginning of the case.
+    pub(super) fn now(&self) -> f64 {
+        self.clock.elapsed().as_secs_f64()
+    }
+
+    /// An event, now.
+    pub(super) fn event(&self, case: &str, kind: &str, label: String) -> Event {
+        self.progress.say(&format!("{} {case}: {label}", self.contender.peer.name()));
+        Event {
+            peer: self.contender.peer.name().to_owned(),
+            settings: self.contender.settings,
+            case: case.to_owned(),
+            at_s: self.now(),
+            label,
+            kind: kind.to_owned(),
+        }
+    }
+
+    /// What a stream found, as it is kept: its histogram in the folder, and what the proxy spent meanwhile.
+    pub(super) fn measure(
+        &self,
+        name: (&str, &str, &str),
+        mut outcome: Outcome,
+        spent: Option<(Spent, usize)>,
+    ) -> anyhow::Result<Measure> {
+        let (peer, case, phase) = name;
+        let file = file_name(&[peer, settings_name(self.contender.settings), self.contender.peer.name(), case, phase]);
+        outcome.save(self.folder, &file)?;
+        let answered = outcome.load.counts.ok;
+        let cost = spent.and_then(|(spent, pods)| spent.cost(answered, "cgroup", &format!("{pods} containers")));
+        Ok(Measure {
+            peer: peer.to_owned(),
+            settings: self.contender.settings,
+            case: case.to_owned(),
+            phase: phase.to_owned(),
+            block: None,
+            discarded: None,
+            workers: Some(self.placement.workers * self.placement.replicas),
+            begun_s: outcome.begun.saturating_duration_since(self.clock).as_secs_f64(),
+            load: outcome.load,
+            cost,
+        })
+    }
+}
+
+/// Stops a stream and waits for what is in flight, off the runtime's threads.
+pub(super) async fn finish(stream: Stream) -> anyhow::Result<Outcome> {
+    tokio::task::spawn_blocking(move || stream.join()).await.context("wait for a stream")?
+}
+
+/// The largest latency of buckets that begin in a span of time, milliseconds.
+pub(super) fn highest(series: &[Bucket], from_s: f64, to_s: f64) -> f64 {
+    let within = series.iter().filter(|bucket| bucket.at_s >= from_s && bucket.at_s < to_s);
+    within.map(|bucket| bucket.max_ms).fold(0.0, f64::max)
+}
+
+fn settings_name(settings: Settings) -> &'static str {
+    match settings {
+        Settings::Recommended => "recommended",
+        Settings::Defaults => "defaults",
+    }
+}
+
+/// A name for a file from names for people.
+pub(super) fn file_name(parts: &[&str]) -> String {
+    let plain = |part: &&str| part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>();
+    parts.iter().map(plain).collect::<Vec<_>>().join("_")
+}
