@@ -17,7 +17,10 @@ FUZZ_SECONDS ?= 30
 fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e
+# Where `make lab` puts its report.
+LAB_OUT ?= $(target_dir)/lab
+
+.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -69,6 +72,12 @@ testbed-test: setup ## the tests of testbed/, with real clusters side by side; n
 bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
+
+lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
+	cargo build --release --locked -p fairway-lab
+
+lab: setup image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Contour and Traefik: 25 minutes, root
+	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
