@@ -99,6 +99,15 @@ impl Cluster {
             .collect())
     }
 
+    /// Whether there is a namespace of this name.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn has_namespace(&self, name: &str) -> anyhow::Result<bool> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        Ok(api.get_opt(name).await.with_context(|| format!("look for namespace {name}"))?.is_some())
+    }
+
     /// Removes every namespace that carries [`OWNED`], with all that is in it.
     ///
     /// # Errors

@@ -5,8 +5,10 @@ mod cgroup;
 mod machine;
 mod meter;
 mod pairs;
+mod pinning;
 mod process;
 
 pub use machine::environment;
 pub use meter::{Meter, Spent, Subject};
 pub use pairs::{Block, ratio};
+pub use pinning::{MachineTime, pin};

@@ -1,8 +1,10 @@
 //! Peers: the proxies that scenarios compare. A [`Peer`] knows how its programs are had, which objects install it in a
 //! cluster, and how a [`Route`] is said in its words. It never applies objects and never sends a request.
 
+mod described;
 mod route;
 
+pub use described::{Described, Existing};
 pub use route::{Filters, Route};
 
 use std::path::{Path, PathBuf};
@@ -79,10 +81,15 @@ pub struct Placement {
 /// A proxy with its controller, for a cluster.
 pub trait Peer: Send + Sync {
     /// The name on the command line and in results.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What it is, for `fairway-lab list`.
-    fn summary(&self) -> &'static str;
+    fn summary(&self) -> &str;
+
+    /// Where it is, if nobody has to install it.
+    fn existing(&self) -> Option<&Existing> {
+        None
+    }
 
     /// Fetches or builds its programs, and packs images. May take minutes the first time and says what it is doing.
     ///

@@ -10,7 +10,7 @@ use super::site::route;
 use super::stage::{Cast, Stage, finish};
 use crate::load::{Outcome, Pace, Stream};
 use crate::measure::Spent;
-use crate::peers::{Filters, PROXY};
+use crate::peers::Filters;
 use crate::results::Run;
 
 /// Its parameters; the file explains them.
@@ -74,8 +74,14 @@ impl Watched {
     }
 }
 
-async fn with_variant(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, variant: Variant) -> anyhow::Result<()> {
-    let (name, case) = (stage.contender.peer.name(), format!("{} x {}", variant.generators, variant.connections));
+async fn with_variant(
+    stage: &mut Stage<'_>,
+    terms: &Terms,
+    run: &mut Run,
+    variant: Variant,
+) -> anyhow::Result<()> {
+    let (name, case) =
+        (stage.contender.peer.name(), format!("{} x {}", variant.generators, variant.connections));
     stage.progress.say(&format!("{name} {case}: lead-in of {} s", terms.lead_in_s));
     let mut plan = stage.plan("/")?;
     plan.pace = if terms.rate > 0.0 { Pace::Open { rate: terms.rate, poisson: false } } else { Pace::Closed };
@@ -97,7 +103,7 @@ async fn with_variant(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, varia
         enter(stage, run, &case, (&label, change)).await?;
         sleep(seconds).await;
         // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
-        stage.cluster.settled(&stage.placement.namespace, PROXY).await?;
+        stage.cluster.settled(&stage.placement.namespace, stage.deployment()?).await?;
         watched.cut().await?;
         names.push(label);
     }
@@ -111,7 +117,12 @@ async fn sleep(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-async fn enter(stage: &Stage<'_>, run: &mut Run, case: &str, (label, change): (&str, Change)) -> anyhow::Result<()> {
+async fn enter(
+    stage: &Stage<'_>,
+    run: &mut Run,
+    case: &str,
+    (label, change): (&str, Change),
+) -> anyhow::Result<()> {
     let kind = match &change {
         Change::Proxies(_) => "proxy-scale",
         Change::Nothing => "quiet",
@@ -119,7 +130,9 @@ async fn enter(stage: &Stage<'_>, run: &mut Run, case: &str, (label, change): (&
     };
     run.events.push(stage.event(case, kind, label.to_owned()));
     match change {
-        Change::Proxies(replicas) => stage.cluster.scale(&stage.placement.namespace, PROXY, replicas).await,
+        Change::Proxies(replicas) => {
+            stage.cluster.scale(&stage.placement.namespace, stage.deployment()?, replicas).await
+        }
         Change::Nothing => Ok(()),
         Change::Route(filters) => {
             let mut changed = route();

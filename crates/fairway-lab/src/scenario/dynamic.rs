@@ -47,7 +47,12 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
     half(stage, terms, run, ("dynamic", terms.dynamic_s)).await
 }
 
-async fn half(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, (case, seconds): (&str, f64)) -> anyhow::Result<()> {
+async fn half(
+    stage: &mut Stage<'_>,
+    terms: &Terms,
+    run: &mut Run,
+    (case, seconds): (&str, f64),
+) -> anyhow::Result<()> {
     let name = stage.contender.peer.name();
     stage.progress.say(&format!("{name} {case}: {} requests/s for {seconds} s", terms.rate));
     let path = format!("/?size={}", terms.answer_bytes);
@@ -59,12 +64,14 @@ async fn half(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, (case, second
     plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
     plan.records.bucket = Duration::from_millis(200);
     let mut beside = stage.direct_plan(&path, terms.direct_rate)?;
-    beside.bounds.duration = plan.bounds.duration;
-    beside.records.bucket = plan.records.bucket;
+    if let Some(beside) = &mut beside {
+        beside.bounds.duration = plan.bounds.duration;
+        beside.records.bucket = plan.records.bucket;
+    }
 
     stage.clock = Instant::now();
     let mut metering = stage.metering().await?;
-    let (main, direct) = (Stream::start(&plan)?, Stream::start(&beside)?);
+    let (main, direct) = (Stream::start(&plan)?, beside.as_ref().map(Stream::start).transpose()?);
     if case == "dynamic" {
         churn(stage, terms, run, seconds).await?;
     }
@@ -72,10 +79,11 @@ async fn half(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, (case, second
     let spent = metering.cut().await?;
     metering.end();
     run.measures.push(stage.measure((name, case, "pooled"), outcome, Some(spent))?);
-    let outcome = finish(direct).await?;
-    let mut measure = stage.measure(("direct", case, "pooled"), outcome, None)?;
-    measure.beside = Some(name.to_owned());
-    run.measures.push(measure);
+    if let Some(direct) = direct {
+        let mut measure = stage.measure(("direct", case, "pooled"), finish(direct).await?, None)?;
+        measure.beside = Some(name.to_owned());
+        run.measures.push(measure);
+    }
     Ok(())
 }
 

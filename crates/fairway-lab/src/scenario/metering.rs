@@ -24,12 +24,14 @@ pub(super) struct Metering {
 pub(super) struct Follow {
     pub(super) cluster: Arc<Cluster>,
     pub(super) namespace: String,
-    pub(super) selector: String,
+    /// Without one there is nothing that could be read.
+    pub(super) selector: Option<String>,
 }
 
 impl Follow {
     async fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
-        let pods = self.cluster.pods(&self.namespace, &self.selector).await?;
+        let Some(selector) = &self.selector else { return Ok(Vec::new()) };
+        let pods = self.cluster.pods(&self.namespace, selector).await?;
         Ok(pods.into_iter().flat_map(|pod| pod.containers).map(Subject::Container).collect())
     }
 }

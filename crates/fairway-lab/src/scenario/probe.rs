@@ -36,7 +36,8 @@ impl Probe {
     /// Asks once. A connection that fails is opened anew the next time.
     pub(super) async fn ask(&mut self, host: &str) -> anyhow::Result<Answer> {
         let asked = tokio::time::timeout(PATIENCE, self.exchange(host)).await;
-        let outcome = asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+        let outcome =
+            asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
         if outcome.is_err() {
             self.connection = None;
         }
@@ -81,7 +82,10 @@ impl Probe {
                 break end + 4;
             }
             anyhow::ensure!(bytes.len() < HEAD, "a head of more than {HEAD} bytes");
-            anyhow::ensure!(connection.read_buf(&mut bytes).await.context("read")? > 0, "the connection ended");
+            anyhow::ensure!(
+                connection.read_buf(&mut bytes).await.context("read")? > 0,
+                "the connection ended"
+            );
         };
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
         let answer = Answer { status: status(&text)?, backend: field(&text, "x-lab-backend") };
@@ -90,7 +94,10 @@ impl Probe {
         match length {
             Some(length) if !closes && length < 64 * HEAD => {
                 while bytes.len() < head + length {
-                    anyhow::ensure!(connection.read_buf(&mut bytes).await.context("read")? > 0, "the connection ended");
+                    anyhow::ensure!(
+                        connection.read_buf(&mut bytes).await.context("read")? > 0,
+                        "the connection ended"
+                    );
                 }
             }
             // Where the content ends is not worth knowing: the next question goes on a new connection.
@@ -121,7 +128,10 @@ pub(super) struct Found {
 
 fn status(head: &str) -> anyhow::Result<u16> {
     let line = head.lines().next().unwrap_or_default();
-    line.split(' ').nth(1).and_then(|status| status.parse().ok()).with_context(|| format!("{line:?} is no status line"))
+    line.split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .with_context(|| format!("{line:?} is no status line"))
 }
 
 fn field(head: &str, name: &str) -> Option<String> {

@@ -54,7 +54,12 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
     outcome.and(removed)
 }
 
-async fn parts(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, added: &mut Vec<Value>) -> anyhow::Result<()> {
+async fn parts(
+    stage: &mut Stage<'_>,
+    terms: &Terms,
+    run: &mut Run,
+    added: &mut Vec<Value>,
+) -> anyhow::Result<()> {
     let name = stage.contender.peer.name();
     stage.progress.say(&format!("{name}: {} routes one by one", terms.routes));
     run.propagations.push(one_by_one(stage, terms, added).await?);
@@ -134,7 +139,8 @@ async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyh
         let written = Instant::now();
         stage.route(&route).await?;
         let seen = watch(&mut probe, (old, new), terms.patience()).await;
-        let ms = |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
+        let ms =
+            |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
         first.wrong += seen.wrong;
         match (ms(seen.first_new), ms(seen.last_old)) {
             (Some(new), old) => {

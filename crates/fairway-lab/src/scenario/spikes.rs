@@ -8,13 +8,19 @@ const AFTER_S: f64 = 1.0;
 
 /// The spikes of a stream. Quiet is the time before the first event, without its first half second, in which connections
 /// are made; events and streams are on one clock.
-pub(super) fn spikes(through: &Measure, straight: &Measure, events: &[Event], phase_s: f64) -> Vec<Spike> {
+pub(super) fn spikes(
+    through: &Measure,
+    straight: Option<&Measure>,
+    events: &[Event],
+    phase_s: f64,
+) -> Vec<Spike> {
     let Some(first) = events.first() else { return Vec::new() };
-    let limits = [through, straight].map(|stream| 2.0 * quiet_p99(stream, first.at_s));
-    let ends = events.iter().skip(1).map(|event| event.at_s).chain(events.last().map(|last| last.at_s + phase_s));
+    let limit = |stream: &Measure| 2.0 * quiet_p99(stream, first.at_s);
+    let ends =
+        events.iter().skip(1).map(|event| event.at_s).chain(events.last().map(|last| last.at_s + phase_s));
     let spike = |(event, end): (&Event, f64)| {
         let highest = |stream: &Measure| highest(stream, event.at_s, event.at_s + AFTER_S);
-        let lasted = |stream: &Measure, limit: f64| lasted(stream, (event.at_s, end), limit);
+        let lasted = |stream: &Measure| lasted(stream, (event.at_s, end), limit(stream));
         Spike {
             peer: through.peer.clone(),
             settings: through.settings,
@@ -22,8 +28,8 @@ pub(super) fn spikes(through: &Measure, straight: &Measure, events: &[Event], ph
             event: event.label.clone(),
             at_s: event.at_s,
             highest_ms: highest(through),
-            direct_ms: Some(highest(straight)),
-            lasted_s: (lasted(through, limits[0]) - lasted(straight, limits[1])).max(0.0),
+            direct_ms: straight.map(highest),
+            lasted_s: (lasted(through) - straight.map_or(0.0, lasted)).max(0.0),
             errors: within(through, event.at_s, end).map(|bucket| bucket.errors).sum(),
         }
     };
@@ -72,7 +78,15 @@ mod tests {
     fn stream(peer: &str, ms: impl Fn(f64) -> f64) -> Measure {
         let series = (0..60).map(|index| {
             let at_s = f64::from(index) / 10.0;
-            Bucket { at_s, seconds: 0.1, requests: 10, errors: 0, p50_ms: 1.0, p99_ms: ms(at_s), max_ms: ms(at_s) }
+            Bucket {
+                at_s,
+                seconds: 0.1,
+                requests: 10,
+                errors: 0,
+                p50_ms: 1.0,
+                p99_ms: ms(at_s),
+                max_ms: ms(at_s),
+            }
         });
         Measure {
             peer: peer.to_owned(),
@@ -84,7 +98,10 @@ mod tests {
             discarded: None,
             workers: None,
             begun_s: 0.0,
-            load: Load { over_time: OverTime { series: series.collect(), samples: Vec::new() }, ..Load::default() },
+            load: Load {
+                over_time: OverTime { series: series.collect(), samples: Vec::new() },
+                ..Load::default()
+            },
             cost: None,
         }
     }
@@ -105,7 +122,7 @@ mod tests {
     fn a_spike_is_as_high_and_as_long_as_its_buckets() {
         let through = stream("nginx-reload", |at| if (2.35..2.75).contains(&at) { 40.0 } else { 1.0 });
         let straight = stream("direct", |_| 0.5);
-        let found = spikes(&through, &straight, &[event(2.3, "up"), event(4.0, "down")], 2.0);
+        let found = spikes(&through, Some(&straight), &[event(2.3, "up"), event(4.0, "down")], 2.0);
         assert_eq!((found[0].highest_ms, found[0].direct_ms), (40.0, Some(0.5)));
         assert!((found[0].lasted_s - 0.4).abs() < 1e-6, "{}", found[0].lasted_s);
         assert_eq!((found[1].highest_ms, found[1].lasted_s), (1.0, 0.0));
@@ -114,7 +131,7 @@ mod tests {
     #[test]
     fn what_the_machine_does_to_the_direct_stream_too_is_taken_off() {
         let pause = |at: f64| if (2.35..2.65).contains(&at) { 40.0 } else { 1.0 };
-        let found = spikes(&stream("envoy", pause), &stream("direct", pause), &[event(2.3, "up")], 2.0);
+        let found = spikes(&stream("envoy", pause), Some(&stream("direct", pause)), &[event(2.3, "up")], 2.0);
         assert_eq!(found[0].lasted_s, 0.0);
         assert_eq!((found[0].highest_ms, found[0].direct_ms), (40.0, Some(40.0)));
     }

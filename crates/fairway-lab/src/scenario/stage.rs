@@ -59,9 +59,15 @@ pub(super) struct Cast {
 
 impl<'a> Stage<'a> {
     /// Brings a contender up and waits until it serves the route.
-    pub(super) async fn open(ground: &Ground<'a>, contender: &'a Contender<'a>, cast: Cast) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        ground: &Ground<'a>,
+        contender: &'a Contender<'a>,
+        cast: Cast,
+    ) -> anyhow::Result<Self> {
+        let existing = contender.peer.existing();
         let placement = Placement {
-            namespace: format!("lab-{}", contender.peer.name()),
+            namespace: existing
+                .map_or_else(|| format!("lab-{}", contender.peer.name()), |one| one.namespace.clone()),
             replicas: cast.proxies,
             workers: cast.workers,
             settings: contender.settings,
@@ -75,12 +81,12 @@ impl<'a> Stage<'a> {
         for deployment in [site::BACKEND, STEADY] {
             cluster.settled(NAMESPACE, deployment).await?;
         }
-        for (deployment, _) in cluster.deployments(&placement.namespace).await? {
-            cluster.settled(&placement.namespace, &deployment).await?;
-        }
-        let address = cluster.address(&placement.namespace, PROXY).await?;
+        let address = match existing {
+            Some(existing) => existing.address,
+            None => installed(&cluster, &placement).await?,
+        };
         let steady = cluster.pods(NAMESPACE, &format!("app={STEADY}")).await?;
-        let direct = steady.iter().find_map(|pod| pod.address).map(|address| SocketAddr::new(address, PORT));
+        let direct = reachable(steady.iter().find_map(|pod| pod.address)).await;
         let stage = Self {
             cluster,
             progress: ground.progress,
@@ -101,13 +107,15 @@ impl<'a> Stage<'a> {
     pub(super) async fn close(self) -> anyhow::Result<()> {
         let applied = self.applied.take();
         self.cluster.remove(&applied).await?;
-        for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
-            self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
-        }
         for deployment in [site::BACKEND, site::OTHER] {
             self.cluster.scale(NAMESPACE, deployment, 0).await?;
         }
-        self.cluster.vacant(&self.placement.namespace, "").await?;
+        if self.contender.peer.existing().is_none() {
+            for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
+                self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
+            }
+            self.cluster.vacant(&self.placement.namespace, "").await?;
+        }
         self.cluster.vacant(NAMESPACE, &format!("app={}", site::BACKEND)).await
     }
 
@@ -129,7 +137,11 @@ impl<'a> Stage<'a> {
             if outcome.load.counts.ok == 3 {
                 return Ok(());
             }
-            let first = outcome.load.examples.first().map(|example| format!("{}: {}", example.class.name(), example.text));
+            let first = outcome
+                .load
+                .examples
+                .first()
+                .map(|example| format!("{}: {}", example.class.name(), example.text));
             anyhow::ensure!(
                 Instant::now() < end,
                 "{} does not serve https://{HOST}/ {} s after it was ready; the last answer: {}",
@@ -148,23 +160,36 @@ impl<'a> Stage<'a> {
         Ok(plan)
     }
 
-    /// A stream's plan: plain HTTP straight to the pod that stays.
-    pub(super) fn direct_plan(&self, path: &str, rate: f64) -> anyhow::Result<Plan> {
-        let pod = self.direct.with_context(|| format!("the pod of Deployment {NAMESPACE}/{STEADY} has no address"))?;
+    /// A stream's plan: plain HTTP straight to the pod that stays; none where pods cannot be reached from here.
+    pub(super) fn direct_plan(&self, path: &str, rate: f64) -> anyhow::Result<Option<Plan>> {
+        let Some(pod) = self.direct else { return Ok(None) };
         let mut plan = Plan::at(&format!("http://{HOST}{path}"), vec![pod])?;
         plan.pace = Pace::Open { rate, poisson: false };
         plan.shape.connections = 4;
-        Ok(plan)
+        Ok(Some(plan))
     }
 
     /// A meter of the proxy's pods.
     pub(super) async fn metering(&self) -> anyhow::Result<Metering> {
-        Metering::begin(Follow {
-            cluster: self.cluster.clone(),
-            namespace: self.placement.namespace.clone(),
-            selector: format!("{PROXY_LABEL}={}", self.contender.peer.name()),
-        })
-        .await
+        let selector = match self.contender.peer.existing() {
+            Some(existing) => existing.selector.clone(),
+            None => Some(format!("{PROXY_LABEL}={}", self.contender.peer.name())),
+        };
+        let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
+        Metering::begin(Follow { cluster, namespace, selector }).await
+    }
+
+    /// The Deployment of the proxy's data plane, in the placement's namespace.
+    pub(super) fn deployment(&self) -> anyhow::Result<&str> {
+        match self.contender.peer.existing() {
+            None => Ok(PROXY),
+            Some(existing) => existing.deployment.as_deref().with_context(|| {
+                format!(
+                    "{}: its replicas cannot be changed; describe it with deployment=NAME",
+                    self.contender.peer.name()
+                )
+            }),
+        }
     }
 
     /// Seconds since the beginning of the case.
@@ -193,10 +218,17 @@ impl<'a> Stage<'a> {
         spent: Option<(Spent, usize)>,
     ) -> anyhow::Result<Measure> {
         let (peer, case, phase) = name;
-        let file = file_name(&[peer, settings_name(self.contender.settings), self.contender.peer.name(), case, phase]);
+        let file = file_name(&[
+            peer,
+            settings_name(self.contender.settings),
+            self.contender.peer.name(),
+            case,
+            phase,
+        ]);
         outcome.save(self.folder, &file)?;
         let answered = outcome.load.counts.ok;
-        let cost = spent.and_then(|(spent, pods)| spent.cost(answered, "cgroup", &format!("{pods} containers")));
+        let cost =
+            spent.and_then(|(spent, pods)| spent.cost(answered, "cgroup", &format!("{pods} containers")));
         Ok(Measure {
             peer: peer.to_owned(),
             settings: self.contender.settings,
@@ -210,6 +242,21 @@ impl<'a> Stage<'a> {
             cost,
         })
     }
+}
+
+/// Waits for a peer's Deployments, and says where it is.
+async fn installed(cluster: &Cluster, placement: &Placement) -> anyhow::Result<IpAddr> {
+    for (deployment, _) in cluster.deployments(&placement.namespace).await? {
+        cluster.settled(&placement.namespace, &deployment).await?;
+    }
+    cluster.address(&placement.namespace, PROXY).await
+}
+
+/// A pod's address, if the pods' network can be reached from here.
+async fn reachable(pod: Option<IpAddr>) -> Option<SocketAddr> {
+    let address = SocketAddr::new(pod?, PORT);
+    let connect = tokio::time::timeout(Duration::from_secs(2), tokio::net::TcpStream::connect(address)).await;
+    connect.is_ok_and(|connected| connected.is_ok()).then_some(address)
 }
 
 /// Stops a stream and waits for what is in flight, off the runtime's threads.
@@ -232,6 +279,8 @@ fn settings_name(settings: Settings) -> &'static str {
 
 /// A name for a file from names for people.
 pub(super) fn file_name(parts: &[&str]) -> String {
-    let plain = |part: &&str| part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>();
+    let plain = |part: &&str| {
+        part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>()
+    };
     parts.iter().map(plain).collect::<Vec<_>>().join("_")
 }

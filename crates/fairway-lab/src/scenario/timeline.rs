@@ -66,10 +66,10 @@ async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64)
     // The path that the rewrite is about.
     let path = format!("/rewritten/item?size={}", terms.answer_bytes);
     let plan = terms.plan(stage.plan(&path)?, rate);
-    let beside = terms.plan(stage.direct_plan(&path, rate)?, rate);
+    let beside = stage.direct_plan(&path, rate)?.map(|plan| terms.plan(plan, rate));
     stage.clock = Instant::now();
     let mut metering = stage.metering().await?;
-    let (main, direct) = (Stream::start(&plan)?, Stream::start(&beside)?);
+    let (main, direct) = (Stream::start(&plan)?, beside.as_ref().map(Stream::start).transpose()?);
     hold(terms).await;
     let first = run.events.len();
     for change in changes(terms) {
@@ -89,19 +89,22 @@ async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64)
         hold(terms).await;
     }
     main.stop();
-    direct.stop();
+    if let Some(direct) = &direct {
+        direct.stop();
+    }
     let spent = metering.cut().await?;
     metering.end();
     let through = stage.measure((name, &case, "pooled"), finish(main).await?, Some(spent))?;
-    let mut straight = stage.measure(("direct", &case, "pooled"), finish(direct).await?, None)?;
-    straight.beside = Some(name.to_owned());
-    run.spikes.extend(spikes(&through, &straight, &run.events[first..], terms.phase_s));
-    keep(run, [through, straight]);
+    let mut straight: Option<Measure> = None;
+    if let Some(direct) = direct {
+        let mut measure = stage.measure(("direct", &case, "pooled"), finish(direct).await?, None)?;
+        measure.beside = Some(name.to_owned());
+        straight = Some(measure);
+    }
+    run.spikes.extend(spikes(&through, straight.as_ref(), &run.events[first..], terms.phase_s));
+    run.measures.push(through);
+    run.measures.extend(straight);
     Ok(())
-}
-
-fn keep(run: &mut Run, measures: [Measure; 2]) {
-    run.measures.extend(measures);
 }
 
 async fn hold(terms: &Terms) {
@@ -117,7 +120,10 @@ fn changes(terms: &Terms) -> Vec<Change> {
     }
     changes.push(Change::Route(Filters { cors: true, ..Filters::default() }, "CORS headers added"));
     let header = Some(("X-Lab-Added".to_owned(), "yes".to_owned()));
-    changes.push(Change::Route(Filters { response_header: header, ..Filters::default() }, "response header added"));
+    changes.push(Change::Route(
+        Filters { response_header: header, ..Filters::default() },
+        "response header added",
+    ));
     let rewrite = Some("/rewritten".to_owned());
     changes.push(Change::Route(Filters { rewrite, ..Filters::default() }, "path rewritten"));
     changes.push(Change::Route(Filters::default(), "back to the base route"));

@@ -1,0 +1,167 @@
+//! A controller that runs in a cluster of the user's, by description: how a real ingress-nginx, NGINX Plus, HAProxy's own
+//! or a cloud's is measured. Nothing of it is installed or removed.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{CERTIFICATE, Peer, Placement, Prepared, Route, Workshop};
+use crate::results::{PeerKind, PeerRecord};
+
+/// A description: `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    name: String,
+    class: String,
+    existing: Existing,
+}
+
+/// Where a controller is that nobody has to install.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// The address of its Service, from where the laboratory runs.
+    pub address: IpAddr,
+    /// The namespace of its pods.
+    pub namespace: String,
+    /// The label selector of its data plane's pods; nothing is said of its CPU without one.
+    pub selector: Option<String>,
+    /// Its Deployment, which `comparison` scales.
+    pub deployment: Option<String>,
+}
+
+impl Described {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// A key that is not known, or one that is missing.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut words = BTreeMap::new();
+        for part in text.split(',') {
+            let (key, value) =
+                part.split_once('=').with_context(|| format!("--peer {text}: {part:?} is no KEY=VALUE"))?;
+            anyhow::ensure!(
+                ["name", "class", "address", "selector", "namespace", "deployment"].contains(&key),
+                "--peer {text}: {key:?} is not known; there are name, class, address, selector, namespace, deployment"
+            );
+            words.insert(key, value.to_owned());
+        }
+        let mut take = |key: &str| words.remove(key);
+        let missing = |key: &str| format!("--peer {text}: {key}=... is missing");
+        let address = take("address").with_context(|| missing("address"))?;
+        Ok(Self {
+            name: take("name").with_context(|| missing("name"))?,
+            class: take("class").with_context(|| missing("class"))?,
+            existing: Existing {
+                address: address
+                    .parse()
+                    .with_context(|| format!("--peer {text}: {address:?} is no IP address"))?,
+                namespace: take("namespace").unwrap_or_else(|| "default".to_owned()),
+                selector: take("selector"),
+                deployment: take("deployment"),
+            },
+        })
+    }
+
+    fn ingress(&self, route: &Route, name: &str, path: &str, annotations: &Value) -> Value {
+        let mut ingress = json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": { "name": name, "namespace": route.namespace, "annotations": annotations },
+            "spec": {
+                "ingressClassName": self.class,
+                "rules": [{ "host": route.host, "http": { "paths": [{
+                    "path": path,
+                    "pathType": "ImplementationSpecific",
+                    "backend": { "service": { "name": route.service, "port": { "number": route.port } } },
+                }] } }],
+            },
+        });
+        if route.tls {
+            ingress["spec"]["tls"] = json!([{ "hosts": [route.host], "secretName": CERTIFICATE }]);
+        }
+        ingress
+    }
+}
+
+const PREFIX: &str = "nginx.ingress.kubernetes.io";
+
+impl Peer for Described {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> &str {
+        "a controller in your cluster"
+    }
+
+    fn existing(&self) -> Option<&Existing> {
+        Some(&self.existing)
+    }
+
+    fn prepare(&self, _workshop: &Workshop) -> anyhow::Result<Prepared> {
+        Ok(Prepared {
+            record: PeerRecord {
+                name: self.name.clone(),
+                title: format!("{} (class {})", self.name, self.class),
+                kind: PeerKind::Described,
+                stands_for: "the controller that was described".to_owned(),
+                versions: BTreeMap::new(),
+                configurations: Vec::new(),
+            },
+            archives: Vec::new(),
+        })
+    }
+
+    fn objects(&self, _workshop: &Workshop, _placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        Ok(Vec::new())
+    }
+
+    /// Ingresses with the annotations of ingress-nginx, which most controllers know. Another header needs more than an
+    /// annotation there, so that change says nothing.
+    fn route(&self, _placement: &Placement, route: &Route) -> Vec<Value> {
+        let mut annotations = json!({ format!("{PREFIX}/ssl-redirect"): "false" });
+        let mut path = "/".to_owned();
+        if route.filters.cors {
+            annotations[format!("{PREFIX}/enable-cors")] = json!("true");
+        }
+        if let Some(prefix) = &route.filters.rewrite {
+            annotations[format!("{PREFIX}/use-regex")] = json!("true");
+            annotations[format!("{PREFIX}/rewrite-target")] = json!("/$2");
+            path = format!("{prefix}(/|$)(.*)");
+        }
+        let mut objects = vec![self.ingress(route, &route.name, &path, &annotations)];
+        if let Some((from, to)) = &route.filters.redirect {
+            let annotations = json!({ format!("{PREFIX}/temporal-redirect"): to });
+            objects.push(self.ingress(route, &format!("{}-redirect", route.name), from, &annotations));
+        }
+        objects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_read_and_a_selector_may_have_an_equals_sign() {
+        let text = "name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress";
+        let peer = Described::parse(text).expect("it is whole");
+        assert_eq!((peer.name(), peer.class.as_str()), ("ours", "nginx"));
+        assert_eq!(peer.existing.selector.as_deref(), Some("app=x"));
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_is_named() {
+        for (text, part) in [
+            ("name=a,class=b", "address=... is missing"),
+            ("name=a,class=b,address=here", "\"here\" is no IP address"),
+            ("name=a,clas=b,address=192.0.2.1", "\"clas\" is not known"),
+            ("name", "is no KEY=VALUE"),
+        ] {
+            let error = format!("{:#}", Described::parse(text).expect_err("it is wrong"));
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The scenarios that come with the laboratory, and those of the user: a name or a path to a definition.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::definition::{Definition, Fit};
+use super::{capacity, comparison, dynamic, propagation, timeline};
+
+/// The laboratory's own, in the order in which `all` runs them.
+pub(super) const ALL: [(&str, &str); 5] = [
+    ("capacity", include_str!("../../scenarios/capacity.toml")),
+    ("dynamic", include_str!("../../scenarios/dynamic.toml")),
+    ("comparison", include_str!("../../scenarios/comparison.toml")),
+    ("timeline", include_str!("../../scenarios/timeline.toml")),
+    ("propagation", include_str!("../../scenarios/propagation.toml")),
+];
+
+/// A scenario with its terms read.
+pub(super) struct Scenario {
+    pub(super) definition: Definition,
+    pub(super) terms: Terms,
+}
+
+/// The terms of each kind.
+pub(super) enum Terms {
+    Capacity(capacity::Terms),
+    Dynamic(dynamic::Terms),
+    Comparison(comparison::Terms),
+    Timeline(timeline::Terms),
+    Propagation(propagation::Terms),
+}
+
+impl Scenario {
+    pub(super) fn name(&self) -> &str {
+        &self.definition.heading.scenario
+    }
+
+    /// Whether it changes objects in a cluster.
+    pub(super) fn needs_cluster(&self) -> bool {
+        !matches!(self.terms, Terms::Capacity(_))
+    }
+}
+
+/// The scenarios that were named: `all`, names, or paths to files.
+///
+/// # Errors
+/// A name that is neither, a file that cannot be read, or an unknown key in it.
+pub(super) fn named(names: &[String], fit: &Fit) -> anyhow::Result<Vec<Scenario>> {
+    let mut scenarios = Vec::new();
+    for name in names {
+        if name == "all" {
+            for (_, text) in ALL {
+                scenarios.push(read(text, fit)?);
+            }
+            continue;
+        }
+        let known = ALL.iter().find(|(known, _)| known == name).map(|(_, text)| (*text).to_owned());
+        let text = known.map_or_else(|| file(name), Ok)?;
+        scenarios.push(read(&text, fit).with_context(|| format!("scenario {name}"))?);
+    }
+    Ok(scenarios)
+}
+
+fn file(name: &str) -> anyhow::Result<String> {
+    let names: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
+    anyhow::ensure!(
+        Path::new(name).extension().is_some(),
+        "there is no scenario {name:?}; there are all, {}, and files (*.toml)",
+        names.join(", ")
+    );
+    fs::read_to_string(name).with_context(|| format!("read the scenario {name}"))
+}
+
+fn read(text: &str, fit: &Fit) -> anyhow::Result<Scenario> {
+    let definition = Definition::read(text, fit)?;
+    let terms = match definition.heading.scenario.as_str() {
+        "capacity" => Terms::Capacity(definition.terms()?),
+        "dynamic" => Terms::Dynamic(definition.terms()?),
+        "comparison" => Terms::Comparison(definition.terms()?),
+        "timeline" => Terms::Timeline(definition.terms()?),
+        "propagation" => Terms::Propagation(definition.terms()?),
+        other => anyhow::bail!(
+            "scenario = {other:?}: a file's scenario is one of those that `fairway-lab list` names"
+        ),
+    };
+    Ok(Scenario { definition, terms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_reads_whole_and_in_its_quick_form() {
+        for quick in [false, true] {
+            let fit = Fit { quick, scale: 0.05, set: Vec::new() };
+            let scenarios = named(&["all".to_owned()], &fit).expect("they read");
+            let names: Vec<_> = scenarios.iter().map(Scenario::name).collect();
+            assert_eq!(names, ALL.map(|(name, _)| name));
+            assert_eq!(scenarios.iter().filter(|scenario| scenario.needs_cluster()).count(), 4);
+        }
+    }
+
+    #[test]
+    fn the_paper_is_what_a_file_says_without_options() {
+        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
+        for scenario in named(&["all".to_owned()], &fit).expect("they read") {
+            assert_eq!(scenario.definition.shortened, Vec::<String>::new(), "{}", scenario.name());
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_scenario_is_told_what_there_is() {
+        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
+        let error = named(&["dinamic".to_owned()], &fit).err().expect("it is none").to_string();
+        assert!(error.contains("dinamic") && error.contains("timeline"), "{error}");
+    }
+}

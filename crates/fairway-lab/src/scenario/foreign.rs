@@ -1,0 +1,66 @@
+//! A run in a cluster of the user's: says what it will do, asks for `--yes`, measures the controllers that were described,
+//! and removes what it created. Never installs a controller.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use super::catalogue::Scenario;
+use super::command::RunArguments;
+use super::handover::Handover;
+use super::inside::Session;
+use super::site::NAMESPACE;
+use crate::cluster::Cluster;
+use crate::peers::{Described, Peer};
+
+/// Measures described controllers in the cluster that the kubeconfig names.
+pub(super) fn run(
+    arguments: &RunArguments,
+    mut handover: Handover,
+    scenarios: &[Scenario],
+) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        scenarios.iter().all(Scenario::needs_cluster),
+        "capacity is measured without a cluster: leave --cluster out, or capacity"
+    );
+    anyhow::ensure!(
+        !arguments.who.described.is_empty(),
+        "--cluster measures controllers that are there: say which with --peer name=...,class=...,address=..."
+    );
+    let peers: Vec<_> =
+        arguments.who.described.iter().map(|text| Described::parse(text)).collect::<Result<_, _>>()?;
+    let image = arguments.place.backend_image.clone();
+    handover.image = image
+        .context("--cluster needs --backend-image: the image of backends, which your cluster can pull")?;
+    handover.place = "a cluster of the user".to_owned();
+    anyhow::ensure!(
+        arguments.place.yes,
+        "this would create the namespace {NAMESPACE} with three Deployments of {}, Ingresses of the classes that you named, \
+         send requests to {}, scale a controller's Deployment where a description names it (comparison), and remove the \
+         namespace at the end; say --yes to do it",
+        handover.image,
+        peers
+            .iter()
+            .filter_map(|peer| Some(peer.existing()?.address.to_string()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    for peer in &peers {
+        handover.peers.push(peer.prepare(&handover.workshop)?.record);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let cluster = Arc::new(Cluster::connect().await?);
+        anyhow::ensure!(
+            !cluster.has_namespace(NAMESPACE).await?,
+            "there is a namespace {NAMESPACE} already: a run of another time left it, or it is yours; remove it first"
+        );
+        let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
+        let mut session = Session::begin(&handover, Some(cluster.clone()), all).await?;
+        let outcome = session.all(scenarios).await;
+        let swept = cluster.sweep().await.context("remove what the run created");
+        let code = outcome?;
+        swept.map(|()| code)
+    })
+}

@@ -1,0 +1,250 @@
+//! The second part of a run: scenarios with contenders, one after the other, and the results, which are written after each
+//! so that nothing is lost. Runs inside of the testbed, or anywhere for scenarios without a cluster.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::catalogue::{Scenario, Terms};
+use super::handover::Handover;
+use super::progress::Progress;
+use super::site::{self, Certificate};
+use super::stage::{Cast, Contender, Ground, Stage};
+use super::{capacity, comparison, dynamic, propagation, timeline};
+use crate::cluster::Cluster;
+use crate::peers::{self, Peer};
+use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
+use crate::{measure, report};
+
+/// Measures what was handed over.
+pub(super) fn run(handover: &Path, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
+    let handover = Handover::read(handover)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let cluster = match scenarios.iter().any(Scenario::needs_cluster) {
+            true => Some(Arc::new(Cluster::connect().await?)),
+            false => None,
+        };
+        let contenders = peers::all();
+        let contenders =
+            contenders.iter().filter(|peer| handover.peers.iter().any(|known| known.name == peer.name()));
+        let mut session = Session::begin(&handover, cluster, contenders.map(AsRef::as_ref).collect()).await?;
+        session.all(scenarios).await
+    })
+}
+
+/// A run that is going on.
+pub(super) struct Session<'a> {
+    handover: &'a Handover,
+    cluster: Option<Arc<Cluster>>,
+    contenders: Vec<Contender<'a>>,
+    certificate: Certificate,
+    progress: Progress,
+    results: Results,
+}
+
+impl<'a> Session<'a> {
+    pub(super) async fn begin(
+        handover: &'a Handover,
+        cluster: Option<Arc<Cluster>>,
+        peers: Vec<&'a dyn Peer>,
+    ) -> anyhow::Result<Self> {
+        let mut environment = measure::environment();
+        environment.place.clone_from(&handover.place);
+        if let Some(cluster) = &cluster {
+            environment.kubernetes = Some(cluster.version().await?);
+        }
+        let contenders = handover.settings.iter().flat_map(|settings| {
+            peers.iter().map(|peer| Contender { peer: *peer, settings: *settings }).collect::<Vec<_>>()
+        });
+        let mut known = handover.peers.clone();
+        known.push(direct());
+        Ok(Self {
+            handover,
+            cluster,
+            contenders: contenders.collect(),
+            certificate: Certificate::make()?,
+            progress: Progress::begin(),
+            results: Results {
+                schema: SCHEMA,
+                completeness: Completeness::Partial { reason: "the run has not ended".to_owned() },
+                begun: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                seconds: 0.0,
+                command: handover.command.clone(),
+                environment,
+                peers: known,
+                absent: handover.absent.clone(),
+                runs: Vec::new(),
+                limitations: LIMITATIONS.map(str::to_owned).to_vec(),
+            },
+        })
+    }
+
+    /// All scenarios, then the report; a signal ends them early and leaves a partial one.
+    pub(super) async fn all(&mut self, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let ended = {
+            let work = self.scenarios(scenarios);
+            tokio::select! {
+                outcome = work => outcome.map(|()| None),
+                _ = interrupt.recv() => Ok(Some("interrupted")),
+                _ = terminate.recv() => Ok(Some("terminated")),
+            }
+        };
+        let (completeness, code) = match &ended {
+            Ok(None) => (Completeness::Complete, ExitCode::SUCCESS),
+            Ok(Some(how)) => {
+                (Completeness::Partial { reason: format!("{how} {}", self.place()) }, ExitCode::from(1))
+            }
+            Err(error) => {
+                (Completeness::Partial { reason: format!("{error:#} ({})", self.place()) }, ExitCode::from(1))
+            }
+        };
+        self.results.completeness = completeness;
+        self.write()?;
+        let page = report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
+        if let Completeness::Partial { reason } = &self.results.completeness {
+            self.progress.say(&format!("the run is partial: {reason}"));
+        }
+        self.progress.say(&format!("the report is {}", page.display()));
+        Ok(code)
+    }
+
+    /// Where it was when it ended.
+    fn place(&self) -> String {
+        let run = self.results.runs.last();
+        let scenario = run.map_or("before the first scenario", |run| &run.scenario);
+        format!("at {:.0} s, in {scenario}", self.progress.seconds())
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        self.results.seconds = self.handover.prepared_s + self.progress.seconds();
+        results::write(&self.handover.folder, &self.results)
+    }
+
+    async fn scenarios(&mut self, scenarios: &[Scenario]) -> anyhow::Result<()> {
+        if let Some(cluster) = &self.cluster {
+            cluster.apply(&site::objects(&self.handover.image, &self.certificate)).await?;
+        }
+        for scenario in scenarios {
+            let before = self.progress.seconds();
+            self.results.runs.push(blank(scenario));
+            self.scenario(scenario).await?;
+            if let Some(run) = self.results.runs.last_mut() {
+                run.seconds = self.progress.seconds() - before;
+            }
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    async fn scenario(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
+        let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
+        if let Terms::Capacity(terms) = &scenario.terms {
+            let yard = capacity::Yard {
+                handover: self.handover,
+                certificate: (&self.certificate.chain, &self.certificate.key),
+                progress: self.progress,
+                contenders: &self.contenders,
+            };
+            return capacity::run(&yard, terms, run, &mut self.results.absent).await;
+        }
+        let cluster = self.cluster.clone().context("the scenario needs a cluster")?;
+        let ground = Ground {
+            cluster,
+            workshop: &self.handover.workshop,
+            progress: self.progress,
+            folder: &self.handover.folder,
+        };
+        for contender in &self.contenders {
+            let name = contender.peer.name();
+            self.progress.say(&format!("{}: {name}", scenario.name()));
+            if let Err(error) = with(&ground, contender, &scenario.terms, run).await {
+                // One peer that fails is reported and does not end the run.
+                self.progress.say(&format!("{name} failed in {}: {error:#}", scenario.name()));
+                self.results.absent.push(Absent {
+                    peer: name.to_owned(),
+                    scenario: Some(scenario.name().to_owned()),
+                    reason: format!("{error:#}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn with(
+    ground: &Ground<'_>,
+    contender: &Contender<'_>,
+    terms: &Terms,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let Some(cast) = cast(terms) else { return Ok(()) };
+    let mut stage = Stage::open(ground, contender, cast).await?;
+    let outcome = match terms {
+        Terms::Capacity(_) => Ok(()),
+        Terms::Dynamic(terms) => dynamic::run(&mut stage, terms, run).await,
+        Terms::Comparison(terms) => comparison::run(&mut stage, terms, run).await,
+        Terms::Timeline(terms) => timeline::run(&mut stage, terms, run).await,
+        Terms::Propagation(terms) => propagation::run(&mut stage, terms, run).await,
+    };
+    let closed = stage.close().await;
+    outcome.and(closed)
+}
+
+fn cast(terms: &Terms) -> Option<Cast> {
+    match terms {
+        Terms::Capacity(_) => None,
+        Terms::Dynamic(terms) => Some(terms.cast()),
+        Terms::Comparison(terms) => Some(terms.cast()),
+        Terms::Timeline(terms) => Some(terms.cast()),
+        Terms::Propagation(terms) => Some(terms.cast()),
+    }
+}
+
+fn blank(scenario: &Scenario) -> Run {
+    let heading = &scenario.definition.heading;
+    Run {
+        scenario: heading.scenario.clone(),
+        purpose: heading.purpose.clone(),
+        study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
+        parameters: scenario.definition.parameters.clone(),
+        shortened: scenario.definition.shortened.clone(),
+        seconds: 0.0,
+        measures: Vec::new(),
+        events: Vec::new(),
+        ratios: Vec::new(),
+        spikes: Vec::new(),
+        propagations: Vec::new(),
+    }
+}
+
+/// The stream that goes through no proxy.
+fn direct() -> PeerRecord {
+    PeerRecord {
+        name: "direct".to_owned(),
+        title: "straight to a pod".to_owned(),
+        kind: PeerKind::Direct,
+        stands_for: "what the machine itself does".to_owned(),
+        versions: std::collections::BTreeMap::new(),
+        configurations: Vec::new(),
+    }
+}
+
+/// What a reader must know before believing a figure.
+const LIMITATIONS: [&str; 6] = [
+    "Generator, proxy, backends and the whole of Kubernetes share one machine: absolute latencies and rates are those of a \
+     busy small machine; compare peers with one another and with the stream straight to a pod.",
+    "In the scenarios in Kubernetes peers ran one after the other, once each; only capacity interleaves them in blocks and \
+     has intervals.",
+    "nginx, HAProxy and Envoy run under the laboratory's own adapter, which applies changes as controllers of that proxy \
+     do (reload, runtime API, dynamic discovery); they are not those controllers.",
+    "Backends end at once on SIGTERM, without preStop: the hardest case, and that of most programs that nobody changed.",
+    "CPU of a peer in Kubernetes is that of its proxy pods, with the adapter where there is one; Contour's controller and \
+     the API server are not counted.",
+    "The published figures beside ours were made on other machines in other years.",
+];

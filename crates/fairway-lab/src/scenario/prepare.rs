@@ -1,0 +1,186 @@
+//! The first part of a run: what it needs is fetched, built and packed, and a testbed is brought up around the second
+//! part. Whatever happens then, the testbed is taken down. Never measures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::catalogue::Scenario;
+use super::command::RunArguments;
+use super::handover::Handover;
+use super::inside;
+use super::progress::Progress;
+use crate::cluster::Testbed;
+use crate::peers::{self, Peer, Workshop};
+use crate::results::Absent;
+
+/// The image of backends in the testbed.
+const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
+
+/// Prepares, and measures inside of a testbed where one is needed.
+pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
+    let progress = Progress::begin();
+    let chosen = chosen(&arguments.who.peers)?;
+    let folder = folder(arguments)?;
+    let workshop = workshop(arguments, &folder)?;
+    let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
+    if in_cluster && !arguments.place.cluster {
+        anyhow::ensure!(
+            rustix::process::geteuid().is_root(),
+            "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
+        );
+    }
+    let mut handover = Handover {
+        command: std::env::args().collect(),
+        folder,
+        workshop,
+        peers: Vec::new(),
+        absent: Vec::new(),
+        settings: arguments.who.settings.all(),
+        place: if in_cluster { "testbed" } else { "local" }.to_owned(),
+        image: BACKEND_IMAGE.to_owned(),
+        prepared_s: 0.0,
+    };
+    if arguments.place.cluster {
+        return super::foreign::run(arguments, handover, scenarios);
+    }
+    let mut archives = peers_of(&mut handover, &chosen, progress);
+    handover.prepared_s = progress.seconds();
+    let file = handover.workshop.folder.join("handover.json");
+    if !in_cluster {
+        handover.write(&file)?;
+        return inside::run(&file, scenarios);
+    }
+    archives.push(backend_image(&handover.workshop)?);
+    handover.write(&file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(around(&handover.workshop, &archives, &file, progress))
+}
+
+/// The peers that were named, in the order of the laboratory.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
+    let all = peers::all();
+    for name in names {
+        let known: Vec<_> = all.iter().map(|peer| peer.name()).collect();
+        anyhow::ensure!(
+            known.contains(&name.as_str()),
+            "there is no peer {name:?}; there are {}",
+            known.join(", ")
+        );
+    }
+    Ok(all
+        .into_iter()
+        .filter(|peer| names.is_empty() || names.iter().any(|name| name == peer.name()))
+        .collect())
+}
+
+/// The folder of the results, which must be writable before hours are spent.
+fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("make the folder of the results, {}", folder.display()))?;
+    tempfile::NamedTempFile::new_in(&folder)
+        .with_context(|| format!("the folder of the results, {}, cannot be written", folder.display()))?;
+    folder.canonicalize().with_context(|| format!("find {}", folder.display()))
+}
+
+fn workshop(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Workshop> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME is set: there is no place for what is kept between runs")?;
+    let work = folder.join("work");
+    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+    let absolute =
+        |path: &Path| std::path::absolute(path).with_context(|| format!("find {}", path.display()));
+    Ok(Workshop {
+        cache: cache.join("fairway").join("lab"),
+        folder: work,
+        checkout: absolute(&arguments.place.checkout)?,
+        fairway: absolute(&arguments.place.fairway)?,
+        fairway_image: (
+            absolute(&arguments.place.fairway_image)?,
+            format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
+        ),
+        laboratory: std::env::current_exe().context("find this program")?,
+    })
+}
+
+/// Prepares each peer; one that cannot be had is absent, with the reason.
+fn peers_of(handover: &mut Handover, chosen: &[Box<dyn Peer>], progress: Progress) -> Vec<PathBuf> {
+    let mut archives = Vec::new();
+    for peer in chosen {
+        progress.say(&format!("preparing {}", peer.name()));
+        match peer.prepare(&handover.workshop) {
+            Ok(prepared) => {
+                handover.peers.push(prepared.record);
+                archives.extend(prepared.archives);
+            }
+            Err(error) => {
+                progress.say(&format!("{} is absent: {error:#}", peer.name()));
+                let (peer, reason) = (peer.name().to_owned(), format!("{error:#}"));
+                handover.absent.push(Absent { peer, scenario: None, reason });
+            }
+        }
+    }
+    archives
+}
+
+/// The image of backends: this program.
+fn backend_image(workshop: &Workshop) -> anyhow::Result<PathBuf> {
+    let archive = workshop.folder.join("backend.tar");
+    let status = Command::new(workshop.testbed())
+        .args(["image", "build", "--name", BACKEND_IMAGE, "--binary"])
+        .arg(format!("{}:/usr/bin/fairway-lab", workshop.laboratory.display()))
+        .args(["--entrypoint", "/usr/bin/fairway-lab", "-o"])
+        .arg(&archive)
+        .stdout(Stdio::null())
+        .status()
+        .context("pack the image of backends")?;
+    anyhow::ensure!(status.success(), "the image of backends cannot be packed ({status})");
+    Ok(archive)
+}
+
+/// A testbed around the second part, which is this program again, in the testbed's network.
+async fn around(
+    workshop: &Workshop,
+    archives: &[PathBuf],
+    handover: &Path,
+    progress: Progress,
+) -> anyhow::Result<ExitCode> {
+    // From here on a signal ends the second part, which then writes what it has; this part stays until all is clean.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    progress.say("bringing a testbed up");
+    let testbed = Testbed::up(&workshop.testbed(), &format!("lab-{}", std::process::id()))?;
+    let second = async {
+        testbed.load(archives)?;
+        let mut command = testbed.inside(&workshop.laboratory);
+        command.args(std::env::args_os().skip(1)).arg("--inside").arg(handover);
+        let mut child = command.spawn().context("start the part that measures")?;
+        let id = Pid::from_child(&child);
+        let mut ended = tokio::task::spawn_blocking(move || child.wait());
+        loop {
+            tokio::select! {
+                status = &mut ended => return status.context("wait")?.context("wait for the part that measures"),
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            // From a terminal it has had the signal already; twice does no harm.
+            _ = kill_process(id, Signal::INT);
+        }
+    };
+    let outcome = second.await;
+    progress.say("taking the testbed down");
+    testbed.down()?;
+    for archive in archives.iter().filter(|archive| archive.starts_with(&workshop.folder)) {
+        fs::remove_file(archive).with_context(|| format!("remove {}", archive.display()))?;
+    }
+    let code = outcome?.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(2)))
+}
