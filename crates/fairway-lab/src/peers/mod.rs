@@ -1,8 +1,13 @@
 //! Peers: the proxies that scenarios compare. A [`Peer`] knows how its programs are had, which objects install it in a
 //! cluster, and how a [`Route`] is said in its words. It never applies objects and never sends a request.
 
+mod adapted;
 mod described;
+mod fairway;
+mod objects;
+mod programs;
 mod route;
+mod yaml;
 
 pub use described::{Described, Existing};
 pub use route::{Filters, Route};
@@ -22,6 +27,10 @@ pub const PROXY: &str = "proxy";
 /// The name of the Secret (kubernetes.io/tls) with the certificate for every host of a run, in the namespace of the
 /// backends, which [`Route::namespace`] names.
 pub const CERTIFICATE: &str = "lab-certificate";
+
+/// The one header that [`Filters::response_header`] may add: Fairway, as ingress-nginx, wants its name allowed when it is
+/// installed.
+pub const RESPONSE_HEADER: &str = "X-Lab-Filter";
 
 /// Where peers are prepared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,5 +120,9 @@ pub trait Peer: Send + Sync {
 /// All peers, Fairway first.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Peer>> {
-    Vec::new()
+    let mut all: Vec<Box<dyn Peer>> = vec![Box::new(fairway::Fairway)];
+    for adapted in adapted::ADAPTED {
+        all.push(Box::new(adapted));
+    }
+    all
 }

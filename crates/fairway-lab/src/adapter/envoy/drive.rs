@@ -1,0 +1,125 @@
+//! Envoy as a process: its start, files that change under it, its drain.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use crate::adapter::desired::Desired;
+use crate::adapter::files::write_changed;
+use crate::adapter::frame::Frame;
+use crate::adapter::process::Process;
+
+use super::render::{BOOTSTRAP, render};
+
+/// How long it may take until it serves.
+const START: Duration = Duration::from_secs(60);
+/// How often it is asked.
+const LOOK: Duration = Duration::from_millis(50);
+/// Envoy Gateway's `minDrainDuration`: for so long it goes on accepting, so that Services and load balancers notice.
+const ACCEPTING: Duration = Duration::from_secs(10);
+/// Envoy Gateway's `drainTimeout`.
+const DRAIN: Duration = Duration::from_secs(60);
+/// What it may take to end once nothing is open.
+const END: Duration = Duration::from_secs(5);
+
+/// Envoy.
+pub struct Envoy {
+    process: Process,
+    frame: Frame,
+}
+
+/// The arguments that start Envoy with the files of a frame.
+#[must_use]
+pub fn arguments(frame: &Frame) -> Vec<String> {
+    let (seconds, bootstrap) = (DRAIN.as_secs().to_string(), frame.file(BOOTSTRAP));
+    let mut words = vec!["--disable-hot-restart", "--log-level", "warn", "--drain-strategy", "immediate"];
+    words.extend(["--drain-time-s", &seconds, "-c", &bootstrap]);
+    let workers = frame.workers.map(|workers| workers.to_string());
+    if let Some(workers) = &workers {
+        words.extend(["--concurrency", workers]);
+    }
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// Writes the files that changed.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn store(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
+    for (name, value) in render(frame, desired) {
+        write_changed(&frame.path(name), &value.to_string())?;
+    }
+    Ok(())
+}
+
+impl Envoy {
+    /// Starts Envoy and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+        store(&frame, desired)?;
+        let process = Process::start(Path::new("envoy"), &arguments(&frame))?;
+        let envoy = Self { process, frame };
+        let live = async {
+            while !envoy.ask("GET /ready").await.is_ok_and(|answer| answer.contains("LIVE")) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(START, live)
+            .await
+            .context("Envoy does not serve after a minute; its log says why")?;
+        Ok(envoy)
+    }
+
+    /// Writes the files that changed; Envoy reads them.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        store(&self.frame, desired)
+    }
+
+    /// Drains as Envoy Gateway's shutdown manager does: health checks fail, answers close connections, and when none is
+    /// left, or the time is over, it ends.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub async fn drain(&mut self) -> anyhow::Result<()> {
+        self.ask("POST /healthcheck/fail").await.context("tell Envoy to fail health checks")?;
+        self.ask("POST /drain_listeners?graceful&skip_exit").await.context("tell Envoy to drain")?;
+        let begun = Instant::now();
+        tokio::time::sleep(ACCEPTING).await;
+        while begun.elapsed() < DRAIN && self.open().await? > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        self.process.signal(Signal::TERM)?;
+        self.process.end_within(END).await
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Connections that are open.
+    async fn open(&self) -> anyhow::Result<u64> {
+        let answer = self.ask("GET /stats?filter=^server.total_connections$").await?;
+        let value = answer.lines().find_map(|line| line.strip_prefix("server.total_connections: "));
+        value.and_then(|value| value.trim().parse().ok()).context("Envoy has no server.total_connections")
+    }
+
+    async fn ask(&self, request: &str) -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(self.frame.path("admin.sock")).await?;
+        let text = format!("{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,49 @@
+//! Files that proxies read: written beside and renamed, so that none is ever read half.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::desired::Desired;
+use super::frame::Frame;
+
+/// Writes a file that only its owner reads.
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let folder = path.parent().context("a file without a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    let beside = path.with_extension("next");
+    let mut options = fs::OpenOptions::new();
+    let written = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&beside, path));
+    written.with_context(|| format!("write {}", path.display()))
+}
+
+/// Writes a file unless it has this text already.
+pub(crate) fn write_changed(path: &Path, text: &str) -> anyhow::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    write(path, text)
+}
+
+/// Writes each certificate as `NAME.crt`, its key as `NAME.key`, and both as `NAME.pem`.
+pub(crate) fn certificates(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
+    for (name, certificate) in &desired.certificates {
+        write_changed(&frame.path(&format!("{name}.crt")), &certificate.chain)?;
+        write_changed(&frame.path(&format!("{name}.key")), &certificate.key)?;
+        write_changed(
+            &frame.path(&format!("{name}.pem")),
+            &format!("{}{}", certificate.chain, certificate.key),
+        )?;
+    }
+    Ok(())
+}

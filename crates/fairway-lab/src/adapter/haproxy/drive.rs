@@ -1,0 +1,155 @@
+//! HAProxy as a process: its start, the runtime API, reloads that are known to have happened, its end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::adapter::desired::Desired;
+use crate::adapter::files::{self, write};
+use crate::adapter::frame::Frame;
+use crate::adapter::process::Process;
+
+use super::render::{CONFIGURATION, maps, render, server};
+use super::slots::{Fit, SlotChange, Slots};
+
+/// How long a new worker may take to serve.
+const RELOAD: Duration = Duration::from_secs(60);
+/// How often it looks whether it does.
+const LOOK: Duration = Duration::from_millis(25);
+/// HAProxy's ingress controller lets it stop softly at once, without a preStop hook; kubelet kills after the grace period
+/// of the pod.
+const SOFT_STOP: Duration = Duration::from_secs(600);
+
+/// HAProxy.
+pub struct Haproxy {
+    process: Process,
+    frame: Frame,
+    slots: Slots,
+    generation: u64,
+    /// What it serves; unknown after a change that failed, and then the next one is a reload.
+    served: Option<Desired>,
+}
+
+/// The arguments that start HAProxy, master and worker, with the configuration of a frame.
+#[must_use]
+pub fn arguments(frame: &Frame) -> Vec<String> {
+    ["-W", "-db", "-f", &frame.file(CONFIGURATION)].map(str::to_owned).to_vec()
+}
+
+/// Writes the configuration and its maps.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn store(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) -> anyhow::Result<()> {
+    files::certificates(frame, desired)?;
+    for (name, text) in maps(desired) {
+        write(&frame.path(name), &text)?;
+    }
+    write(&frame.path(CONFIGURATION), &render(frame, desired, slots, generation))
+}
+
+impl Haproxy {
+    /// Starts HAProxy and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not start, or does not take its configuration.
+    pub async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+        let mut slots = Slots::default();
+        slots.fit(&desired.backends);
+        store(&frame, desired, &slots, 1)?;
+        let process = Process::start(Path::new("haproxy"), &arguments(&frame))?;
+        let haproxy = Self { process, frame, slots, generation: 1, served: Some(desired.clone()) };
+        haproxy.serving().await?;
+        Ok(haproxy)
+    }
+
+    /// Tells it of endpoints through the runtime API when nothing else changed, and reloads it otherwise.
+    ///
+    /// # Errors
+    /// It refuses; what it serves is then unknown until the next change.
+    pub async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        let before = self.served.take();
+        let same = before.is_some_and(|before| {
+            before.hosts == desired.hosts && before.certificates == desired.certificates
+        });
+        match self.slots.fit(&desired.backends) {
+            Fit::Changes(changes) if same => self.fill(&changes).await?,
+            Fit::Changes(_) | Fit::Reload => self.reload(desired).await?,
+        }
+        self.served = Some(desired.clone());
+        Ok(())
+    }
+
+    /// Lets workers finish what they have, and waits for that.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub async fn drain(&mut self) -> anyhow::Result<()> {
+        self.process.signal(Signal::USR1)?;
+        self.process.end_within(SOFT_STOP).await
+    }
+
+    /// The master process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    async fn reload(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        self.generation += 1;
+        store(&self.frame, desired, &self.slots, self.generation)?;
+        self.process.signal(Signal::USR2)?;
+        self.serving().await
+    }
+
+    async fn fill(&self, changes: &[SlotChange]) -> anyhow::Result<()> {
+        for SlotChange { backend, slot, endpoint } in changes {
+            let name = format!("{backend}/{}", server(*slot));
+            let Some(endpoint) = endpoint else {
+                self.order(&format!("set server {name} state maint")).await?;
+                continue;
+            };
+            self.order(&format!("set server {name} addr {} port {}", endpoint.ip(), endpoint.port())).await?;
+            self.order(&format!("set server {name} state ready")).await?;
+        }
+        Ok(())
+    }
+
+    /// An order that must not be answered with a complaint. A new address is answered with what changed.
+    async fn order(&self, order: &str) -> anyhow::Result<()> {
+        let answer = ask(&self.frame.path("runtime.sock"), order).await.context("speak with HAProxy")?;
+        let answer = answer.trim();
+        let taken =
+            answer.is_empty() || answer.contains("changed from") || answer.contains("no need to change");
+        anyhow::ensure!(taken, "HAProxy answers {answer:?} to {order:?}");
+        Ok(())
+    }
+
+    async fn serving(&self) -> anyhow::Result<()> {
+        let socket = self.frame.path("runtime.sock");
+        let wanted = format!("description: generation-{}", self.generation);
+        let seen = async {
+            loop {
+                let known = ask(&socket, "show info").await.unwrap_or_default();
+                if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(RELOAD, seen)
+            .await
+            .context("HAProxy has not taken the configuration within a minute; its log says why")
+    }
+}
+
+async fn ask(socket: &Path, order: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(format!("{order}\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

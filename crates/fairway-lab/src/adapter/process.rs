@@ -1,0 +1,84 @@
+//! A child process that is the proxy: started, signalled and waited for by its number.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The process of a proxy. Dropped, it is killed.
+pub struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Process {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
+        let child = Command::new(program)
+            .args(arguments)
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
+        Ok(Self { child, name: program.display().to_string() })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("send a signal to {}", self.name))
+    }
+
+    /// Waits for its end and says how it ended.
+    pub async fn ended(&mut self) -> String {
+        match self.exit().await {
+            Ok(status) => format!("{} ended: {status}", self.name),
+            Err(error) => format!("{} cannot be waited for: {error}", self.name),
+        }
+    }
+
+    /// Waits for its end, and kills it when it takes longer.
+    ///
+    /// # Errors
+    /// It can neither be waited for nor killed.
+    pub async fn end_within(&mut self, limit: Duration) -> anyhow::Result<()> {
+        if tokio::time::timeout(limit, self.exit()).await.is_err() {
+            tracing::warn!(program = self.name, "still there after {limit:?}, so it is killed");
+            self.child.kill().with_context(|| format!("kill {}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Looks at every end of a child, this one's or not.
+    async fn exit(&mut self) -> std::io::Result<ExitStatus> {
+        let mut children = signal(SignalKind::child())?;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            children.recv().await;
+        }
+    }
+}
+
+impl Drop for Process {
+    /// A proxy never outlives who started it.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            _ = self.child.wait();
+        }
+    }
+}

