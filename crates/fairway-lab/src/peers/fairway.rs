@@ -133,7 +133,12 @@ fn ingresses(route: &Route) -> Vec<Value> {
     }
     if let Some((path, to)) = &route.filters.redirect {
         annotations.insert(key("temporal-redirect"), json!(to));
-        add("-redirect", &annotations, path, "Exact");
+        if route.filters.rewrite.is_some() {
+            // One Ingress with regular expressions makes all paths of the host some, which match what only begins so.
+            add("-redirect", &annotations, &format!("{path}$"), "ImplementationSpecific");
+        } else {
+            add("-redirect", &annotations, path, "Exact");
+        }
     }
     objects
 }
