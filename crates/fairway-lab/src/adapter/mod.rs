@@ -26,6 +26,7 @@ mod watch;
 
 pub use derive::{CORS, Objects, REDIRECT, RESPONSE_HEADER, REWRITE, desired};
 pub use desired::{Action, CORS_HEADERS, Certificate, Desired, Host, PathMatch, Rule};
+pub(crate) use files::write;
 pub use frame::{Frame, Listen, TlsChoice};
 pub use probe::PORT as PROBE_PORT;
 pub use process::Process;

@@ -92,10 +92,27 @@ fn chart_values(image: &str, placement: &Placement) -> Value {
         "podLabels": { PROXY_LABEL: NAME },
     });
     if placement.settings == Settings::Recommended {
+        for (name, value) in recommended_settings().as_object().into_iter().flatten() {
+            values["settings"][name] = value.clone();
+        }
         values["workers"] = json!(placement.workers);
         values["logs"] = json!({ "access": "off" });
     }
     values
+}
+
+/// Keys of the settings ConfigMap: connections live as long as those of the other proxies in their recommended settings.
+pub(super) fn recommended_settings() -> Value {
+    json!({
+        "keep-alive": "600",
+        "keep-alive-requests": "100000000",
+        "upstream-keepalive-requests": "100000000",
+    })
+}
+
+/// Plain HTTP is served beside HTTPS.
+pub(super) fn ssl_redirect_off() -> Map<String, Value> {
+    Map::from_iter([(key("ssl-redirect"), json!("false"))])
 }
 
 fn key(name: &str) -> String {
@@ -106,8 +123,7 @@ fn key(name: &str) -> String {
 /// path, because annotations hold for all paths of an Ingress.
 fn ingresses(route: &Route) -> Vec<Value> {
     let mut objects = Vec::new();
-    let mut annotations = Map::new();
-    annotations.insert(key("ssl-redirect"), json!("false"));
+    let mut annotations = ssl_redirect_off();
     if route.filters.cors {
         annotations.insert(key("enable-cors"), json!("true"));
     }

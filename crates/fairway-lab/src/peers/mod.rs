@@ -4,9 +4,11 @@
 mod adapted;
 mod described;
 mod fairway;
+pub mod local;
 mod objects;
 mod programs;
 mod route;
+mod traefik;
 mod yaml;
 
 pub use described::{Described, Existing};
@@ -124,5 +126,6 @@ pub fn all() -> Vec<Box<dyn Peer>> {
     for adapted in adapted::ADAPTED {
         all.push(Box::new(adapted));
     }
+    all.push(Box::new(traefik::Traefik));
     all
 }

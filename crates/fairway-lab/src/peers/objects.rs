@@ -49,6 +49,24 @@ pub(super) fn role(placement: &Placement, peer: &str, account: &str, rules: &Val
     ]
 }
 
+/// A ClusterRole and its binding to a ServiceAccount of the placement.
+pub(super) fn cluster_role(placement: &Placement, peer: &str, account: &str, rules: &Value) -> [Value; 2] {
+    let name = class_name(peer);
+    let subjects = json!([{ "kind": "ServiceAccount", "name": account, "namespace": placement.namespace }]);
+    [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": name }, "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+            "subjects": subjects,
+        }),
+    ]
+}
+
 /// The LoadBalancer Service `proxy`: ports 80 and 443 to 8080 and 8443 of the pods.
 pub(super) fn service(placement: &Placement, peer: &str) -> Value {
     json!({

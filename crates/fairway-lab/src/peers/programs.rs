@@ -62,6 +62,15 @@ pub(super) fn envoy(cache: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
+/// A controller that a Go module of `lab/peers` pins: the folder of its module, and its program.
+pub(super) fn tool(workshop: &Workshop, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let mut command = Command::new(workshop.checkout.join("lab/peers/tool"));
+    let lines = output(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
+    let (folder, program) =
+        lines.trim().split_once('\n').with_context(|| format!("lab/peers/tool {name} printed {lines:?}"))?;
+    Ok((PathBuf::from(folder), PathBuf::from(program)))
+}
+
 /// The first line that a program prints which has `mark` in it; on either output, since programs do not agree.
 pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Result<String> {
     let asked = Command::new(program)

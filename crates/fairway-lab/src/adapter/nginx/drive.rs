@@ -89,7 +89,11 @@ impl Nginx {
     }
 }
 
-fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Result<()> {
+/// Writes the configuration.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Result<()> {
     files::certificates(frame, desired)?;
     write(&frame.path(CONFIGURATION), &render(frame, desired, generation))
 }

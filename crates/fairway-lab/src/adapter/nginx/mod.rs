@@ -4,5 +4,5 @@
 mod drive;
 mod render;
 
-pub use drive::{Nginx, arguments};
+pub use drive::{Nginx, arguments, store};
 pub use render::{CONFIGURATION, render};

@@ -1,0 +1,106 @@
+//! nginx, HAProxy and Envoy with the configurations that the adapter renders.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::adapter::haproxy::Slots;
+use crate::adapter::{
+    Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, envoy, haproxy, nginx,
+};
+use crate::results::NamedText;
+
+use super::super::{Workshop, adapted::find};
+use super::{BACKEND, CERTIFICATE, LocalPeer, LocalProxy, LocalSite};
+
+/// Which of them.
+#[derive(Clone, Copy)]
+pub(super) enum Adapted {
+    Nginx,
+    Haproxy,
+    Envoy,
+}
+
+impl LocalPeer for Adapted {
+    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<LocalProxy> {
+        let (frame, desired) = (frame(site), desired(site));
+        let mut command = Command::new(find(workshop, self.program())?);
+        match self {
+            Self::Nginx => {
+                nginx::store(&frame, &desired, 1)?;
+                command.args(nginx::arguments(&frame));
+                if rustix::process::geteuid().is_root() {
+                    // Else workers become a user who may not reach the folder.
+                    command.args(["-g", "user root;"]);
+                }
+            }
+            Self::Haproxy => {
+                haproxy::store(&frame, &desired, &slots(&desired), 1)?;
+                command.args(haproxy::arguments(&frame));
+            }
+            Self::Envoy => {
+                envoy::store(&frame, &desired)?;
+                command.args(envoy::arguments(&frame));
+            }
+        }
+        LocalProxy::start(&mut command, site)
+    }
+
+    fn configuration(&self, site: &LocalSite) -> anyhow::Result<Vec<NamedText>> {
+        let (frame, mut desired) = (frame(site), desired(site));
+        for certificate in desired.certificates.values_mut() {
+            "(not shown)".clone_into(&mut certificate.key);
+        }
+        let text = |name: &str, text: String| NamedText { name: name.to_owned(), text };
+        Ok(match self {
+            Self::Nginx => vec![text(nginx::CONFIGURATION, nginx::render(&frame, &desired, 1))],
+            Self::Haproxy => {
+                vec![text(haproxy::CONFIGURATION, haproxy::render(&frame, &desired, &slots(&desired), 1))]
+            }
+            Self::Envoy => {
+                let files = envoy::render(&frame, &desired).into_iter();
+                files.map(|(name, value)| text(name, format!("{value:#}"))).collect()
+            }
+        })
+    }
+}
+
+impl Adapted {
+    fn program(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Envoy => "envoy",
+        }
+    }
+}
+
+fn slots(desired: &Desired) -> Slots {
+    let mut slots = Slots::default();
+    slots.fit(&desired.backends);
+    slots
+}
+
+fn frame(site: &LocalSite) -> Frame {
+    Frame {
+        listen: Listen { http: site.http, https: site.https },
+        workers: Some(site.workers),
+        settings: site.settings,
+        tls: site.tls,
+        folder: site.folder.clone(),
+    }
+}
+
+fn desired(site: &LocalSite) -> Desired {
+    let action = Action::Forward { backend: BACKEND.to_owned(), strip: None };
+    let host = Host {
+        certificate: Some(CERTIFICATE.to_owned()),
+        rules: vec![Rule { path: PathMatch::Prefix("/".to_owned()), action }],
+        ..Host::default()
+    };
+    let certificate = Certificate { chain: site.chain_pem.clone(), key: site.key_pem.clone() };
+    Desired {
+        hosts: site.hosts.iter().map(|name| (name.clone(), host.clone())).collect(),
+        backends: BTreeMap::from([(BACKEND.to_owned(), site.backends.clone())]),
+        certificates: BTreeMap::from([(CERTIFICATE.to_owned(), certificate)]),
+    }
+}
