@@ -1,3 +1,42 @@
-//! load
+//! The load generator: sends requests as a [`Plan`] says and tells what became of each.
+//!
+//! ```text
+//! Plan ─► Stream ─► threads, each: schedule ─► worker ─► slots: http1 | http2 over transport ─► tally
+//!                                                                                 all tallies ─► Outcome
+//! ```
+//!
+//! In an open loop ([`Pace::Open`]) latency counts from the intended time, so that a server that stalls is seen by all
+//! requests that should have been sent meanwhile (no coordinated omission). Latency is that of complete answers of any
+//! status, as wrk2 and vegeta have it; what failed without an answer is in the errors, by class. Its own HTTP/1 reader
+//! shares nothing with the proxy's.
 
 pub mod command;
+
+mod answer;
+mod chunks;
+mod compose;
+mod dialer;
+mod head;
+mod http1;
+mod http2;
+mod outcome;
+mod pipe;
+mod plan;
+mod poller;
+mod schedule;
+mod series;
+mod shared;
+mod slot;
+mod stream;
+mod tally;
+mod tls;
+mod transport;
+mod worker;
+
+pub use compose::ID_FIELD;
+pub use outcome::{Outcome, at_percent, distribution, write_histogram};
+pub use plan::{
+    Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify, Wire,
+};
+pub use shared::Progress;
+pub use stream::Stream;

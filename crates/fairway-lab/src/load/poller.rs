@@ -1,0 +1,118 @@
+//! Waiting: one epoll per thread and one timerfd in it, because epoll's own time-out counts in milliseconds and requests
+//! are due in between. Knows tokens, never what they stand for.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+/// Events taken at a time.
+const EVENTS: usize = 512;
+/// The longest sleep, so that an order to stop and time-outs are seen.
+const LONGEST: u64 = 20_000_000;
+/// The token of the timer.
+const TIMER: u64 = u64::MAX;
+
+/// What a socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Readable, or ended.
+    Read,
+    /// That, or writable.
+    ReadAndWrite,
+}
+
+/// What happened to a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Happened {
+    pub(super) token: u64,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+}
+
+/// An epoll with its timer.
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    events: Box<[MaybeUninit<Event>]>,
+    /// The timer has expired and was not set again: it would end every sleep at once.
+    is_due: bool,
+}
+
+impl Poller {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        Ok(Self { epoll, timer, events: vec![MaybeUninit::uninit(); EVENTS].into_boxed_slice(), is_due: false })
+    }
+
+    pub(super) fn add(&self, socket: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, EventData::new_u64(token), flags(interest))?)
+    }
+
+    pub(super) fn change(&self, socket: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(token), flags(interest))?)
+    }
+
+    /// Sleeps until something happens or `nanos` have gone by, at most 20 ms, and adds to `happened` what did.
+    pub(super) fn wait(&mut self, nanos: Option<u64>, happened: &mut Vec<Happened>) -> io::Result<()> {
+        let longest = match nanos {
+            Some(0) => 0,
+            Some(nanos) if nanos < LONGEST => {
+                self.set(nanos)?;
+                LONGEST
+            }
+            _ if self.is_due => {
+                self.set(LONGEST)?;
+                LONGEST
+            }
+            _ => LONGEST,
+        };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: longest as i64 };
+        let events = match epoll::wait(&self.epoll, &mut self.events[..], Some(&timeout)) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
+            let (flags, data) = (event.flags, event.data);
+            if data.u64() == TIMER {
+                self.is_due = true;
+                continue;
+            }
+            happened.push(Happened {
+                token: data.u64(),
+                readable: flags
+                    .intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP),
+                writable: flags.contains(EventFlags::OUT),
+            });
+        }
+        Ok(())
+    }
+
+    /// Sets the timer; that also takes back an expiry that nobody read.
+    fn set(&mut self, nanos: u64) -> io::Result<()> {
+        self.is_due = false;
+        let value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec { it_interval: never, it_value: value },
+        )?;
+        Ok(())
+    }
+}
+
+fn flags(interest: Interest) -> EventFlags {
+    match interest {
+        Interest::Read => EventFlags::IN | EventFlags::RDHUP,
+        Interest::ReadAndWrite => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
+    }
+}

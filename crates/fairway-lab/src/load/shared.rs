@@ -1,0 +1,112 @@
+//! What the threads of a stream and its owner tell each other. Nothing here is touched per request but counters that only
+//! one thread writes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::series::fine_enough;
+
+/// From the moment that the last thread is ready to the first request.
+const LEAD: Duration = Duration::from_millis(2);
+
+/// What the threads of a stream share.
+pub(super) struct Shared {
+    pub(super) origin: Instant,
+    begun: OnceLock<Instant>,
+    unready: AtomicUsize,
+    stop: AtomicBool,
+    pub(super) boards: Vec<Board>,
+}
+
+/// What one thread shows while it runs.
+#[derive(Default)]
+pub(super) struct Board {
+    pub(super) sent: AtomicU64,
+    pub(super) ok: AtomicU64,
+    pub(super) errors: AtomicU64,
+    pub(super) in_flight: AtomicU64,
+    recent: Mutex<Recent>,
+}
+
+/// The last whole second.
+#[derive(Clone, Default)]
+pub(super) struct Recent {
+    pub(super) answers: u64,
+    pub(super) latency: Option<Histogram<u32>>,
+}
+
+/// How a stream fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Requests that were due so far.
+    pub sent: u64,
+    /// Expected answers so far.
+    pub ok: u64,
+    /// Failed requests so far.
+    pub errors: u64,
+    /// Complete answers in the last whole second.
+    pub rate: f64,
+    /// The 99th percentile of their latency, milliseconds.
+    pub p99_ms: f64,
+    /// Requests on their way.
+    pub in_flight: u64,
+}
+
+impl Shared {
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            origin: Instant::now(),
+            begun: OnceLock::new(),
+            unready: AtomicUsize::new(threads),
+            stop: AtomicBool::new(false),
+            boards: (0..threads).map(|_| Board::default()).collect(),
+        }
+    }
+
+    /// A thread has its connections; the last one to say so sets the time of the first request.
+    pub(super) fn ready(&self) {
+        if self.unready.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.begun.get_or_init(|| Instant::now() + LEAD);
+        }
+    }
+
+    /// The time of the first request, once it is known.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.begun.get().copied()
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let mut progress = Progress::default();
+        let mut latency = fine_enough();
+        for board in &self.boards {
+            progress.sent += board.sent.load(Ordering::Relaxed);
+            progress.ok += board.ok.load(Ordering::Relaxed);
+            progress.errors += board.errors.load(Ordering::Relaxed);
+            progress.in_flight += board.in_flight.load(Ordering::Relaxed);
+            let recent = board.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.rate += recent.answers as f64;
+            if let Some(more) = &recent.latency {
+                latency.add(more).expect("a histogram that grows takes every value");
+            }
+        }
+        progress.p99_ms = latency.value_at_quantile(0.99) as f64 / 1e3;
+        progress
+    }
+}
+
+impl Board {
+    pub(super) fn show(&self, recent: Recent) {
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = recent;
+    }
+}

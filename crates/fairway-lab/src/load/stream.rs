@@ -1,0 +1,138 @@
+//! A running stream of load: starts its threads, asks them how they fare, stops them and merges what they counted.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::shared::{Progress, Shared};
+use super::worker::{End, Report, Worker};
+use super::{Outcome, Pace, Plan};
+
+/// The opening of connections takes no longer than this before the first request, however many time out.
+const LONGEST_OPENING: Duration = Duration::from_secs(60);
+
+/// A running stream of load.
+pub struct Stream {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<anyhow::Result<Report>>>,
+    begun: Instant,
+}
+
+impl Stream {
+    /// Opens the connections (unless each request has its own) and begins. Returns when the first request is due, so that
+    /// [`Stream::begun`] is known.
+    ///
+    /// # Errors
+    /// A plan that cannot be carried out: no rate, no connections, fields or cipher suites that do not exist.
+    pub fn start(mut plan: Plan) -> anyhow::Result<Self> {
+        check(&plan)?;
+        plan.shape.threads = plan.shape.threads.clamp(1, plan.shape.connections);
+        let plan = Arc::new(plan);
+        let shared = Arc::new(Shared::new(plan.shape.threads));
+        let run = fastrand::u64(..) >> 16;
+        let (report, reports) = mpsc::channel();
+        let threads = (0..plan.shape.threads)
+            .map(|index| {
+                let (plan, shared, report) = (plan.clone(), shared.clone(), report.clone());
+                std::thread::Builder::new()
+                    .name(format!("load-{index}"))
+                    .spawn(move || {
+                        let worker = Worker::new(plan, shared, run, index);
+                        // The owner may have given up because another thread could not be made.
+                        _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
+                        worker?.run()
+                    })
+                    .context("start a thread of the generator")
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        for _ in 0..plan.shape.threads {
+            if let Some(error) = reports.recv().context("a thread of the generator is gone")? {
+                shared.stop();
+                anyhow::bail!(error);
+            }
+        }
+        let begun = wait_until_begun(&shared)?;
+        Ok(Self { plan, shared, threads, begun })
+    }
+
+    /// When the first request was due.
+    #[must_use]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.shared.progress()
+    }
+
+    /// Nothing more is due from now on; requests on their way may end.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Whether every request has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// The system's polling failed in a thread.
+    pub fn join(self) -> anyhow::Result<Outcome> {
+        let mut sum: Option<Report> = None;
+        for thread in self.threads {
+            let report = thread.join().map_err(|_| anyhow::anyhow!("a thread of the generator panicked"))??;
+            sum = Some(match sum {
+                None => report,
+                Some(mut sum) => {
+                    sum.tally.add(report.tally);
+                    sum.end = sum.end.max(report.end);
+                    sum
+                }
+            });
+        }
+        let report = sum.context("the stream had no thread")?;
+        let planned = match report.end {
+            End::ByNumber => None,
+            End::At(nanos) => Some(nanos as f64 / 1e9),
+        };
+        Ok(Outcome::new(&self.plan, report.tally, self.begun, planned))
+    }
+}
+
+fn wait_until_begun(shared: &Shared) -> anyhow::Result<Instant> {
+    let deadline = Instant::now() + LONGEST_OPENING;
+    loop {
+        if let Some(begun) = shared.begun() {
+            std::thread::sleep(begun.saturating_duration_since(Instant::now()));
+            return Ok(begun);
+        }
+        if Instant::now() >= deadline {
+            shared.stop();
+            anyhow::bail!("the connections were not open after {} s", LONGEST_OPENING.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn check(plan: &Plan) -> anyhow::Result<()> {
+    anyhow::ensure!(plan.shape.connections > 0, "a stream needs at least one connection");
+    anyhow::ensure!(plan.shape.streams > 0, "a connection of HTTP/2 needs at least one stream");
+    anyhow::ensure!(!plan.target.addresses.is_empty(), "a stream needs an address to connect to");
+    anyhow::ensure!(!plan.bounds.timeout.is_zero(), "a time-out of 0 leaves no time for an answer");
+    if let Pace::Open { rate, .. } = plan.pace {
+        anyhow::ensure!(
+            rate.is_finite() && rate > 0.0,
+            "the rate {rate} is not a number of requests a second above 0"
+        );
+    }
+    Ok(())
+}
