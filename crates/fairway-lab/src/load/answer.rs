@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_head_says_whether_the_connection_stays_and_whether_the_route_is_right() {
-        let (reader, _) = whole(b"HTTP/1.1 503 Busy\r\nConnection: x, Close\r\nX-Route: a\r\nContent-Length: 0\r\n\r\n");
+        let (reader, _) =
+            whole(b"HTTP/1.1 503 Busy\r\nConnection: x, Close\r\nX-Route: a\r\nContent-Length: 0\r\n\r\n");
         assert!(reader.head().close && reader.head().matched);
         assert_eq!(reader.head().status, 503);
         let (reader, _) = whole(b"HTTP/1.0 200 OK\r\nX-Route: b\r\nContent-Length: 0\r\n\r\n");

@@ -1,10 +1,101 @@
-//! The arguments of `fairway-lab load`. Never does what they ask for itself.
+//! The arguments of `fairway-lab load`, and the run of one stream with a line of progress a second and a summary at the
+//! end. Sends nothing itself.
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::flags::{self, RequestFlags, TlsFlags};
+use super::probe::probe;
+use super::summary::{Ended, Summary};
+use super::{Outcome, Pace, Plan, Protocol, Reuse, Stream, target, write_histogram};
 
 /// Arguments of `fairway-lab load`.
-#[derive(clap::Args)]
-pub struct LoadArguments {}
+#[derive(Args)]
+pub struct LoadArguments {
+    /// Where requests go: http://HOST[:PORT]/PATH or https://...; several paths by --path.
+    url: String,
+    #[command(flatten)]
+    pace: PaceFlags,
+    #[command(flatten)]
+    shape: ShapeFlags,
+    #[command(flatten)]
+    tls: TlsFlags,
+    #[command(flatten)]
+    request: RequestFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+    /// The target may be loaded although it is neither loopback nor in the laboratory's own network.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// When requests are due, and until when.
+#[derive(Args)]
+struct PaceFlags {
+    /// Requests a second, whatever becomes of earlier ones (open loop, as wrk2 and vegeta). Without it every connection
+    /// is kept busy (closed loop, as wrk).
+    #[arg(short = 'R', long)]
+    rate: Option<f64>,
+    /// Gaps between requests as if by chance (Poisson) instead of equal ones; needs --rate.
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// For how long, e.g. 30s, 5m, 500ms; 10s unless --requests says when it ends.
+    #[arg(short, long, value_parser = flags::duration)]
+    duration: Option<Duration>,
+    /// How many requests at most.
+    #[arg(short = 'n', long)]
+    requests: Option<u64>,
+    /// For a connection, and again for a request.
+    #[arg(long, default_value = "2s", value_parser = flags::duration)]
+    timeout: Duration,
+}
+
+/// How many of what.
+#[derive(Args)]
+struct ShapeFlags {
+    /// Connections, all threads together.
+    #[arg(short, long, default_value_t = 10)]
+    connections: usize,
+    /// Threads.
+    #[arg(short, long, default_value_t = 1)]
+    threads: usize,
+    /// HTTP/2: by ALPN with https, with prior knowledge with http.
+    #[arg(long)]
+    http2: bool,
+    /// Requests at a time on a connection of HTTP/2.
+    #[arg(long, default_value_t = 10)]
+    streams: usize,
+    /// Open a connection for each request, and close it.
+    #[arg(long, conflicts_with = "http2")]
+    new_connections: bool,
+}
+
+/// What is kept and shown.
+#[derive(Args)]
+struct OutputFlags {
+    /// Keep this fraction of requests one by one in the JSON, 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    sample: f64,
+    /// The length of the pieces of the series in the JSON.
+    #[arg(long, default_value = "1s", value_parser = flags::duration)]
+    bucket: Duration,
+    /// Write everything as JSON (the `Load` of results.json) to a file, or with - to standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the latencies as an HDR histogram (V2 deflated, microseconds).
+    #[arg(long, value_name = "FILE")]
+    histogram: Option<PathBuf>,
+    /// No progress and no summary.
+    #[arg(short, long)]
+    quiet: bool,
+}
 
 impl LoadArguments {
     /// Does what the arguments ask for.
@@ -12,6 +103,148 @@ impl LoadArguments {
     /// # Errors
     /// Input that cannot be used.
     pub fn carry_out(self) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("load is not there yet")
+        let plan = self.plan()?;
+        target::allow(&plan.target.addresses, self.yes)?;
+        let mut output = Output::open(&self.output)?;
+        if let Err(error) = probe(&plan) {
+            _ = writeln!(io::stderr(), "fairway-lab: no load was sent: {error:#}");
+            return Ok(ExitCode::FAILURE);
+        }
+        let interrupts = interrupts()?;
+        let stream = Stream::start(plan.clone())?;
+        let ended = watch(&stream, &interrupts, self.output.quiet);
+        let outcome = stream.join()?;
+        let summary = Summary { plan: &plan, outcome: &outcome, ended };
+        if !self.output.quiet && !output.is_stdout {
+            write!(io::stdout(), "{summary}").context("write the summary")?;
+        }
+        output.write(&outcome, ended)?;
+        if let Some(place) = &self.output.histogram {
+            write_histogram(&outcome.latency, place)?;
+        }
+        let is_good = outcome.failed() == 0 && ended == Ended::AsPlanned;
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let mut plan = match self.request.addresses(&self.url)? {
+            Some(addresses) => Plan::at(&self.url, addresses)?,
+            None => Plan::to(&self.url)?,
+        };
+        if let Some(rate) = self.pace.rate {
+            plan.pace = Pace::Open { rate, poisson: self.pace.poisson };
+        }
+        let usual = self.pace.requests.is_none().then_some(Duration::from_secs(10));
+        plan.bounds.duration = self.pace.duration.or(usual);
+        plan.bounds.requests = self.pace.requests;
+        plan.bounds.timeout = self.pace.timeout;
+        plan.shape.connections = self.shape.connections;
+        plan.shape.threads = self.shape.threads;
+        plan.shape.streams = self.shape.streams;
+        if self.shape.http2 {
+            plan.wire.protocol = Protocol::Http2;
+        }
+        if self.shape.new_connections {
+            plan.wire.reuse = Reuse::ConnectionPerRequest;
+        }
+        anyhow::ensure!((0.0..=1.0).contains(&self.output.sample), "--sample is a fraction from 0 to 1");
+        plan.records.sample = self.output.sample;
+        plan.records.bucket = self.output.bucket;
+        if plan.wire.tls.is_some() {
+            plan.wire.tls = Some(self.tls.plan()?);
+        }
+        self.request.apply(&mut plan)?;
+        Ok(plan)
+    }
+}
+
+/// Where the JSON goes; opened before the load, so that a place that cannot be written costs nobody a run.
+struct Output {
+    file: Option<(PathBuf, std::fs::File)>,
+    is_stdout: bool,
+}
+
+impl Output {
+    fn open(flags: &OutputFlags) -> anyhow::Result<Self> {
+        let is_stdout = flags.json.as_ref().is_some_and(|place| place.as_os_str() == "-");
+        let file = match &flags.json {
+            Some(place) if !is_stdout => {
+                let file = std::fs::File::create(place)
+                    .with_context(|| format!("--json {}: the file cannot be written", place.display()))?;
+                Some((place.clone(), file))
+            }
+            _ => None,
+        };
+        Ok(Self { file, is_stdout })
+    }
+
+    fn write(&mut self, outcome: &Outcome, ended: Ended) -> anyhow::Result<()> {
+        let document = serde_json::json!({ "partial": ended != Ended::AsPlanned, "load": &outcome.load });
+        let text = serde_json::to_vec_pretty(&document).context("turn the result into JSON")?;
+        if self.is_stdout {
+            return io::stdout().write_all(&text).context("write the JSON to standard output");
+        }
+        if let Some((place, file)) = &mut self.file {
+            file.write_all(&text).and_then(|()| file.sync_all()).with_context(|| {
+                format!("--json {}: the file is not complete; is the disk full?", place.display())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts Ctrl-C and SIGTERM: the first ends the load in order, the second does not wait for answers.
+fn interrupts() -> anyhow::Result<Arc<AtomicU8>> {
+    let count = Arc::new(AtomicU8::new(0));
+    let counted = count.clone();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("listen to Ctrl-C")?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                use tokio::signal::unix::{SignalKind, signal};
+                let (Ok(mut interrupt), Ok(mut terminate)) =
+                    (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+                else {
+                    return;
+                };
+                loop {
+                    tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+                    if counted.fetch_add(1, Ordering::Relaxed) > 0 {
+                        std::process::exit(130);
+                    }
+                }
+            });
+        })
+        .context("listen to Ctrl-C")?;
+    Ok(count)
+}
+
+/// Shows how the stream fares until it ends.
+fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
+    let mut ended = Ended::AsPlanned;
+    let mut next = stream.begun() + Duration::from_millis(1_050);
+    while !stream.is_finished() {
+        std::thread::sleep(Duration::from_millis(20));
+        if ended == Ended::AsPlanned && interrupts.load(Ordering::Relaxed) > 0 {
+            ended = Ended::Interrupted;
+            stream.stop();
+        }
+        if !quiet && Instant::now() >= next {
+            next += Duration::from_secs(1);
+            let progress = stream.progress();
+            // Progress that nobody can read is no reason to end the load.
+            _ = writeln!(
+                io::stderr(),
+                "{:>5.0} s  {:>9.0} requests/s  p99 {:>9.3} ms  errors {}  in flight {}",
+                stream.begun().elapsed().as_secs_f64(),
+                progress.rate,
+                progress.p99_ms,
+                progress.errors,
+                progress.in_flight
+            );
+        }
+    }
+    ended
 }

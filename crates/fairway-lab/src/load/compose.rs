@@ -116,7 +116,8 @@ fn request(plan: &Plan, path: &str) -> anyhow::Result<http::Request<()>> {
 
 fn http1_head(plan: &Plan, request: &http::Request<()>) -> Vec<u8> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let mut head = format!("{} {path} HTTP/1.1\r\nHost: {}\r\n", request.method(), plan.target.authority).into_bytes();
+    let mut head =
+        format!("{} {path} HTTP/1.1\r\nHost: {}\r\n", request.method(), plan.target.authority).into_bytes();
     for (name, value) in request.headers() {
         head.extend_from_slice(name.as_str().as_bytes());
         head.extend_from_slice(b": ");

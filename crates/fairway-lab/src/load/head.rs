@@ -52,7 +52,10 @@ impl Head {
             _ => return Err("its status line does not begin with HTTP/1.0 or HTTP/1.1"),
         };
         let code = line.get(9..12).ok_or("its status line has no status")?;
-        if !code.iter().all(u8::is_ascii_digit) || !matches!(line.get(12), None | Some(b' ')) || code[0] == b'0' {
+        if !code.iter().all(u8::is_ascii_digit)
+            || !matches!(line.get(12), None | Some(b' '))
+            || code[0] == b'0'
+        {
             return Err("its status is not three digits");
         }
         self.status = code.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));

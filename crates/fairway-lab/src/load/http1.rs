@@ -89,7 +89,11 @@ impl Http1 {
     pub(super) fn give_up(&mut self) -> Option<(Exchange, Class, String)> {
         let exchange = self.current.take()?;
         Some(if self.reader.has_head() {
-            (exchange, Class::BodyTimeout, format!("{}, and then not all of its body", self.reader.head().line()))
+            (
+                exchange,
+                Class::BodyTimeout,
+                format!("{}, and then not all of its body", self.reader.head().line()),
+            )
         } else {
             (exchange, Class::HeadTimeout, "no head of an answer".to_owned())
         })

@@ -169,7 +169,10 @@ impl Http2 {
                     Poll::Pending if self.state != State::Over => place += 1,
                     Poll::Pending => {
                         let text = "the connection ended".to_owned();
-                        ended.push((self.streams.swap_remove(place).exchange, Fate::Failed(Class::ReadEof, text)));
+                        ended.push((
+                            self.streams.swap_remove(place).exchange,
+                            Fate::Failed(Class::ReadEof, text),
+                        ));
                     }
                     Poll::Ready(fate) => {
                         moved = true;

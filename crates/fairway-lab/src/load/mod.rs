@@ -16,6 +16,7 @@ mod answer;
 mod chunks;
 mod compose;
 mod dialer;
+pub(crate) mod flags;
 mod head;
 mod http1;
 mod http2;
@@ -23,12 +24,15 @@ mod outcome;
 mod pipe;
 mod plan;
 mod poller;
+mod probe;
 mod schedule;
 mod series;
 mod shared;
 mod slot;
 mod stream;
+mod summary;
 mod tally;
+pub mod target;
 mod tls;
 mod transport;
 mod worker;
@@ -36,7 +40,8 @@ mod worker;
 pub use compose::ID_FIELD;
 pub use outcome::{Outcome, at_percent, distribution, write_histogram};
 pub use plan::{
-    Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify, Wire,
+    Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify,
+    Wire,
 };
 pub use shared::Progress;
 pub use stream::Stream;

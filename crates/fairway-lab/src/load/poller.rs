@@ -47,9 +47,15 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        Ok(Self { epoll, timer, events: vec![MaybeUninit::uninit(); EVENTS].into_boxed_slice(), is_due: false })
+        Ok(Self {
+            epoll,
+            timer,
+            events: vec![MaybeUninit::uninit(); EVENTS].into_boxed_slice(),
+            is_due: false,
+        })
     }
 
     pub(super) fn add(&self, socket: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
@@ -99,7 +105,8 @@ impl Poller {
     /// Sets the timer; that also takes back an expiry that nobody read.
     fn set(&mut self, nanos: u64) -> io::Result<()> {
         self.is_due = false;
-        let value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
+        let value =
+            Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         timerfd_settime(
             &self.timer,

@@ -64,7 +64,8 @@ impl Schedule {
 
     /// Whether nothing will be due at or after `now` any more.
     pub(super) fn is_over(&self, now: u64) -> bool {
-        self.left == 0 || if matches!(self.gaps, Gaps::None) { now >= self.end } else { self.next >= self.end }
+        self.left == 0
+            || if matches!(self.gaps, Gaps::None) { now >= self.end } else { self.next >= self.end }
     }
 
     /// Nothing is due after this.

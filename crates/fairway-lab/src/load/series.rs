@@ -90,7 +90,11 @@ impl Series {
     /// In the words of the results.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
         let seconds = self.length as f64 / 1e9;
-        self.pieces.iter().enumerate().map(|(index, piece)| piece.bucket(index as f64 * seconds, seconds)).collect()
+        self.pieces
+            .iter()
+            .enumerate()
+            .map(|(index, piece)| piece.bucket(index as f64 * seconds, seconds))
+            .collect()
     }
 }
 

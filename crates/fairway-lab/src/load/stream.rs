@@ -89,7 +89,8 @@ impl Stream {
     pub fn join(self) -> anyhow::Result<Outcome> {
         let mut sum: Option<Report> = None;
         for thread in self.threads {
-            let report = thread.join().map_err(|_| anyhow::anyhow!("a thread of the generator panicked"))??;
+            let report =
+                thread.join().map_err(|_| anyhow::anyhow!("a thread of the generator panicked"))??;
             sum = Some(match sum {
                 None => report,
                 Some(mut sum) => {

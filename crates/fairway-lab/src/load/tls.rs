@@ -49,9 +49,7 @@ pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Resul
         .with_protocol_versions(&versions)
         .context("the cipher suites do not fit the TLS versions")?;
     let mut config = match &plan.verify {
-        Verify::Off => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider)))
-        }
+        Verify::Off => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider))),
         Verify::Roots(pem) => builder.with_root_certificates(roots(pem)?),
     }
     .with_no_client_auth();
@@ -73,7 +71,8 @@ fn provider(ciphers: &[String]) -> anyhow::Result<CryptoProvider> {
     provider.cipher_suites.clear();
     for name in ciphers {
         let upper = name.to_ascii_uppercase();
-        let wanted = OPENSSL.iter().find(|(openssl, _)| *openssl == upper).map_or(upper.as_str(), |found| found.1);
+        let wanted =
+            OPENSSL.iter().find(|(openssl, _)| *openssl == upper).map_or(upper.as_str(), |found| found.1);
         let suite = known.iter().find(|suite| iana(suite.suite()) == wanted).with_context(|| {
             let all: Vec<_> = known.iter().map(|suite| iana(suite.suite())).collect();
             format!("the cipher suite {name:?} cannot be offered; known are {}", all.join(", "))

@@ -51,7 +51,11 @@ pub(super) enum Received {
 
 impl Scratch {
     pub(super) fn new() -> Self {
-        Self { wire: vec![0; PIECE].into_boxed_slice(), plain: Vec::with_capacity(PIECE), filled: Filled::Plain }
+        Self {
+            wire: vec![0; PIECE].into_boxed_slice(),
+            plain: Vec::with_capacity(PIECE),
+            filled: Filled::Plain,
+        }
     }
 
     /// What the last read found.
@@ -69,7 +73,8 @@ impl Transport {
         address: SocketAddr,
         tls: Option<(&Arc<ClientConfig>, &ServerName<'static>)>,
     ) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
         match socket.connect(&address.into()) {
             Ok(()) => {}
@@ -77,9 +82,9 @@ impl Transport {
             Err(error) => return Err(error),
         }
         let session = match tls {
-            Some((config, name)) => Some(Box::new(
-                ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?,
-            )),
+            Some((config, name)) => {
+                Some(Box::new(ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?))
+            }
             None => None,
         };
         Ok(Self { socket: socket.into(), session, rest: Vec::new() })
@@ -208,7 +213,8 @@ fn decrypt(session: &mut ClientConnection, mut wire: &[u8], plain: &mut Vec<u8>)
             // Nothing counts after the peer's close_notify (RFC 8446 §6.1).
             return Ok(true);
         }
-        let state = session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let state =
+            session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         if state.plaintext_bytes_to_read() > 0 {
             let start = plain.len();
             plain.resize(start + state.plaintext_bytes_to_read(), 0);

@@ -83,12 +83,20 @@ struct Queues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Connections are opened; so many places were not tried yet.
-    Opening { untried: usize },
+    Opening {
+        untried: usize,
+    },
     /// Ready; other threads are not.
     Waiting,
-    Running { begun: u64 },
+    Running {
+        begun: u64,
+    },
     /// Nothing more is due. What is in the line may still be sent until then.
-    Draining { begun: u64, end: u64, until: u64 },
+    Draining {
+        begun: u64,
+        end: u64,
+        until: u64,
+    },
 }
 
 /// What happened in the running second.
@@ -119,7 +127,8 @@ impl Worker {
     /// A plan that cannot be carried out, or no file descriptors.
     pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>, run: u64, index: usize) -> anyhow::Result<Self> {
         let threads = plan.shape.threads;
-        let connections = plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
+        let connections =
+            plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
         let untried = if plan.wire.reuse == Reuse::KeepAlive { connections } else { 0 };
         Ok(Self {
             index,
@@ -563,11 +572,9 @@ impl Worker {
         self.queues.number += 1;
         let number = self.queues.number;
         self.queues.opening += 1;
-        let opened = self
-            .io
-            .dialer
-            .dial()
-            .and_then(|transport| self.slots[index].begin(Opening::new(transport, number), index, &self.io.poller));
+        let opened = self.io.dialer.dial().and_then(|transport| {
+            self.slots[index].begin(Opening::new(transport, number), index, &self.io.poller)
+        });
         match opened {
             Ok(()) => {
                 let deadline = self.now() + self.timeout();
@@ -579,7 +586,9 @@ impl Worker {
 
     fn opened(&mut self, index: usize) -> anyhow::Result<()> {
         let slot = &mut self.slots[index];
-        let State::Opening(opening) = std::mem::replace(&mut slot.state, State::Closed) else { return Ok(()) };
+        let State::Opening(opening) = std::mem::replace(&mut slot.state, State::Closed) else {
+            return Ok(());
+        };
         let settled = opening.transport.settled();
         if self.plan.wire.protocol == Protocol::Http2 {
             if settled.as_ref().is_some_and(|(_, tls)| tls.protocol != "h2") {
