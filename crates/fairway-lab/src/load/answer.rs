@@ -10,7 +10,7 @@
 //! ```
 
 use super::chunks::Chunks;
-use super::head::Head;
+use super::head::{Framing, Head};
 
 /// What is wrong with bytes that are no answer.
 pub(super) type Malformed = &'static str;
@@ -152,11 +152,10 @@ impl Reader {
             100..=199 => Stage::Head,
             204 | 304 => Stage::Counted(0),
             _ if question.is_head => Stage::Counted(0),
-            _ => match (head.chunked, head.length) {
-                (true, Some(_)) => return Err("Content-Length beside Transfer-Encoding"),
-                (true, None) => Stage::Chunks(Chunks::default()),
-                (false, Some(length)) => Stage::Counted(length),
-                (false, None) => Stage::UntilEnd,
+            _ => match head.framing {
+                Framing::Chunked => Stage::Chunks(Chunks::default()),
+                Framing::Length(length) => Stage::Counted(length),
+                Framing::Unsaid => Stage::UntilEnd,
             },
         };
         if matches!(self.stage, Stage::UntilEnd) {

@@ -12,12 +12,19 @@ pub(super) struct Head {
     pub(super) close: bool,
     /// Whether the expected field is there with its value.
     pub(super) matched: bool,
-    /// `Transfer-Encoding: chunked`.
-    pub(super) chunked: bool,
-    /// `Content-Length`.
-    pub(super) length: Option<u64>,
+    /// How the end of the content is found.
+    pub(super) framing: Framing,
     /// The status line, for examples of errors.
     line: Vec<u8>,
+}
+
+/// What a head says about the end of the content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Framing {
+    #[default]
+    Unsaid,
+    Length(u64),
+    Chunked,
 }
 
 impl Head {
@@ -76,17 +83,24 @@ impl Head {
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = number(value)?;
-                if self.length.is_some_and(|before| before != length) {
-                    return Err("two values of Content-Length");
-                }
-                self.length = Some(length);
+                self.framing = match self.framing {
+                    Framing::Chunked => return Err("Content-Length beside Transfer-Encoding"),
+                    Framing::Length(before) if before != length => {
+                        return Err("two values of Content-Length");
+                    }
+                    _ => Framing::Length(length),
+                };
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 // RFC 9112 §6.1: nothing else was asked for, so nothing else may come.
-                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                if !value.eq_ignore_ascii_case(b"chunked") {
                     return Err("a Transfer-Encoding other than chunked");
                 }
-                self.chunked = true;
+                self.framing = match self.framing {
+                    Framing::Unsaid => Framing::Chunked,
+                    Framing::Chunked => return Err("Transfer-Encoding twice"),
+                    Framing::Length(_) => return Err("Content-Length beside Transfer-Encoding"),
+                };
             }
             _ => {}
         }

@@ -245,10 +245,9 @@ impl Worker {
         let end = if is_cut { now.min(planned) } else { planned };
         let until = end.max(now) + self.timeout();
         self.phase = Phase::Draining { begun, end, until };
-        if self.plan.pace == Pace::Closed {
+        if self.plan.pace == Pace::Closed && (now >= planned || self.shared.is_stopped()) {
             // In a closed loop what was not sent was not due.
             self.queues.line.clear();
-            self.queues.rests.clear();
         }
     }
 
