@@ -1,0 +1,174 @@
+//! The drawings that need no script: SVG for paper, and for a browser without scripts. On a screen `page.js` puts its
+//! own in their place, from the same figure. Never chooses what is drawn.
+
+use super::figure::{Figure, Look, Panel, Series};
+use super::html::Html;
+use super::palette::Palette;
+use super::scale::Scale;
+use super::thin::{Point, thinned};
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 46.0;
+const BOTTOM: f64 = 32.0;
+
+/// The place of one panel's plot on the drawing.
+struct Frame {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+    x: Scale,
+    y: Scale,
+}
+
+/// Draws a figure.
+pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
+    let columns = match figure.panels.len() {
+        1 => 1,
+        2 | 4 => 2,
+        _ => 3,
+    };
+    let rows = figure.panels.len().div_ceil(columns);
+    let single = figure.panels.len() == 1;
+    let cell = (WIDTH / columns as f64, if single { 320.0 } else { 190.0 });
+    html.raw("<svg class=\"static\" role=\"img\" viewBox=\"0 0 ").number(WIDTH).raw(" ");
+    html.number(cell.1 * rows as f64).raw("\"").attribute("aria-label", &figure.title).raw(">");
+    let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
+    let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
+    for (at, panel) in figure.panels.iter().enumerate() {
+        let right = if single { 104.0 } else { 8.0 };
+        let top = if single { 24.0 } else { 38.0 };
+        let frame = Frame {
+            left: (at % columns) as f64 * cell.0 + LEFT,
+            top: (at / columns) as f64 * cell.1 + top,
+            width: cell.0 - LEFT - right,
+            height: cell.1 - top - BOTTOM,
+            x,
+            y,
+        };
+        frame.axes(figure, panel, html);
+        frame.events(panel, single, html);
+        panel.series.iter().for_each(|series| frame.series(series, palette, html));
+        if single {
+            frame.labels(panel, palette, html);
+        }
+    }
+    html.raw("</svg>");
+}
+
+impl Frame {
+    fn at(&self, (x, y): Point) -> Point {
+        (self.left + self.x.place(x) * self.width, self.top + (1.0 - self.y.place(y)) * self.height)
+    }
+
+    fn text(&self, html: &mut Html, class: &'static str, (x, y): Point, text: &str) {
+        html.raw("<text class=\"").raw(class).raw("\" x=\"").number(x).raw("\" y=\"").number(y).raw("\">");
+        html.text(text).raw("</text>");
+    }
+
+    fn line(&self, html: &mut Html, class: &'static str, from: Point, to: Point) {
+        html.raw("<line class=\"").raw(class).raw("\" x1=\"").number(from.0).raw("\" y1=\"").number(from.1);
+        html.raw("\" x2=\"").number(to.0).raw("\" y2=\"").number(to.1).raw("\"/>");
+    }
+
+    fn axes(&self, figure: &Figure, panel: &Panel, html: &mut Html) {
+        let bottom = self.top + self.height;
+        let right = self.left + self.width;
+        if figure.panels.len() > 1 {
+            self.text(html, "panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
+        }
+        self.text(html, "axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
+        for (value, told) in self.y.ticks((self.height / 40.0) as usize) {
+            let y = bottom - self.y.place(value) * self.height;
+            self.line(html, "grid", (self.left, y), (right, y));
+            self.text(html, "tick end", (self.left - 5.0, y + 3.5), &told);
+        }
+        for (value, told) in self.x.ticks((self.width / 90.0) as usize) {
+            let x = self.left + self.x.place(value) * self.width;
+            self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
+            self.text(html, "tick middle", (x, bottom + 15.0), &told);
+        }
+        self.line(html, "base", (self.left, bottom), (right, bottom));
+        self.text(html, "axis end", (right, bottom + 28.0), figure.x.label);
+    }
+
+    fn events(&self, panel: &Panel, told: bool, html: &mut Html) {
+        for (at, label) in &panel.events {
+            if !at.is_finite() {
+                continue;
+            }
+            let x = self.left + self.x.place(*at) * self.width;
+            self.line(html, "event", (x, self.top), (x, self.top + self.height));
+            if told {
+                html.raw("<text class=\"event\" transform=\"translate(").number(x - 3.0).raw(" ");
+                html.number(self.top + 2.0).raw(") rotate(-90)\">").text(label).raw("</text>");
+            }
+        }
+    }
+
+    fn series(&self, series: &Series, palette: &Palette, html: &mut Html) {
+        let points = thinned(&series.points, (self.width * 1.5) as usize);
+        if points.is_empty() {
+            return;
+        }
+        let weak = series.weak_from.unwrap_or(points.len()).min(points.len());
+        html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\"");
+        html.attribute("data-peer", &series.peer).raw(">");
+        if series.look == Look::Failures {
+            for point in &points {
+                let x = self.at(*point).0;
+                let bottom = self.top + self.height;
+                self.line(html, "failure", (x, bottom - 7.0), (x, bottom));
+            }
+        } else {
+            self.path(&points[..weak], series.look, "", html);
+            self.path(&points[weak.saturating_sub(1)..], series.look, "weak", html);
+            let marks = if series.look == Look::Dotted { 0 } else { weak };
+            for (at, point) in points.iter().enumerate().skip(marks) {
+                let (x, y) = self.at(*point);
+                html.raw(if at >= weak { "<circle class=\"hollow\" r=\"2.5\"" } else { "<circle r=\"3\"" });
+                html.raw(" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
+            }
+        }
+        html.raw("</g>");
+    }
+
+    fn path(&self, points: &[Point], look: Look, class: &'static str, html: &mut Html) {
+        if points.len() < 2 {
+            return;
+        }
+        html.raw("<path class=\"").raw(class).raw("\" d=\"");
+        for (at, point) in points.iter().enumerate() {
+            let (x, y) = self.at(*point);
+            match (at, look) {
+                (0, _) => html.raw("M").number(x),
+                (_, Look::Steps) => html.raw("H").number(x).raw("V").number(y),
+                _ => html.raw("L").number(x),
+            };
+            if look != Look::Steps || at == 0 {
+                html.raw(" ").number(y);
+            }
+        }
+        html.raw("\"/>");
+    }
+
+    /// Names at the ends of the lines, moved apart where they would cover each other.
+    fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Html) {
+        let ends = panel.series.iter().filter(|series| !matches!(series.look, Look::Failures | Look::Faint));
+        let mut ends: Vec<(f64, &Series)> = ends
+            .filter_map(|series| {
+                let last = series.points.iter().rev().find(|(x, y)| x.is_finite() && y.is_finite())?;
+                Some((self.at(*last).1, series))
+            })
+            .collect();
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut free = self.top - 6.0;
+        for (y, series) in ends {
+            let y = y.max(free);
+            free = y + 12.0;
+            html.raw("<g class=\"").raw(palette.class(&series.peer)).raw("\">");
+            self.text(html, "name", (self.left + self.width + 6.0, y + 3.5), &series.label);
+            html.raw("</g>");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer. The report
+//! begins with it and README has the same table. Only recommended settings; never a figure of a discarded block.
+
+use crate::results::{Ratio, Results, Run, Settings};
+
+use super::effects::{quantile, sorted};
+use super::headline::{against_fairway, interval, is_noise};
+use super::number::{self, UNKNOWN};
+use super::palette::Palette;
+use super::pool::{Pool, distinct, whole};
+
+/// The table.
+pub(super) struct Glance {
+    /// Peers, Fairway first.
+    pub peers: Vec<String>,
+    /// What a row is about, and a cell for each peer.
+    pub rows: Vec<(String, Vec<String>)>,
+}
+
+/// Gathers the table from one run of the laboratory.
+pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
+    let measured = results.runs.iter().flat_map(|run| {
+        let streams = run.measures.iter().map(|one| (&one.peer, one.settings));
+        streams.chain(run.propagations.iter().map(|one| (&one.peer, one.settings)))
+    });
+    let recommended = measured.filter(|(_, settings)| *settings == Settings::Recommended).map(|(peer, _)| peer);
+    let mut peers: Vec<String> = distinct(recommended).into_iter().cloned().collect();
+    peers.sort_by_key(|peer| palette.place(peer));
+    let mut glance = Glance { peers, rows: Vec::new() };
+    for run in &results.runs {
+        glance.ratios(run);
+        glance.streams(run, palette);
+        glance.spikes(run);
+        glance.propagations(run);
+    }
+    glance
+}
+
+impl Glance {
+    fn row(&mut self, name: String, cell: impl Fn(&str) -> Option<String>) {
+        let cells: Vec<Option<String>> = self.peers.iter().map(|peer| cell(peer)).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| UNKNOWN.to_owned())).collect();
+            self.rows.push((name, cells));
+        }
+    }
+
+    fn ratios(&mut self, run: &Run) {
+        let key = |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers);
+        for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
+            let of = |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
+            let name = format!("{figure} ÷ fairway's, {}", in_case(run, &case, workers));
+            self.row(name, |peer| {
+                let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
+                Some(if is_noise(own) {
+                    format!("A/A {}", interval(own))
+                } else {
+                    format!("{} ({})", number::ratio(own.median), interval(own))
+                })
+            });
+        }
+    }
+
+    fn streams(&mut self, run: &Run, palette: &Palette) {
+        let mut pools = whole(run, palette);
+        pools.retain(|pool| pool.settings == Settings::Recommended);
+        let most = pools.iter().filter_map(|pool| pool.workers).max();
+        // By worker count there is a table and a plot; here only the largest.
+        pools.retain(|pool| pool.workers.is_none() || pool.workers == most);
+        for (case, workers) in distinct(pools.iter().map(|pool| (pool.case, pool.workers))) {
+            let own = |peer: &str| {
+                pools.iter().find(|pool| pool.peer == peer && (pool.case, pool.workers) == (case, workers))
+            };
+            let place = in_case(run, case, workers);
+            let closed = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_none());
+            if pools.iter().any(|pool| pool.case == case && closed(pool)) {
+                self.row(format!("answers, {place}"), |peer| own(peer).map(capacity));
+            }
+            self.row(format!("CPU µs per request, {place}"), |peer| own(peer)?.cpu().map(number::figure));
+            self.row(format!("p99 / highest ms, {place}"), |peer| {
+                let pool = own(peer)?;
+                let p99 = pool.percentile(99.0)?.ms;
+                Some(format!("{} / {}", number::figure(p99), number::maybe(pool.highest())))
+            });
+            self.row(format!("failed requests, {place}"), |peer| {
+                own(peer).map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
+            });
+        }
+    }
+
+    fn spikes(&mut self, run: &Run) {
+        let recommended = || run.spikes.iter().filter(|spike| spike.settings == Settings::Recommended);
+        for case in distinct(recommended().map(|spike| &spike.case)) {
+            let place = in_case(run, case, None);
+            self.row(format!("highest ms in the second after an event (straight to the pods), {place}"), |peer| {
+                let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
+                let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
+                Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
+            });
+            self.row(format!("longest spike, s, {place}"), |peer| {
+                let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
+                own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
+            });
+        }
+    }
+
+    fn propagations(&mut self, run: &Run) {
+        let recommended = || run.propagations.iter().filter(|one| one.settings == Settings::Recommended);
+        for case in distinct(recommended().map(|one| &one.case)) {
+            let name = format!("propagation p50 / p99 ms, {}", in_case(run, case, None));
+            self.row(name, |peer| {
+                let own = recommended().find(|one| one.peer == peer && one.case == *case)?;
+                let times = sorted(own);
+                let at = |share: f64| number::maybe(quantile(&times, share));
+                let lost = if own.lost + own.wrong > 0 {
+                    format!(", {} lost, {} wrong", number::count(own.lost), number::count(own.wrong))
+                } else {
+                    String::new()
+                };
+                Some(format!("{} / {}{lost}", at(0.5), at(0.99)))
+            });
+        }
+    }
+}
+
+fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
+    match workers {
+        Some(1) => format!("{}: {case}, 1 worker", run.scenario),
+        Some(workers) => format!("{}: {case}, {workers} workers", run.scenario),
+        None => format!("{}: {case}", run.scenario),
+    }
+}
+
+fn capacity(pool: &Pool<'_>) -> String {
+    if pool.is_about_handshakes() {
+        format!("{} TPS", number::figure(pool.handshakes()))
+    } else if pool.is_about_throughput() {
+        format!("{} Gbit/s", number::figure(pool.gigabits()))
+    } else {
+        format!("{} RPS", number::figure(pool.rate()))
+    }
+}

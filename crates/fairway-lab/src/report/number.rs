@@ -1,0 +1,110 @@
+//! Figures for people: three significant digits, separated thousands, a dash for what is not known. Never rounds what
+//! is drawn.
+
+/// What stands for a figure that is not there.
+pub(super) const UNKNOWN: &str = "–";
+
+/// Three significant digits; whole above 100.
+pub(super) fn figure(value: f64) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    let size = value.abs();
+    if size == 0.0 {
+        "0".to_owned()
+    } else if size >= 99.95 {
+        grouped(value)
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else if size >= 0.9995 {
+        format!("{value:.2}")
+    } else if size >= 0.0005 {
+        format!("{value:.3}")
+    } else {
+        "< 0.001".to_owned()
+    }
+}
+
+/// As [`figure`], for what may be missing.
+pub(super) fn maybe(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), figure)
+}
+
+/// A whole number with separated thousands.
+pub(super) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn grouped(value: f64) -> String {
+    let whole = value.abs().round();
+    let sign = if value < 0.0 { "-" } else { "" };
+    if whole < 9e15 { format!("{sign}{}", count(whole as u64)) } else { format!("{value:.2e}") }
+}
+
+/// A ratio: two decimals as long as they say something.
+pub(super) fn ratio(value: f64) -> String {
+    if !value.is_finite() {
+        UNKNOWN.to_owned()
+    } else if value.abs() < 0.1 {
+        format!("{value:.3}")
+    } else if value.abs() < 10.0 {
+        format!("{value:.2}")
+    } else {
+        figure(value)
+    }
+}
+
+/// Bytes with a binary unit.
+pub(super) fn bytes(value: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = value as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        unit = next;
+    }
+    format!("{} {unit}", figure(size))
+}
+
+/// A length of time in seconds, for people.
+pub(super) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    let whole = seconds.max(0.0).round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) => format!("{} s", figure(seconds)),
+        (0, minutes, rest) => format!("{minutes} min {rest} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_significant_digits() {
+        let values = [0.0, 0.0001, 0.1234, 1.234, 12.34, 123.4, 1234.5, 99.96, f64::NAN, f64::INFINITY, -1234.0];
+        let told = values.map(figure);
+        assert_eq!(
+            told,
+            ["0", "< 0.001", "0.123", "1.23", "12.3", "123", "1,235", "100", "–", "–", "-1,234"]
+        );
+        assert_eq!([count(0), count(999), count(1_000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([ratio(1.0), ratio(0.054), ratio(23.4)], ["1.00", "0.054", "23.4"]);
+        assert_eq!([bytes(12), bytes(3 << 20)], ["12.0 B", "3.00 MiB"]);
+        assert_eq!([duration(2.5), duration(125.0), duration(7_300.0)], ["2.50 s", "2 min 5 s", "2 h 1 min"]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Axes: from a value to a place, and where ticks go. `page.js` does the same for zoomed plots. Never draws.
+
+use super::number;
+
+/// How values are spread over an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// Evenly, from zero.
+    Linear,
+    /// Each power of ten as wide as the next.
+    Log,
+    /// Percentiles as HDR plots have them: 90, 99, 99.9, … equally far apart.
+    Nines,
+    /// Each doubling as wide as the next.
+    Doubling,
+}
+
+impl Spread {
+    /// Its name for `page.js`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Log => "log",
+            Self::Nines => "nines",
+            Self::Doubling => "doubling",
+        }
+    }
+
+    fn unbent(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Log => value.max(1e-6).log10(),
+            Self::Nines => -(1.0 - value.clamp(0.0, 99.999_999) / 100.0).log10(),
+            Self::Doubling => value.max(1e-6).log2(),
+        }
+    }
+}
+
+/// An axis with its ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    spread: Spread,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// The axis that holds all values. Values that cannot be drawn do not count; without any it is 0 to 1.
+    pub(super) fn holding(spread: Spread, values: impl Iterator<Item = f64>) -> Self {
+        let drawable = |value: &f64| value.is_finite() && (*value > 0.0 || spread != Spread::Log);
+        let (low, high) = values
+            .filter(drawable)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = if low > high { (0.1, 1.0) } else { (low, high) };
+        let (from, to) = match spread {
+            Spread::Linear => (low.min(0.0), if high > 0.0 { high * 1.02 } else { 1.0 }),
+            Spread::Log => rounded_outwards(low, high),
+            Spread::Nines => (0.0, high.clamp(90.0, 99.9999)),
+            Spread::Doubling => (low.max(1.0), high.max(low * 2.0)),
+        };
+        Self { spread, from, to }
+    }
+
+    /// Where a value lies: 0 at the beginning of the axis, 1 at its end.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let from = self.spread.unbent(self.from);
+        let width = self.spread.unbent(self.to) - from;
+        if width <= 0.0 { 0.0 } else { ((self.spread.unbent(value) - from) / width).clamp(0.0, 1.0) }
+    }
+
+    /// Values with a tick, and what stands there.
+    pub(super) fn ticks(&self, about: usize) -> Vec<(f64, String)> {
+        let values = match self.spread {
+            Spread::Linear => even(self.from, self.to, about),
+            Spread::Log => powers(self.from, self.to, about),
+            Spread::Nines => vec![0.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999],
+            Spread::Doubling => (0..16).map(|power| f64::from(1u32 << power)).collect(),
+        };
+        let within = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
+        within.map(|value| (value, self.tick(value))).collect()
+    }
+
+    fn tick(&self, value: f64) -> String {
+        match self.spread {
+            Spread::Nines => format!("{value}%"),
+            _ if value >= 1_000.0 => number::count(value.round() as u64),
+            _ => format!("{}", (value * 1e6).round() / 1e6),
+        }
+    }
+}
+
+fn rounded_outwards(low: f64, high: f64) -> (f64, f64) {
+    let step = |value: f64, up: bool| {
+        let power = 10f64.powf(value.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let found = if up {
+            steps.iter().find(|step| **step >= value * 0.999_999)
+        } else {
+            steps.iter().rev().find(|step| **step <= value * 1.000_001)
+        };
+        found.copied().unwrap_or(value)
+    };
+    let (from, to) = (step(low, false), step(high, true));
+    if to > from { (from, to) } else { (from, from * 10.0) }
+}
+
+fn even(from: f64, to: f64, about: usize) -> Vec<f64> {
+    let rough = (to - from) / about.max(1) as f64;
+    if !(rough.is_finite() && rough > 0.0) {
+        return vec![from];
+    }
+    let power = 10f64.powf(rough.log10().floor());
+    let step =
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= rough).unwrap_or(rough);
+    let first = (from / step).ceil() as i64;
+    (0..64).map(|at| (first + at) as f64 * step).take_while(|value| *value <= to).collect()
+}
+
+fn powers(from: f64, to: f64, about: usize) -> Vec<f64> {
+    let decades = (to / from).log10().max(0.1);
+    let steps: &[f64] = if decades * 3.0 <= about as f64 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let every = (decades / about.max(1) as f64).ceil().max(1.0) as usize;
+    let first = from.log10().floor() as i32;
+    let last = to.log10().ceil() as i32;
+    (first..=last)
+        .step_by(every)
+        .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nines_are_equally_far_apart() {
+        let scale = Scale::holding(Spread::Nines, [0.0, 99.99].into_iter());
+        let places = [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.place(percent) * 100.0).round());
+        assert_eq!(places, [0.0, 25.0, 50.0, 75.0, 100.0]);
+    }
+
+    #[test]
+    fn odd_values_give_an_axis_all_the_same() {
+        for spread in [Spread::Linear, Spread::Log, Spread::Nines, Spread::Doubling] {
+            for values in [vec![], vec![f64::NAN], vec![0.0], vec![5.0, 5.0], vec![-1.0], vec![1e-9, 1e12]] {
+                let scale = Scale::holding(spread, values.iter().copied());
+                assert!(scale.ticks(5).len() < 70, "{spread:?} {values:?}");
+                assert!(values.iter().all(|value| value.is_nan() || scale.place(*value).is_finite()));
+            }
+        }
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let told = |scale: Scale| scale.ticks(5).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        let linear = Scale::holding(Spread::Linear, [0.0, 360.0].into_iter());
+        assert_eq!(told(linear), ["0", "100", "200", "300"]);
+        let log = Scale::holding(Spread::Log, [0.7, 25_000.0].into_iter());
+        assert_eq!(told(log), ["1", "10", "100", "1,000", "10,000"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! The report as a file: its size, what it says and does not, odd results, a disk that is full, several runs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use fairway_lab::report;
+use fairway_lab::results::{self, Completeness, Latency, OverTime, Results, Run};
+
+use super::fixture::{Extent, HOSTILE, SMALL, results as synthetic};
+
+fn page(all: &[Results]) -> String {
+    report::page(all).unwrap()
+}
+
+#[test]
+fn long_series_of_seven_peers_stay_within_eight_megabytes_and_keep_their_spikes() {
+    let mut results = synthetic(Extent { seconds: 360, pieces: 10, samples: 3_000 });
+    let timeline = results.runs.iter_mut().find(|run| run.scenario == "timeline").unwrap();
+    timeline.measures[0].load.over_time.series[1_777].max_ms = 98_765.0;
+    let raw = serde_json::to_vec(&results).unwrap().len();
+    let page = page(&[results]);
+    assert!(raw > 15_000_000, "the results are only {raw} bytes, which tests nothing");
+    assert!(page.len() < 8 << 20, "{} bytes from {raw}", page.len());
+    // Four digits are what can be seen.
+    assert!(page.contains("98770"), "the spike is gone");
+}
+
+#[test]
+fn everything_that_was_found_is_on_the_page() {
+    let page = page(&[synthetic(SMALL)]);
+    for told in [
+        "60 s instead of 180 s (--quick)",
+        "30,000/s",
+        "synthetic: the generator was late (p99.9 4 ms)",
+        "synthetic: apt-get has no package caddy",
+        "Synthetic CPU @ 2.00 GHz",
+        "1.2.3-synthetic",
+        "synthetic.conf (recommended)",
+        "fairway-lab run --quick --note &#39;made up by a test; it&#39;\\&#39;&#39;s synthetic&#39;",
+        "Synthetic: every figure comes from a formula in a test.",
+        "noise of this machine (A/A)",
+        "no difference can be claimed: the interval includes 1",
+        "Non-2xx or 3xx",
+        "Status Codes 0, Error Set",
+        "RPS",
+        "TPS",
+        "Gbit/s",
+        "published, another machine",
+        "33,365",
+        "The generator, stream by stream",
+    ] {
+        assert!(page.contains(told), "{told} is not on the page");
+    }
+    assert!(!page.contains("http://"), "nothing leads to the network");
+}
+
+#[test]
+fn a_text_from_results_never_becomes_markup() {
+    let page = page(&[synthetic(SMALL)]);
+    assert!(page.contains("&lt;script&gt;window.harmed=1"));
+    assert!(!page.contains(HOSTILE));
+    assert!(!page.contains("<script>window.harmed"));
+    assert!(!page.contains("<b>connect-refused"));
+}
+
+#[test]
+fn a_partial_run_is_marked_at_the_top() {
+    let mut results = synthetic(SMALL);
+    assert!(!page(&[results.clone()]).contains("class=\"partial\""));
+    results.completeness = Completeness::Partial { reason: "interrupted by Ctrl-C in dynamic".to_owned() };
+    let page = page(&[results]);
+    let mark = page.find("class=\"partial\"").unwrap();
+    assert!(page[mark..].contains("interrupted by Ctrl-C in dynamic"));
+    assert!(mark < page.find("<nav").unwrap(), "it stands before everything else");
+}
+
+#[test]
+fn odd_results_make_a_page_all_the_same() {
+    let mut results = synthetic(SMALL);
+    let measures: Vec<_> = results.runs.iter_mut().flat_map(|run| &mut run.measures).collect();
+    for (at, measure) in measures.into_iter().enumerate() {
+        match at % 6 {
+            0 => measure.load.latency = Latency::default(),
+            1 => measure.load.over_time = OverTime::default(),
+            2 => measure.load.latency.percentiles[5].ms = f64::NAN,
+            3 => measure.load.seconds = 0.0,
+            4 => measure.load.over_time.series.iter_mut().for_each(|bucket| bucket.max_ms = f64::INFINITY),
+            _ => measure.cost = None,
+        }
+    }
+    for run in &mut results.runs {
+        run.ratios.iter_mut().for_each(|ratio| ratio.interval = (f64::NAN, f64::INFINITY));
+        run.propagations.iter_mut().for_each(|one| one.ms.clear());
+        run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
+    }
+    let bare = |run: &Run| Run {
+        measures: Vec::new(),
+        events: Vec::new(),
+        ratios: Vec::new(),
+        spikes: Vec::new(),
+        propagations: Vec::new(),
+        parameters: Vec::new(),
+        ..run.clone()
+    };
+    let empty = bare(&results.runs[0]);
+    results.runs.push(empty);
+    let page = page(&[results]);
+    assert!(page.contains("No stream of this scenario ended"));
+    for odd in ["NaN", ">inf<", "\"inf", " inf"] {
+        let before = page.split("<script type").next().unwrap();
+        assert!(!before.contains(odd), "{odd} is on the page");
+    }
+    assert!(super::file::page(&[]).contains("There are no results"));
+}
+
+#[test]
+fn runs_stand_side_by_side_and_are_never_mixed() {
+    let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
+    second.begun = "2026-02-03T04:05:06Z".to_owned();
+    second.runs.truncate(1);
+    let page = page(&[first, second]);
+    for heading in ["<h2>dynamic, run 1</h2>", "<h2>dynamic, run 2</h2>", "<h2>capacity, run 1</h2>"] {
+        assert_eq!(page.matches(heading).count(), 1, "{heading}");
+    }
+    assert!(!page.contains("<h2>capacity, run 2</h2>"));
+    assert!(page.find("dynamic, run 2</h2>") < page.find("capacity, run 1</h2>"), "in the order of scenarios");
+}
+
+fn laboratory(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab")).args(arguments).output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(told).unwrap())
+}
+
+#[test]
+fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
+    let folder = tempfile::tempdir().unwrap();
+    results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    let run = folder.path().to_str().unwrap();
+    let (code, told) = laboratory(&["report", run]);
+    assert_eq!((code, told.trim()), (Some(0), format!("{run}/report.html").as_str()));
+    let place = folder.path().join("report.html");
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o644);
+    let elsewhere = folder.path().join("elsewhere.html");
+    let (code, _) = laboratory(&["report", run, "-o", elsewhere.to_str().unwrap()]);
+    assert_eq!(code, Some(0));
+    assert_eq!(fs::read(place).unwrap(), fs::read(elsewhere).unwrap(), "the same results give the same file");
+
+    let (code, told) = laboratory(&["report", run, run]);
+    assert!(code == Some(2) && told.contains("given twice"), "{told}");
+    let (code, told) = laboratory(&["report", "/nowhere"]);
+    assert!(code == Some(2) && told.contains("/nowhere: there is no such folder"), "{told}");
+    let bare = tempfile::tempdir().unwrap();
+    let (code, told) = laboratory(&["report", bare.path().to_str().unwrap()]);
+    assert!(code == Some(2) && told.contains("results.json: is this the folder of a run?"), "{told}");
+}
+
+#[test]
+fn on_a_full_disk_the_report_before_stays_and_the_message_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("report.html"), "the report before").unwrap();
+    results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    // A limit on the size of files fails a write in the middle, as a full disk does, and needs no mount.
+    let order = "trap '' XFSZ; ulimit -f 200; exec \"$0\" report \"$1\"";
+    let output = Command::new("bash")
+        .args(["-c", order, env!("CARGO_BIN_EXE_fairway-lab"), folder.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("report.html: it cannot be written; a report that was there stays"), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    assert_eq!(fs::read_to_string(folder.path().join("report.html")).unwrap(), "the report before");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing half written is left");
+}

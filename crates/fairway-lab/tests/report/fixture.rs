@@ -1,0 +1,386 @@
+//! Synthetic results: made up by a formula, for tests of the report alone. Nothing here was measured, and every text
+//! says so.
+
+use std::collections::BTreeMap;
+
+use fairway_lab::results::{
+    Absent, Bucket, Class, Completeness, Cost, Counts, Environment, Event, Example, Latency, Lateness, Load, Measure,
+    NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord, Percentile, Propagation, Ratio, Results, Run, SCHEMA,
+    Sample, Settings, Spike, Tls,
+};
+
+/// The name of a peer that would be a script if it were not escaped.
+pub(crate) const HOSTILE: &str = "<script>window.harmed=1</script>";
+
+/// Peers with how slow, how dear and how easily disturbed the formula makes them.
+const PEERS: [(&str, f64, f64, f64); 7] = [
+    ("fairway", 0.7, 21.0, 0.0),
+    ("nginx-reload", 0.9, 29.0, 700.0),
+    ("haproxy", 0.8, 26.0, 240.0),
+    ("envoy", 1.3, 47.0, 14.0),
+    ("contour", 1.4, 49.0, 22.0),
+    ("traefik", 1.9, 74.0, 60.0),
+    (HOSTILE, 1.6, 60.0, 35.0),
+];
+const PERCENTS: [f64; 24] = [
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95,
+    99.975, 99.99, 99.995, 99.999, 99.9995, 99.9999,
+];
+
+/// How large the results are.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    /// Seconds of each stream.
+    pub seconds: u32,
+    /// Pieces of time a second.
+    pub pieces: u32,
+    /// Samples of each stream.
+    pub samples: u32,
+}
+
+/// What most tests use.
+pub(crate) const SMALL: Extent = Extent { seconds: 60, pieces: 10, samples: 50 };
+
+struct Formula {
+    random: fastrand::Rng,
+    extent: Extent,
+}
+
+/// All five scenarios, seven peers, the direct stream, absent peers, discarded blocks, errors, spikes.
+pub(crate) fn results(extent: Extent) -> Results {
+    let mut formula = Formula { random: fastrand::Rng::with_seed(4), extent };
+    let runs =
+        vec![formula.dynamic(), formula.capacity(), formula.comparison(), formula.timeline(), formula.propagation()];
+    Results {
+        schema: SCHEMA,
+        completeness: Completeness::Complete,
+        begun: "2026-01-02T03:04:05Z".to_owned(),
+        seconds: 1_234.0,
+        command: ["fairway-lab", "run", "--quick", "--note", "made up by a test; it's synthetic"].map(str::to_owned).into(),
+        environment: environment(),
+        peers: peers(),
+        absent: vec![Absent {
+            peer: "caddy".to_owned(),
+            scenario: None,
+            reason: "synthetic: apt-get has no package caddy".to_owned(),
+        }],
+        runs,
+        limitations: vec![
+            "Synthetic: every figure comes from a formula in a test.".to_owned(),
+            "Generator, proxies and backends share two CPUs.".to_owned(),
+        ],
+    }
+}
+
+fn environment() -> Environment {
+    Environment {
+        cpu: "Synthetic CPU @ 2.00 GHz".to_owned(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        kernel: "6.0.0-synthetic".to_owned(),
+        system: "Synthetic Linux".to_owned(),
+        place: "testbed".to_owned(),
+        kubernetes: Some("v1.36.0".to_owned()),
+        laboratory: "0.0.0 (synthetic)".to_owned(),
+        facts: BTreeMap::from([("clock source".to_owned(), "synthetic".to_owned())]),
+    }
+}
+
+fn peers() -> Vec<PeerRecord> {
+    let record = |name: &str, kind: PeerKind| PeerRecord {
+        name: name.to_owned(),
+        title: format!("{name}, synthetic"),
+        kind,
+        stands_for: "nothing real".to_owned(),
+        versions: BTreeMap::from([(name.to_owned(), "1.2.3-synthetic".to_owned())]),
+        configurations: vec![NamedText {
+            name: "synthetic.conf (recommended)".to_owned(),
+            text: "workers 1;\n# </pre><script>window.harmed=2</script>\n".repeat(12),
+        }],
+    };
+    let mut peers: Vec<PeerRecord> =
+        PEERS.iter().map(|(name, ..)| record(name, PeerKind::Adapter)).collect();
+    peers.push(record("direct", PeerKind::Direct));
+    peers
+}
+
+fn empty(scenario: &str, study: Option<&str>) -> Run {
+    Run {
+        scenario: scenario.to_owned(),
+        purpose: format!("Synthetic {scenario}: does the report show what it should?"),
+        study: study.map(str::to_owned),
+        parameters: vec![
+            Parameter { name: "seconds".to_owned(), paper: "180 s".to_owned(), used: "60 s".to_owned() },
+            Parameter { name: "rate".to_owned(), paper: "30,000/s".to_owned(), used: "2,000/s".to_owned() },
+        ],
+        shortened: vec!["60 s instead of 180 s (--quick)".to_owned()],
+        seconds: 60.0,
+        measures: Vec::new(),
+        events: Vec::new(),
+        ratios: Vec::new(),
+        spikes: Vec::new(),
+        propagations: Vec::new(),
+    }
+}
+
+impl Formula {
+    fn around(&mut self, value: f64) -> f64 {
+        value * (0.92 + 0.16 * self.random.f64())
+    }
+
+    fn measure(&mut self, peer: usize, case: &str, phase: &str, rate: f64) -> Measure {
+        let (name, slow, cpu, disturbed) = PEERS[peer];
+        let spike = if case == "static" || case.starts_with("http") { 0.0 } else { disturbed };
+        let seconds = f64::from(self.extent.seconds);
+        let ok = (rate * seconds) as u64;
+        let mut errors = BTreeMap::new();
+        if spike > 100.0 {
+            errors.insert(Class::ConnectRefused, self.random.u64(20..400));
+            errors.insert(Class::ReadReset, self.random.u64(1..60));
+            errors.insert(Class::Status(502), self.random.u64(1..30));
+        }
+        let examples = errors.keys().map(|class| Example {
+            class: *class,
+            at_s: 12.3,
+            after_ms: 0.8,
+            text: format!("synthetic: <b>{}</b>", class.name()),
+        });
+        let cpu = self.around(cpu);
+        Measure {
+            peer: name.to_owned(),
+            settings: Settings::Recommended,
+            case: case.to_owned(),
+            phase: phase.to_owned(),
+            block: None,
+            discarded: None,
+            workers: None,
+            begun_s: 100.0 * peer as f64,
+            cost: Some(Cost {
+                cpu_s: cpu * ok as f64 / 1e6,
+                us_per_request: cpu,
+                cpus: cpu * rate / 1e6,
+                memory_bytes: Some(40 << 20),
+                source: "cgroup".to_owned(),
+                of: "5 pods".to_owned(),
+                ..Cost::default()
+            }),
+            load: Load {
+                offered: Offered { rate: Some(rate), connections: 100, threads: 2 },
+                rate,
+                bytes_rate: rate * 1_200.0,
+                seconds,
+                counts: Counts {
+                    requests: ok + errors.values().sum::<u64>(),
+                    ok,
+                    connections: 100,
+                    full_handshakes: 100,
+                    resumed_handshakes: 0,
+                    bytes: ok * 1_200,
+                },
+                examples: examples.collect(),
+                errors,
+                latency: self.latency(ok, slow, spike),
+                service: Latency::default(),
+                lateness: Lateness { p50_ms: 0.01, p99_ms: 0.08, p999_ms: 0.4, max_ms: 1.2 },
+                tls: Some(Tls {
+                    version: "TLSv1.3".to_owned(),
+                    cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
+                    key: Some("RSA-2048".to_owned()),
+                    protocol: "http/1.1".to_owned(),
+                }),
+                over_time: self.over_time(rate, slow, spike),
+            },
+        }
+    }
+
+    fn latency(&mut self, count: u64, slow: f64, spike: f64) -> Latency {
+        let at = |percent: f64| {
+            let nines = -(1.0f64 - percent / 100.0).max(1e-7).log10();
+            slow * (0.4 + 0.5 * nines + 0.06 * nines.powi(3)) + if nines > 2.5 { spike * (nines - 2.5) } else { 0.0 }
+        };
+        let wobble = self.around(1.0);
+        let points = PERCENTS.iter().map(|percent| Percentile {
+            percent: *percent,
+            ms: at(*percent) * wobble,
+            above: (count as f64 * (1.0 - percent / 100.0)) as u64,
+        });
+        let percentiles: Vec<Percentile> = points.collect();
+        Latency {
+            count,
+            min_ms: at(0.0) * wobble,
+            mean_ms: at(50.0),
+            deviation_ms: slow,
+            max_ms: at(99.99999) * wobble,
+            percentiles,
+            histogram: None,
+        }
+    }
+
+    fn over_time(&mut self, rate: f64, slow: f64, spike: f64) -> OverTime {
+        let pieces = self.extent.pieces;
+        let length = 1.0 / f64::from(pieces);
+        let series = (0..self.extent.seconds * pieces).map(|piece| {
+            let at_s = f64::from(piece) * length;
+            let after = at_s % 10.0;
+            let disturbed = if at_s > 9.0 && after < 0.9 { spike * (1.0 - after) * self.random.f64() } else { 0.0 };
+            let usual = self.around(slow * 1.6) * if self.random.u32(0..90) == 0 { 2.5 } else { 1.0 };
+            Bucket {
+                at_s,
+                seconds: length,
+                requests: (rate * length) as u64,
+                errors: if disturbed > 200.0 { self.random.u64(0..9) } else { 0 },
+                p50_ms: slow * 0.55,
+                p99_ms: usual,
+                max_ms: usual * 1.5 + disturbed,
+            }
+        });
+        let series = series.collect();
+        let samples = (0..self.extent.samples).map(|at| Sample { at_s: f64::from(at), ms: slow, status: 200 });
+        OverTime { series, samples: samples.collect() }
+    }
+
+    fn direct(&mut self, beside: &Measure, rate: f64) -> Measure {
+        let mut direct = self.measure(0, "static", &beside.phase, rate);
+        direct.case.clone_from(&beside.case);
+        direct.peer = "direct".to_owned();
+        direct.begun_s = beside.begun_s;
+        direct.cost = None;
+        direct
+    }
+
+    fn events(&mut self, run: &mut Run, case: &str, labels: &[(&str, &str)]) {
+        for (peer, (name, slow, _, spike)) in PEERS.into_iter().enumerate() {
+            for (at, (label, kind)) in labels.iter().enumerate() {
+                let at_s = 100.0 * peer as f64 + 10.0 * (at + 1) as f64;
+                run.events.push(Event {
+                    peer: name.to_owned(),
+                    settings: Settings::Recommended,
+                    case: case.to_owned(),
+                    at_s,
+                    label: (*label).to_owned(),
+                    kind: (*kind).to_owned(),
+                });
+                run.spikes.push(Spike {
+                    peer: name.to_owned(),
+                    settings: Settings::Recommended,
+                    case: case.to_owned(),
+                    event: (*label).to_owned(),
+                    at_s,
+                    highest_ms: self.around(slow * 3.0 + spike),
+                    direct_ms: Some(2.2),
+                    lasted_s: if spike > 10.0 { self.around(0.8) } else { 0.0 },
+                    errors: if spike > 200.0 { 12 } else { 0 },
+                });
+            }
+        }
+    }
+
+    fn dynamic(&mut self) -> Run {
+        let mut run = empty("dynamic", Some("study1_dynamic"));
+        for peer in 0..PEERS.len() {
+            for case in ["static", "dynamic"] {
+                let measure = self.measure(peer, case, "pooled", 2_000.0);
+                let direct = self.direct(&measure, 200.0);
+                run.measures.extend([measure, direct]);
+            }
+        }
+        self.events(&mut run, "dynamic", &[("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale"), ("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale")]);
+        run
+    }
+
+    fn capacity(&mut self) -> Run {
+        let mut run = empty("capacity", Some("study2_capacity"));
+        for (case, factor) in [("http-1k", 1.0), ("https-1k tls1.2", 0.8), ("new connections tls1.3", 0.08), ("https-1m tls1.3", 0.02)] {
+            for (peer, (_, _, cpu, _)) in PEERS.into_iter().enumerate() {
+                for (workers, block) in [(1u32, 0), (1, 1), (2, 0), (2, 1)] {
+                    let rate = self.around(7e5 / cpu * factor * f64::from(workers).powf(0.7));
+                    let mut measure = self.measure(peer, case, "pooled", rate);
+                    measure.workers = Some(workers);
+                    measure.block = Some(block);
+                    measure.load.offered.rate = None;
+                    measure.load.over_time = OverTime::default();
+                    if case.starts_with("new") {
+                        measure.load.counts.full_handshakes = measure.load.counts.ok;
+                    }
+                    if case.starts_with("https-1m") {
+                        measure.load.counts.bytes = measure.load.counts.ok * 1_048_800;
+                    }
+                    if peer == 3 && workers == 2 && block == 1 {
+                        measure.discarded = Some("synthetic: the generator was late (p99.9 4 ms)".to_owned());
+                    }
+                    run.measures.push(measure);
+                }
+                run.ratios.extend(self.ratio(peer, case));
+            }
+        }
+        run
+    }
+
+    fn ratio(&mut self, peer: usize, case: &str) -> Vec<Ratio> {
+        let (name, _, cpu, _) = PEERS[peer];
+        let ratio = |figure: &str, median: f64| Ratio {
+            figure: figure.to_owned(),
+            case: case.to_owned(),
+            peer: name.to_owned(),
+            settings: Settings::Recommended,
+            base: "fairway".to_owned(),
+            workers: Some(1),
+            median,
+            interval: (median * 0.96, median * 1.05),
+            pairs: 8,
+        };
+        vec![ratio("cpu per request", cpu / 21.0), ratio("requests/s", if peer == 2 { 1.01 } else { 21.0 / cpu })]
+    }
+
+    fn comparison(&mut self) -> Run {
+        let mut run = empty("comparison", Some("study3_comparison"));
+        for peer in 0..PEERS.len() {
+            for case in ["1 x 250", "5 x 50"] {
+                for phase in ["replicas 5 -> 7", "replicas 7 -> 5", "CORS added", "pooled"] {
+                    let mut measure = self.measure(peer, case, phase, 1_500.0);
+                    measure.load.over_time = OverTime::default();
+                    run.measures.push(measure);
+                }
+                let mut defaults = self.measure(peer, case, "pooled", 1_500.0);
+                defaults.load.over_time = OverTime::default();
+                defaults.settings = Settings::Defaults;
+                run.measures.push(defaults);
+            }
+        }
+        run
+    }
+
+    fn timeline(&mut self) -> Run {
+        let mut run = empty("timeline", Some("study4_timeline"));
+        for (case, rate) in [("100/s", 100.0), ("500/s", 500.0), ("1000/s", 1_000.0)] {
+            for peer in 0..PEERS.len() {
+                let measure = self.measure(peer, case, "pooled", rate);
+                let direct = self.direct(&measure, 100.0);
+                run.measures.extend([measure, direct]);
+            }
+            let labels = [("backend 3 -> 4", "scale"), ("backend 4 -> 3", "scale"), ("CORS headers added", "route"), ("header added", "route"), ("path rewritten", "route")];
+            self.events(&mut run, case, &labels);
+        }
+        run
+    }
+
+    fn propagation(&mut self) -> Run {
+        let mut run = empty("propagation", None);
+        for (name, slow, _, spike) in PEERS {
+            for case in ["add one by one", "change under load"] {
+                let ms = (0..300).map(|_| (slow * 4.0 + spike) * (0.3 + 2.0 * self.random.f64().powi(3))).collect();
+                run.propagations.push(Propagation {
+                    peer: name.to_owned(),
+                    settings: Settings::Recommended,
+                    case: case.to_owned(),
+                    ms,
+                    lost: if spike > 600.0 { 7 } else { 0 },
+                    wrong: 0,
+                    routes: 300,
+                    memory_bytes: Some(60 << 20),
+                });
+            }
+        }
+        run
+    }
+}

@@ -1,0 +1,103 @@
+//! The figures of README: made from results by a command, and held to them by a check.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use fairway_lab::results;
+
+use super::fixture::{SMALL, results as synthetic};
+
+struct Place {
+    folder: tempfile::TempDir,
+    readme: PathBuf,
+}
+
+fn place(text: &str) -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("docs/results");
+    fs::create_dir_all(&run).unwrap();
+    results::write(&run, &synthetic(SMALL)).unwrap();
+    let readme = folder.path().join("README.md");
+    fs::write(&readme, text).unwrap();
+    Place { folder, readme }
+}
+
+impl Place {
+    fn run(&self, more: &[&str]) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+            .args(["report", "docs/results", "--readme", "README.md"])
+            .args(more)
+            .current_dir(&self.folder)
+            .output()
+            .unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(told).unwrap())
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.readme).unwrap()
+    }
+}
+
+const MARKED: &str = "# Words before\n<!-- lab:begin -->\nold\n<!-- lab:end -->\nwords after\n";
+
+#[test]
+fn the_region_is_rewritten_and_nothing_else() {
+    let place = place(MARKED);
+    assert_eq!(place.run(&[]), (Some(0), String::new()));
+    let text = place.text();
+    assert!(text.starts_with("# Words before\n<!-- lab:begin -->\n"));
+    assert!(text.ends_with("<!-- lab:end -->\nwords after\n"));
+    assert!(!text.contains("old"));
+    for told in [
+        "[the report](docs/results/report.html)",
+        "|  | fairway | nginx-reload | haproxy | envoy | contour | traefik |",
+        "| cpu per request ÷ fairway's, capacity: http-1k, 1 worker | A/A 0.96 – 1.05 | 1.38 (1.33 – 1.45) |",
+        "| failed requests, dynamic: dynamic | 0 of 120,000 |",
+        "| failed requests, comparison: 1 x 250 | 0 of 90,000 |",
+        "| longest spike, s, timeline: 500/s | 0 |",
+        "| propagation p50 / p99 ms, propagation: add one by one |",
+        "&lt;script>window.harmed=1&lt;/script>",
+    ] {
+        assert!(text.contains(told), "{told} is not in\n{text}");
+    }
+    assert_eq!(place.run(&[]), (Some(0), String::new()));
+    assert_eq!(place.text(), text, "the second time changes nothing");
+}
+
+#[test]
+fn the_check_finds_a_figure_that_was_changed_by_hand() {
+    let place = place(MARKED);
+    let (code, told) = place.run(&["--check"]);
+    assert!(code == Some(1) && told.contains("README.md does not say what the results say"), "{told}");
+    place.run(&[]);
+    assert_eq!(place.run(&["--check"]), (Some(0), String::new()));
+    let text = place.text();
+    fs::write(&place.readme, text.replace("0 of 120,000", "0 of 990,000")).unwrap();
+    let (code, told) = place.run(&["--check"]);
+    assert!(code == Some(1) && told.contains("0 of 990,000") && told.contains("0 of 120,000"), "{told}");
+    assert!(place.text().contains("0 of 990,000"), "a check changes nothing");
+}
+
+#[test]
+fn a_readme_without_its_markers_is_refused_and_left_alone() {
+    for (text, expected) in [
+        ("nothing", "README.md has no line <!-- lab:begin -->; put <!-- lab:begin --> and <!-- lab:end --> where"),
+        ("<!-- lab:begin -->", "has no line <!-- lab:end -->"),
+        ("<!-- lab:end --><!-- lab:begin -->", "has <!-- lab:end --> before <!-- lab:begin -->"),
+        ("<!-- lab:begin --><!-- lab:begin --><!-- lab:end -->", "<!-- lab:begin --> twice"),
+    ] {
+        let place = place(text);
+        let (code, told) = place.run(&[]);
+        assert!(code == Some(2) && told.contains(expected), "{told}");
+        assert_eq!(place.text(), text);
+    }
+}
+
+#[test]
+fn the_link_can_be_given() {
+    let place = place(MARKED);
+    place.run(&["--link", "https://example.org/report (1).html"]);
+    assert!(place.text().contains("[the report](https://example.org/report%20(1%29.html)"), "{}", place.text());
+}
