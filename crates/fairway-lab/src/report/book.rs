@@ -62,13 +62,26 @@ impl Book {
         html.element("<p class=\"reading\"><b>How to read this.</b> ", &figure.reading, "</p></figcaption>");
         html.raw("<div class=\"legend\" role=\"group\" aria-label=\"Peers\">");
         let series = || figure.panels.iter().flat_map(|panel| &panel.series);
-        for peer in distinct(series().map(|series| &series.peer)) {
-            html.raw("<button type=\"button\" class=\"key\" aria-pressed=\"true\"").attribute("data-peer", peer);
-            html.raw("><i class=\"dot ").raw(self.palette.class(peer)).raw("\"></i>").text(peer).raw("</button>");
+        let mut peers = distinct(series().map(|series| &series.peer));
+        peers.sort_by_key(|peer| self.palette.place(peer));
+        for peer in peers {
+            html.raw("<button type=\"button\" class=\"key\" aria-pressed=\"true\"")
+                .attribute("data-peer", peer);
+            html.raw("><i class=\"dot ")
+                .raw(self.palette.class(peer))
+                .raw("\"></i>")
+                .text(peer)
+                .raw("</button>");
         }
         for (look, told) in [
-            (Look::Dashed, "<span class=\"look\"><svg viewBox=\"0 0 26 8\"><path class=\"cd dashed\" d=\"M0 4H26\"/></svg>"),
-            (Look::Faint, "<span class=\"look\"><svg viewBox=\"0 0 26 8\"><path class=\"cd faint\" d=\"M0 4H26\"/></svg>"),
+            (
+                Look::Dashed,
+                "<span class=\"look\"><svg viewBox=\"0 0 26 8\"><path class=\"cd dashed\" d=\"M0 4H26\"/></svg>",
+            ),
+            (
+                Look::Faint,
+                "<span class=\"look\"><svg viewBox=\"0 0 26 8\"><path class=\"cd faint\" d=\"M0 4H26\"/></svg>",
+            ),
         ] {
             let kinds = distinct(series().filter(|series| series.look == look).map(|series| &series.label));
             if let [kind] = kinds.as_slice() {

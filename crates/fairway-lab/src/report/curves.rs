@@ -61,7 +61,8 @@ fn look(pool: &Pool<'_>, book: &Book) -> Look {
 }
 
 fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
-    let points: Vec<Percentile> = pool.percentiles().into_iter().filter(|point| point.ms.is_finite()).collect();
+    let points: Vec<Percentile> =
+        pool.percentiles().into_iter().filter(|point| point.ms.is_finite()).collect();
     let label = match pool.settings {
         Settings::Defaults => format!("{label}, defaults"),
         Settings::Recommended => label.to_owned(),

@@ -78,12 +78,12 @@ impl Frame {
             self.text(html, "panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
         }
         self.text(html, "axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
-        for (value, told) in self.y.ticks((self.height / 40.0) as usize) {
+        for (value, told) in self.y.ticks((self.height / 30.0) as usize) {
             let y = bottom - self.y.place(value) * self.height;
             self.line(html, "grid", (self.left, y), (right, y));
             self.text(html, "tick end", (self.left - 5.0, y + 3.5), &told);
         }
-        for (value, told) in self.x.ticks((self.width / 90.0) as usize) {
+        for (value, told) in self.x.ticks(((self.width / 80.0) as usize).max(3)) {
             let x = self.left + self.x.place(value) * self.width;
             self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
             self.text(html, "tick middle", (x, bottom + 15.0), &told);
@@ -163,12 +163,24 @@ impl Frame {
             .collect();
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut free = self.top - 6.0;
+        // Enough room must be left below for those that follow.
+        let mut last = self.top + self.height - 12.0 * ends.len() as f64;
         for (y, series) in ends {
-            let y = y.max(free);
+            last += 12.0;
+            let y = y.min(last).max(free);
             free = y + 12.0;
             html.raw("<g class=\"").raw(palette.class(&series.peer)).raw("\">");
-            self.text(html, "name", (self.left + self.width + 6.0, y + 3.5), &series.label);
+            self.text(html, "name", (self.left + self.width + 6.0, y + 3.5), &cut(&series.label));
             html.raw("</g>");
         }
     }
+}
+
+/// A name that fits beside a plot; the whole of it is in the legend.
+fn cut(label: &str) -> String {
+    const LETTERS: usize = 17;
+    if label.chars().count() <= LETTERS {
+        return label.to_owned();
+    }
+    label.chars().take(LETTERS - 1).chain(['…']).collect()
 }

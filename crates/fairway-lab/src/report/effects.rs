@@ -18,7 +18,15 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
     book.html.raw("<h4>Spikes after events</h4>");
     book.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s.");
     let columns = [
-        "case", "peer", "#events", "#highest ms", "after", "#direct then ms", "#most above direct ms", "#longest s", "#failed",
+        "case",
+        "peer",
+        "#events",
+        "#highest ms",
+        "after",
+        "#direct then ms",
+        "#most above direct ms",
+        "#longest s",
+        "#failed",
     ];
     let mut table = Table::new("The worst after any event", &columns);
     for (case, settings, peer) in whose(&run.spikes, &book.palette) {
@@ -31,7 +39,8 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
 
 fn whose<'a>(spikes: &'a [Spike], palette: &Palette) -> Vec<(&'a str, Settings, &'a str)> {
     let cases = distinct(spikes.iter().map(|spike| spike.case.as_str()));
-    let mut all = distinct(spikes.iter().map(|spike| (spike.case.as_str(), spike.settings, spike.peer.as_str())));
+    let mut all =
+        distinct(spikes.iter().map(|spike| (spike.case.as_str(), spike.settings, spike.peer.as_str())));
     all.sort_by_key(|(case, settings, peer)| {
         (cases.iter().position(|known| known == case), *settings, palette.place(peer))
     });
@@ -45,7 +54,9 @@ pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
 
 fn worst(spikes: &[&Spike], book: &Book) -> Vec<Cell> {
     let finite = spikes.iter().filter(|spike| spike.highest_ms.is_finite());
-    let Some(highest) = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms)) else { return Vec::new() };
+    let Some(highest) = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms)) else {
+        return Vec::new();
+    };
     let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
     vec![
         Cell::Text(highest.case.clone()),
@@ -61,8 +72,16 @@ fn worst(spikes: &[&Spike], book: &Book) -> Vec<Cell> {
 }
 
 fn every(run: &Run, book: &mut Book) {
-    let columns =
-        ["case", "peer", "event", "#at s", "#highest ms", "#direct ms", "#stayed high s", "#failed until the next"];
+    let columns = [
+        "case",
+        "peer",
+        "event",
+        "#at s",
+        "#highest ms",
+        "#direct ms",
+        "#stayed high s",
+        "#failed until the next",
+    ];
     let mut table = Table::new("Every event", &columns);
     for (case, settings, peer) in whose(&run.spikes, &book.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
@@ -75,7 +94,11 @@ fn every(run: &Run, book: &mut Book) {
                 Cell::Number(number::figure(spike.highest_ms)),
                 Cell::Number(number::maybe(spike.direct_ms)),
                 Cell::Number(number::figure(spike.lasted_s)),
-                if spike.errors > 0 { Cell::Bad(number::count(spike.errors)) } else { Cell::Number("0".to_owned()) },
+                if spike.errors > 0 {
+                    Cell::Bad(number::count(spike.errors))
+                } else {
+                    Cell::Number("0".to_owned())
+                },
             ]);
         }
     }
@@ -114,8 +137,17 @@ pub(super) fn propagation(run: &Run, book: &mut Book) {
         panels: panels.filter(|panel| !panel.series.is_empty()).collect(),
     });
     let columns = [
-        "case", "peer", "#changes", "#p50 ms", "#p90 ms", "#p99 ms", "#max ms", "#no effect in time", "#wrong answers",
-        "#routes", "#memory",
+        "case",
+        "peer",
+        "#changes",
+        "#p50 ms",
+        "#p90 ms",
+        "#p99 ms",
+        "#max ms",
+        "#no effect in time",
+        "#wrong answers",
+        "#routes",
+        "#memory",
     ];
     let mut table = Table::new("Propagation", &columns);
     let mut all: Vec<&Propagation> = run.propagations.iter().collect();

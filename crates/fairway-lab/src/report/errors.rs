@@ -82,10 +82,9 @@ pub(super) fn table(run: &Run, book: &mut Book) {
 
 fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, book: &Book) -> Vec<Cell> {
     let errors = pool.errors();
-    let case = pool.workers.map_or_else(
-        || pool.case.to_owned(),
-        |workers| format!("{}, {workers} workers", pool.case),
-    );
+    let case = pool
+        .workers
+        .map_or_else(|| pool.case.to_owned(), |workers| format!("{}, {workers} workers", pool.case));
     let mut cells = vec![Cell::Text(case), Cell::Markup(book.palette.cell(pool.peer, pool.settings))];
     cells.extend(classes.iter().map(|class| match errors.get(class) {
         Some(count) if *count > 0 => Cell::Bad(number::count(*count)),
@@ -98,7 +97,8 @@ fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, book: &Book) -> Vec<Cell> {
 const EXAMPLES: usize = 200;
 
 fn examples(run: &Run, book: &mut Book) {
-    let mut table = Table::new("First examples", &["peer", "case", "phase", "class", "#due at s", "#after ms", "text"]);
+    let mut table =
+        Table::new("First examples", &["peer", "case", "phase", "class", "#due at s", "#after ms", "text"]);
     let all = run.measures.iter().flat_map(|one| one.load.examples.iter().map(move |example| (one, example)));
     for (measure, example) in all.take(EXAMPLES) {
         table.row(vec![

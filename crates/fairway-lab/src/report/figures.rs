@@ -9,8 +9,23 @@ use super::number::{self, UNKNOWN};
 use super::pool::{Pool, by_phase, distinct, whole};
 
 const COLUMNS: [&str; 17] = [
-    "case", "peer", "#workers", "#requests", "#failed", "#RPS", "#TPS", "#Gbit/s", "#p50 ms", "#p75 ms", "#p90 ms",
-    "#p99 ms", "#p99.9 ms", "#max ms", "#CPU µs/request", "#CPUs", "#memory",
+    "case",
+    "peer",
+    "#workers",
+    "#requests",
+    "#failed",
+    "#RPS",
+    "#TPS",
+    "#Gbit/s",
+    "#p50 ms",
+    "#p75 ms",
+    "#p90 ms",
+    "#p99 ms",
+    "#p99.9 ms",
+    "#max ms",
+    "#CPU µs/request",
+    "#CPUs",
+    "#memory",
 ];
 
 /// The table of a run, and folded the same by phase where there are phases.
@@ -37,7 +52,8 @@ fn filled(caption: &str, pools: &[Pool<'_>], book: &mut Book) {
 }
 
 fn row(pool: &Pool<'_>, book: &Book) -> Vec<Cell> {
-    let case = if pool.phase.is_empty() { pool.case.to_owned() } else { format!("{}: {}", pool.case, pool.phase) };
+    let case =
+        if pool.phase.is_empty() { pool.case.to_owned() } else { format!("{}: {}", pool.case, pool.phase) };
     let failed = pool.failed();
     let mut cells = vec![
         Cell::Text(case),
@@ -95,12 +111,17 @@ fn bars(title: &str, pools: &[&Pool<'_>], book: &mut Book) {
     let scale = if largest > 0.0 { WIDTH / largest } else { 0.0 };
     let mut html = Html::default();
     html.element("<div><h5>", title, "</h5>");
-    html.raw("<svg class=\"bars\" role=\"img\" viewBox=\"0 0 360 ").number(pools.len() as f64 * ROW + 4.0).raw("\"");
+    html.raw("<svg class=\"bars\" role=\"img\" viewBox=\"0 0 360 ")
+        .number(pools.len() as f64 * ROW + 4.0)
+        .raw("\"");
     html.attribute("aria-label", title).raw(">");
     for (at, pool) in pools.iter().enumerate() {
         let y = at as f64 * ROW;
         let cpu = pool.cpu().unwrap_or_default();
-        html.raw("<g class=\"").raw(book.palette.class(pool.peer)).raw("\"").attribute("data-peer", pool.peer);
+        html.raw("<g class=\"")
+            .raw(book.palette.class(pool.peer))
+            .raw("\"")
+            .attribute("data-peer", pool.peer);
         html.raw("><text class=\"tick end\" x=\"98\" y=\"").number(y + 14.0).raw("\">").text(pool.peer);
         html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"104\" y=\"").number(y + 4.0);
         html.raw("\" width=\"").number((cpu * scale).max(0.5)).raw("\"/>");

@@ -7,7 +7,7 @@ use super::effects::{quantile, sorted};
 use super::headline::{against_fairway, interval, is_noise};
 use super::number::{self, UNKNOWN};
 use super::palette::Palette;
-use super::pool::{Pool, distinct, whole};
+use super::pool::{Pool, distinct, in_case, whole};
 
 /// The table.
 pub(super) struct Glance {
@@ -23,7 +23,8 @@ pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
         let streams = run.measures.iter().map(|one| (&one.peer, one.settings));
         streams.chain(run.propagations.iter().map(|one| (&one.peer, one.settings)))
     });
-    let recommended = measured.filter(|(_, settings)| *settings == Settings::Recommended).map(|(peer, _)| peer);
+    let recommended =
+        measured.filter(|(_, settings)| *settings == Settings::Recommended).map(|(peer, _)| peer);
     let mut peers: Vec<String> = distinct(recommended).into_iter().cloned().collect();
     peers.sort_by_key(|peer| palette.place(peer));
     let mut glance = Glance { peers, rows: Vec::new() };
@@ -48,7 +49,8 @@ impl Glance {
     fn ratios(&mut self, run: &Run) {
         let key = |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers);
         for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
-            let of = |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
+            let of =
+                |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
             let name = format!("{figure} ÷ fairway's, {}", in_case(run, &case, workers));
             self.row(name, |peer| {
                 let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
@@ -83,7 +85,9 @@ impl Glance {
                 Some(format!("{} / {}", number::figure(p99), number::maybe(pool.highest())))
             });
             self.row(format!("failed requests, {place}"), |peer| {
-                own(peer).map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
+                own(peer).map(|pool| {
+                    format!("{} of {}", number::count(pool.failed()), number::count(pool.requests()))
+                })
             });
         }
     }
@@ -92,11 +96,14 @@ impl Glance {
         let recommended = || run.spikes.iter().filter(|spike| spike.settings == Settings::Recommended);
         for case in distinct(recommended().map(|spike| &spike.case)) {
             let place = in_case(run, case, None);
-            self.row(format!("highest ms in the second after an event (straight to the pods), {place}"), |peer| {
-                let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
-                let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
-                Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
-            });
+            self.row(
+                format!("highest ms in the second after an event (straight to the pods), {place}"),
+                |peer| {
+                    let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
+                    let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
+                    Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
+                },
+            );
             self.row(format!("longest spike, s, {place}"), |peer| {
                 let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
@@ -120,14 +127,6 @@ impl Glance {
                 Some(format!("{} / {}{lost}", at(0.5), at(0.99)))
             });
         }
-    }
-}
-
-fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
-    match workers {
-        Some(1) => format!("{}: {case}, 1 worker", run.scenario),
-        Some(workers) => format!("{}: {case}, {workers} workers", run.scenario),
-        None => format!("{}: {case}", run.scenario),
     }
 }
 

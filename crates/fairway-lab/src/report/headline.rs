@@ -7,6 +7,7 @@ use super::book::Book;
 use super::html::{Cell, Html, Table};
 use super::number;
 use super::palette::Palette;
+use super::pool::{distinct, in_case};
 
 /// What an interval allows to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,9 @@ fn lower_is_better(figure: &str) -> Option<bool> {
     if has(&["per cpu", "/cpu"]) {
         Some(false)
     } else if has(&["cpu", "latency", "memory", "error", "max", "mean", "context", "propagation"])
-        || figure.strip_prefix('p').is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+        || figure
+            .strip_prefix('p')
+            .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
     {
         Some(true)
     } else if has(&["/s", "rps", "tps", "bps", "rate", "throughput"]) {
@@ -68,7 +71,7 @@ fn lower_is_better(figure: &str) -> Option<bool> {
 /// The claim in words.
 pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
     if is_noise(ratio) {
-        return "noise of this machine (A/A): no difference smaller than this can be told apart".to_owned();
+        return "noise of this machine (A/A)".to_owned();
     }
     let claim = claim(ratio, all);
     let (more, less) = match lower_is_better(&ratio.figure) {
@@ -77,7 +80,9 @@ pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
         None => ("higher", "lower"),
     };
     match claim {
-        Claim::None if is_within_noise(ratio, all) => {
+        Claim::None
+            if is_within_noise(ratio, all) && !(ratio.interval.0..=ratio.interval.1).contains(&1.0) =>
+        {
             "no difference can be claimed: within the noise of the machine".to_owned()
         }
         Claim::None => "no difference can be claimed: the interval includes 1".to_owned(),
@@ -86,40 +91,45 @@ pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
     }
 }
 
-/// The table of all ratios of a group of runs.
+/// The tables of all ratios of a run of the laboratory: one for each figure and case.
 pub(super) fn ratios(results: &Results, book: &mut Book) {
-    let columns =
-        ["scenario", "figure", "case", "peer ÷ base", "#workers", "#median ×", "#95% interval", "", "#pairs", "says"];
-    let mut table = Table::new("Ratios: peer ÷ base, from paired blocks", &columns);
-    for run in &results.runs {
-        let mut order: Vec<&Ratio> = run.ratios.iter().collect();
-        order.sort_by_key(|ratio| {
-            (&ratio.figure, &ratio.case, ratio.workers, ratio.settings, is_noise(ratio), book.palette.place(&ratio.peer))
-        });
-        for ratio in order {
-            table.row(row(&run.scenario, ratio, &run.ratios, &book.palette));
-        }
-    }
-    if table.is_empty() {
+    if results.runs.iter().all(|run| run.ratios.is_empty()) {
         book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    book.reading("Blocks of two peers alternate (A B B A), each pair gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis from ¼ to 4; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
-    book.table(&table);
+    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis from ¼ to 4; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
+    book.html.raw("<div class=\"ratios\">");
+    for run in &results.runs {
+        let mut order: Vec<&Ratio> = run.ratios.iter().collect();
+        order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), book.palette.place(&ratio.peer)));
+        for (figure, case, workers) in
+            distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
+        {
+            let caption = format!("{figure}, {}", in_case(run, case, workers));
+            let mut table = Table::new(
+                &caption,
+                &["peer ÷ base", "#median ×", "#95% interval", "¼ – 1 – 4", "#pairs", "says"],
+            );
+            for ratio in order
+                .iter()
+                .filter(|ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers))
+            {
+                table.row(row(ratio, &run.ratios, &book.palette));
+            }
+            book.table(&table);
+        }
+    }
+    book.html.raw("</div>");
 }
 
-fn row(scenario: &str, ratio: &Ratio, all: &[Ratio], palette: &Palette) -> Vec<Cell> {
+fn row(ratio: &Ratio, all: &[Ratio], palette: &Palette) -> Vec<Cell> {
     let mut peers = palette.cell(&ratio.peer, ratio.settings);
     peers.raw(" ÷ ").text(&ratio.base);
     if is_noise(ratio) {
         peers.raw(" <small>A/A</small>");
     }
     vec![
-        Cell::Text(scenario.to_owned()),
-        Cell::Text(ratio.figure.clone()),
-        Cell::Text(ratio.case.clone()),
         Cell::Markup(peers),
-        Cell::Number(ratio.workers.map_or_else(|| number::UNKNOWN.to_owned(), |workers| workers.to_string())),
         Cell::Number(number::ratio(ratio.median)),
         Cell::Number(interval(ratio)),
         Cell::Markup(bar(ratio, palette)),
@@ -140,19 +150,20 @@ fn bar(ratio: &Ratio, palette: &Palette) -> Html {
     if ![ratio.median, low, high].iter().all(|value| value.is_finite() && *value > 0.0) {
         return html;
     }
-    let place = |value: f64| 60.0 + value.log2().clamp(-2.0, 2.0) * 29.0;
-    html.raw("<svg class=\"interval ").raw(palette.class(&ratio.peer)).raw("\" viewBox=\"0 0 120 14\" aria-hidden=\"true\">");
-    html.raw("<line class=\"grid\" x1=\"60\" x2=\"60\" y1=\"0\" y2=\"14\"/><rect y=\"5\" height=\"4\" rx=\"2\" x=\"");
+    let place = |value: f64| 90.0 + value.log2().clamp(-2.0, 2.0) * 43.0;
+    html.raw("<svg class=\"interval ")
+        .raw(palette.class(&ratio.peer))
+        .raw("\" viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
+    html.raw("<line class=\"grid\" x1=\"90\" x2=\"90\" y1=\"-5\" y2=\"19\"/><rect y=\"4\" height=\"6\" rx=\"2\" x=\"");
     html.number(place(low)).raw("\" width=\"").number((place(high) - place(low)).max(1.5));
-    html.raw("\"/><circle cy=\"7\" r=\"4\" cx=\"").number(place(ratio.median)).raw("\"/></svg>");
+    html.raw("\"/><circle cy=\"7\" r=\"3\" cx=\"").number(place(ratio.median)).raw("\"/></svg>");
     html
 }
 
 /// The ratios of recommended settings against Fairway.
 pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
-    all.iter().filter(|ratio| {
-        ratio.settings == Settings::Recommended && ratio.base == super::palette::FAIRWAY
-    })
+    all.iter()
+        .filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == super::palette::FAIRWAY)
 }
 
 #[cfg(test)]
@@ -195,11 +206,9 @@ mod tests {
 
     #[test]
     fn it_is_known_which_figures_are_better_when_lower() {
-        let known = ["cpu per request", "p99", "p99.9", "requests/s", "requests per cpu-second", "Gbps", "colour"];
+        let known =
+            ["cpu per request", "p99", "p99.9", "requests/s", "requests per cpu-second", "Gbps", "colour"];
         let lower = known.map(lower_is_better);
-        assert_eq!(
-            lower,
-            [Some(true), Some(true), Some(true), Some(false), Some(false), Some(false), None]
-        );
+        assert_eq!(lower, [Some(true), Some(true), Some(true), Some(false), Some(false), Some(false), None]);
     }
 }

@@ -132,7 +132,8 @@ impl Table {
         if self.is_empty() {
             return;
         }
-        html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\"").attribute("aria-label", &self.caption);
+        html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\"")
+            .attribute("aria-label", &self.caption);
         html.raw("><table>");
         if !self.caption.is_empty() {
             html.element("<caption>", &self.caption, "</caption>");

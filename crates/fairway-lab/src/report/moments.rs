@@ -22,7 +22,8 @@ struct Strand<'a> {
 pub(super) fn over_time(run: &Run, book: &mut Book) {
     for case in distinct(run.events.iter().map(|event| event.case.as_str())) {
         let strands = strands(run, case, &book.palette);
-        if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty())) {
+        if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty()))
+        {
             continue;
         }
         book.plot(together(run, case, &strands));
@@ -80,9 +81,8 @@ impl Strand<'_> {
     }
 
     fn events(&self, run: &Run, case: &str) -> Vec<(f64, String)> {
-        let own = |event: &&Event| {
-            event.case == case && event.peer == self.peer && event.settings == self.settings
-        };
+        let own =
+            |event: &&Event| event.case == case && event.peer == self.peer && event.settings == self.settings;
         run.events.iter().filter(own).map(|event| (event.at_s - self.begun_s, event.label.clone())).collect()
     }
 }

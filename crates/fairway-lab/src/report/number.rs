@@ -96,13 +96,17 @@ mod tests {
 
     #[test]
     fn figures_have_three_significant_digits() {
-        let values = [0.0, 0.0001, 0.1234, 1.234, 12.34, 123.4, 1234.5, 99.96, f64::NAN, f64::INFINITY, -1234.0];
+        let values =
+            [0.0, 0.0001, 0.1234, 1.234, 12.34, 123.4, 1234.5, 99.96, f64::NAN, f64::INFINITY, -1234.0];
         let told = values.map(figure);
         assert_eq!(
             told,
             ["0", "< 0.001", "0.123", "1.23", "12.3", "123", "1,235", "100", "–", "–", "-1,234"]
         );
-        assert_eq!([count(0), count(999), count(1_000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [count(0), count(999), count(1_000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
         assert_eq!([ratio(1.0), ratio(0.054), ratio(23.4)], ["1.00", "0.054", "23.4"]);
         assert_eq!([bytes(12), bytes(3 << 20)], ["12.0 B", "3.00 MiB"]);
         assert_eq!([duration(2.5), duration(125.0), duration(7_300.0)], ["2.50 s", "2 min 5 s", "2 h 1 min"]);

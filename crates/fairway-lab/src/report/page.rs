@@ -62,8 +62,8 @@ fn opening(results: &[Results], book: &mut Book) {
     for (at, one) in results.iter().enumerate() {
         let environment = &one.environment;
         let told = format!(
-            " {}{} on {}, {} CPUs, in {}.",
-            one.begun,
+            " Begun {}{}, on {}, {} CPUs; it took {}.",
+            one.begun.replace('T', " ").replace('Z', " UTC"),
             of_run(at, results.len()),
             environment.cpu,
             environment.cpus,
@@ -129,7 +129,10 @@ fn scenario(run: &Run, book: &mut Book) {
 }
 
 fn grounds(at: usize, runs: usize, results: &Results, book: &mut Book) {
-    book.html.raw("<section").attribute("id", &format!("grounds-{}", at + 1)).raw("><h2>Machine, versions, configurations");
+    book.html
+        .raw("<section")
+        .attribute("id", &format!("grounds-{}", at + 1))
+        .raw("><h2>Machine, versions, configurations");
     book.html.text(&of_run(at, runs)).raw("</h2>");
     provenance::environment(results, book);
     book.html.raw("<h3>Peers</h3>");
@@ -158,7 +161,9 @@ fn framed(book: Book) -> String {
     head.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     head.raw("<meta http-equiv=\"Content-Security-Policy\"").attribute("content", &policy).raw(">");
     head.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    head.raw("<meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">");
+    head.raw(
+        "<meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">",
+    );
     head.raw("<link rel=\"icon\" href=\"data:,\"><title>fairway-lab report</title><style>").embedded(STYLE);
     head.raw("</style></head><body><main>");
     let mut text = head.into_text();

@@ -31,6 +31,12 @@ function told(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+// A name that fits beside a plot; the whole of it is in the legend.
+function cut(label) {
+  const letters = [...label];
+  return letters.length <= 17 ? label : letters.slice(0, 16).join("") + "…";
+}
+
 function percent(value) {
   const nines = value >= 99.99 ? 5 : value >= 99 ? 3 : 1;
   return Number(value.toFixed(nines)) + "%";
@@ -152,6 +158,7 @@ class Plot {
       return frame;
     });
     this.svg = svg;
+    this.place.style.minHeight = "";
     this.place.replaceChildren(svg, this.tip);
     this.listen(svg);
   }
@@ -173,12 +180,12 @@ class Plot {
     const group = shape("g", { class: "panel", "data-panel": number }, svg);
     if (!frame.single) words(group, panel.title, { class: "panel", x: left - 44, y: top - 24 });
     words(group, this.figure.y.label, { class: "axis", x: left - 44, y: top - 9 });
-    for (const value of ticks(frame.y.name, frame.y.low, frame.y.high, Math.floor(height / 40))) {
+    for (const value of ticks(frame.y.name, frame.y.low, frame.y.high, Math.floor(height / 30))) {
       const y = frame.y.at(value);
       shape("line", { class: "grid", x1: left, x2: left + width, y1: y, y2: y }, group);
       words(group, told(value), { class: "tick end y", x: left - 6, y: y + 3.5 });
     }
-    for (const value of ticks(frame.x.name, frame.x.low, frame.x.high, Math.max(2, Math.floor(width / 80)))) {
+    for (const value of ticks(frame.x.name, frame.x.low, frame.x.high, Math.max(3, Math.floor(width / 80)))) {
       const x = frame.x.at(value);
       shape("line", { class: "base", x1: x, x2: x, y1: bottom, y2: bottom + 4 }, group);
       words(group, frame.x.name === "nines" ? percent(value) : told(value), { class: "tick middle x", x, y: bottom + 16 });
@@ -245,10 +252,13 @@ class Plot {
       })
       .sort((a, b) => a.y - b.y);
     let free = frame.top - 8;
+    // Enough room must be left below for those that follow.
+    let last = frame.top + frame.height - 13 * named.length;
     for (const { series, y } of named) {
-      const place = Math.max(y, free);
+      last += 13;
+      const place = Math.max(Math.min(y, last), free);
       free = place + 13;
-      words(shape("g", { class: series.colour }, group), series.label, { class: "name", x: right + 7, y: place + 3.5 });
+      words(shape("g", { class: series.colour }, group), cut(series.label), { class: "name", x: right + 7, y: place + 3.5 });
     }
   }
 

@@ -54,6 +54,15 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
     found
 }
 
+/// How a case is called in tables that have more than one scenario.
+pub(super) fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
+    match workers {
+        Some(1) => format!("{}: {case}, 1 worker", run.scenario),
+        Some(workers) => format!("{}: {case}, {workers} workers", run.scenario),
+        None => format!("{}: {case}", run.scenario),
+    }
+}
+
 fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
     let counted: Vec<&Measure> = run.measures.iter().filter(|measure| measure.discarded.is_none()).collect();
     let cases = distinct(counted.iter().map(|measure| &measure.case));
@@ -145,7 +154,8 @@ impl Pool<'_> {
 
     /// CPU time of the proxy for an answered request, microseconds: the sum of the one by the sum of the other.
     pub(super) fn cpu(&self) -> Option<f64> {
-        let known = || self.measures.iter().filter_map(|measure| Some((measure.cost.as_ref()?, &measure.load)));
+        let known =
+            || self.measures.iter().filter_map(|measure| Some((measure.cost.as_ref()?, &measure.load)));
         let answered: u64 = known().map(|(_, load)| load.counts.ok).sum();
         if answered > 0 {
             return Some(known().map(|(cost, _)| cost.cpu_s).sum::<f64>() * 1e6 / answered as f64);
@@ -186,13 +196,16 @@ impl Pool<'_> {
 /// One distribution of several: at each percentile of the first, the latency that as many of all values lie above.
 /// Between the points that were kept a distribution is taken to be even on the logarithm of latency.
 pub(super) fn merged(latencies: &[&Latency]) -> Vec<Percentile> {
-    let filled: Vec<&Latency> =
-        latencies.iter().copied().filter(|latency| latency.count > 0 && !latency.percentiles.is_empty()).collect();
+    let filled: Vec<&Latency> = latencies
+        .iter()
+        .copied()
+        .filter(|latency| latency.count > 0 && !latency.percentiles.is_empty())
+        .collect();
     let usable = |point: &&Percentile| point.ms.is_finite() && point.percent < 100.0;
     let (Some(first), false) = (filled.first(), filled.len() == 1) else {
-        return filled.first().map_or_else(Vec::new, |only| {
-            only.percentiles.iter().filter(usable).copied().collect()
-        });
+        return filled
+            .first()
+            .map_or_else(Vec::new, |only| only.percentiles.iter().filter(usable).copied().collect());
     };
     let total: u64 = filled.iter().map(|latency| latency.count).sum();
     let grid = first.percentiles.iter().filter(usable);
@@ -210,7 +223,8 @@ fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
     let mut high = ends(|latency| latency.max_ms).fold(0.0, f64::max).max(low);
     for _ in 0..60 {
         let middle = (low * high).sqrt();
-        let count: f64 = latencies.iter().map(|latency| share_above(latency, middle) * latency.count as f64).sum();
+        let count: f64 =
+            latencies.iter().map(|latency| share_above(latency, middle) * latency.count as f64).sum();
         if count > above {
             low = middle;
         } else {

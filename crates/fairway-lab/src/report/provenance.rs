@@ -11,7 +11,8 @@ use super::number::{self, UNKNOWN};
 pub(super) fn partial(all: &[Results], book: &mut Book) {
     for (at, results) in all.iter().enumerate() {
         if let Completeness::Partial { reason } = &results.completeness {
-            let which = if all.len() > 1 { format!("Run {} is partial: ", at + 1) } else { "Partial: ".to_owned() };
+            let which =
+                if all.len() > 1 { format!("Run {} is partial: ", at + 1) } else { "Partial: ".to_owned() };
             book.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
             book.html.text(reason).raw(". What follows is what was found until then.</p>");
         }
@@ -67,8 +68,20 @@ pub(super) fn discarded(run: &Run, book: &mut Book) {
 /// What the generator did itself: what it offered, how late it was, TLS as negotiated.
 pub(super) fn generator(run: &Run, book: &mut Book) {
     let columns = [
-        "case", "peer", "phase", "#block", "#offered/s", "#connections", "#threads", "#seconds", "#late p50 ms", "#late p99 ms",
-        "#late p99.9 ms", "#late max ms", "TLS", "CPU read from",
+        "case",
+        "peer",
+        "phase",
+        "#block",
+        "#offered/s",
+        "#connections",
+        "#threads",
+        "#seconds",
+        "#late p50 ms",
+        "#late p99 ms",
+        "#late p99.9 ms",
+        "#late max ms",
+        "TLS",
+        "CPU read from",
     ];
     let mut table = Table::new("The generator, stream by stream", &columns);
     for measure in &run.measures {

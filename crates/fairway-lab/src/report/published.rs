@@ -113,12 +113,20 @@ fn counters(pool: &Pool<'_>) -> [u64; 3] {
 
 fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
     let columns = [
-        "", "#connection errors", "#time-outs", "#read errors", "#p99 ms", "#p99.99 ms", "#p99.9999 ms", "as printed",
+        "",
+        "#connection errors",
+        "#time-outs",
+        "#read errors",
+        "#p99 ms",
+        "#p99.99 ms",
+        "#p99.9999 ms",
+        "as printed",
     ];
     let mut table = Table::new("Dynamic: errors and latency", &columns);
     for (name, errors) in entries(&study["dynamic_errors"]) {
         let latency = &study["dynamic_latency_ms"][name];
-        let above = latency.get("above").map_or_else(String::new, |above| format!("above p99: {}", text(above)));
+        let above =
+            latency.get("above").map_or_else(String::new, |above| format!("above p99: {}", text(above)));
         table.row(vec![
             theirs(name),
             figure(&errors["connection_errors"]),
@@ -146,7 +154,8 @@ fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
 fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
     let cpus: Vec<u64> = study["cpus"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &book.palette)).collect();
-    let mut counts = distinct(cpus.iter().copied().chain(pools.iter().filter_map(|pool| pool.workers.map(u64::from))));
+    let mut counts =
+        distinct(cpus.iter().copied().chain(pools.iter().filter_map(|pool| pool.workers.map(u64::from))));
     counts.sort_unstable();
     let mut columns = vec![String::new(), "figure".to_owned()];
     columns.extend(counts.iter().map(|count| format!("#{count}")));
@@ -167,8 +176,10 @@ fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
         table.row(cells);
     }
     for (case, peer, settings) in distinct(pools.iter().map(|pool| (pool.case, pool.peer, pool.settings))) {
-        let own: Vec<&Pool<'_>> =
-            pools.iter().filter(|pool| (pool.case, pool.peer, pool.settings) == (case, peer, settings)).collect();
+        let own: Vec<&Pool<'_>> = pools
+            .iter()
+            .filter(|pool| (pool.case, pool.peer, pool.settings) == (case, peer, settings))
+            .collect();
         capacity_row(&own, &counts, &mut table, book);
     }
     book.table(&table);
@@ -194,8 +205,20 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Boo
 fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
     const CODES: [&str; 5] = ["200", "404", "502", "503", "504"];
     const PERCENTILES: [f64; 4] = [75.0, 90.0, 95.0, 99.0];
-    let columns =
-        ["", "generators", "#200", "#404", "#502", "#503", "#504", "#other failures", "#p75 s", "#p90 s", "#p95 s", "#p99 s"];
+    let columns = [
+        "",
+        "generators",
+        "#200",
+        "#404",
+        "#502",
+        "#503",
+        "#504",
+        "#other failures",
+        "#p75 s",
+        "#p90 s",
+        "#p95 s",
+        "#p99 s",
+    ];
     let mut table = Table::new("Answers and latency", &columns);
     for (codes, latency, told) in [
         ("one_generator_codes", "one_generator_latency_s", "1 x 250"),
@@ -234,7 +257,13 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
     let cases = distinct(runs.iter().flat_map(|run| &run.spikes).map(|spike| spike.case.as_str()));
     let mut columns = vec![String::new()];
     columns.extend(rates.iter().map(|rate| format!("{rate}/s")));
-    columns.extend(cases.iter().filter(|case| !columns.iter().any(|known| known == *case)).map(|case| (*case).to_owned()).collect::<Vec<_>>());
+    columns.extend(
+        cases
+            .iter()
+            .filter(|case| !columns.iter().any(|known| known == *case))
+            .map(|case| (*case).to_owned())
+            .collect::<Vec<_>>(),
+    );
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Spikes", &names);
     for name in ["haproxy", "nginx", "envoy"] {
@@ -245,7 +274,8 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
         }));
         table.row(cells);
     }
-    let spikes = || runs.iter().flat_map(|run| &run.spikes).filter(|spike| spike.settings == Settings::Recommended);
+    let spikes =
+        || runs.iter().flat_map(|run| &run.spikes).filter(|spike| spike.settings == Settings::Recommended);
     let mut peers = distinct(spikes().map(|spike| spike.peer.as_str()));
     peers.sort_by_key(|peer| book.palette.place(peer));
     for peer in peers {

@@ -46,7 +46,10 @@ impl Readme {
         let once = |marker: &str| {
             let mut places = text.match_indices(marker);
             let place = places.next().map(|(at, _)| at).with_context(|| {
-                format!("{} has no line {marker}; put {BEGIN} and {END} where the figures belong", path.display())
+                format!(
+                    "{} has no line {marker}; put {BEGIN} and {END} where the figures belong",
+                    path.display()
+                )
             })?;
             anyhow::ensure!(places.next().is_none(), "{} has {marker} twice; leave one", path.display());
             Ok(place)

@@ -110,8 +110,11 @@ fn even(from: f64, to: f64, about: usize) -> Vec<f64> {
         return vec![from];
     }
     let power = 10f64.powf(rough.log10().floor());
-    let step =
-        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= rough).unwrap_or(rough);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(rough);
     let first = (from / step).ceil() as i64;
     (0..64).map(|at| (first + at) as f64 * step).take_while(|value| *value <= to).collect()
 }

@@ -40,7 +40,13 @@ impl Browser {
         // The protocol is on descriptors 3 and 4, which only a shell can place without unsafe code.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null", name])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ])
             .args(["--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .stdin(Stdio::piped())
@@ -136,9 +142,12 @@ impl Browser {
 
     /// A movement of the mouse with its left button down from one place to the other.
     pub(crate) fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
-        for (kind, (x, y), buttons) in
-            [("mouseMoved", from, 0), ("mousePressed", from, 1), ("mouseMoved", to, 1), ("mouseReleased", to, 0)]
-        {
+        for (kind, (x, y), buttons) in [
+            ("mouseMoved", from, 0),
+            ("mousePressed", from, 1),
+            ("mouseMoved", to, 1),
+            ("mouseReleased", to, 0),
+        ] {
             let button = if kind == "mouseMoved" && buttons == 0 { "none" } else { "left" };
             let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 });
             self.call("Input.dispatchMouseEvent", event);
@@ -158,7 +167,8 @@ impl Browser {
 
     /// The page on paper, PDF.
     pub(crate) fn paper(&mut self) -> Vec<u8> {
-        let paper = self.call("Page.printToPDF", json!({ "printBackground": true, "preferCSSPageSize": true }));
+        let paper =
+            self.call("Page.printToPDF", json!({ "printBackground": true, "preferCSSPageSize": true }));
         STANDARD.decode(paper["data"].as_str().unwrap()).unwrap()
     }
 
@@ -172,7 +182,9 @@ impl Browser {
                     let own = parameters["type"] == "Document" && url.starts_with("file://");
                     (!own && !url.starts_with("data:")).then(|| format!("request for {url}"))
                 }
-                "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded" => Some(event.to_string()),
+                "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded" => {
+                    Some(event.to_string())
+                }
                 _ => None,
             }
         };

@@ -124,7 +124,10 @@ fn runs_stand_side_by_side_and_are_never_mixed() {
         assert_eq!(page.matches(heading).count(), 1, "{heading}");
     }
     assert!(!page.contains("<h2>capacity, run 2</h2>"));
-    assert!(page.find("dynamic, run 2</h2>") < page.find("capacity, run 1</h2>"), "in the order of scenarios");
+    assert!(
+        page.find("dynamic, run 2</h2>") < page.find("capacity, run 1</h2>"),
+        "in the order of scenarios"
+    );
 }
 
 fn laboratory(arguments: &[&str]) -> (Option<i32>, String) {

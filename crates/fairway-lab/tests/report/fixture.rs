@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use fairway_lab::results::{
-    Absent, Bucket, Class, Completeness, Cost, Counts, Environment, Event, Example, Latency, Lateness, Load, Measure,
-    NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord, Percentile, Propagation, Ratio, Results, Run, SCHEMA,
-    Sample, Settings, Spike, Tls,
+    Absent, Bucket, Class, Completeness, Cost, Counts, Environment, Event, Example, Latency, Lateness, Load,
+    Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord, Percentile, Propagation, Ratio,
+    Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
 };
 
 /// The name of a peer that would be a script if it were not escaped.
@@ -23,8 +23,8 @@ const PEERS: [(&str, f64, f64, f64); 7] = [
     (HOSTILE, 1.6, 60.0, 35.0),
 ];
 const PERCENTS: [f64; 24] = [
-    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95,
-    99.975, 99.99, 99.995, 99.999, 99.9995, 99.9999,
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9,
+    99.95, 99.975, 99.99, 99.995, 99.999, 99.9995, 99.9999,
 ];
 
 /// How large the results are.
@@ -49,14 +49,21 @@ struct Formula {
 /// All five scenarios, seven peers, the direct stream, absent peers, discarded blocks, errors, spikes.
 pub(crate) fn results(extent: Extent) -> Results {
     let mut formula = Formula { random: fastrand::Rng::with_seed(4), extent };
-    let runs =
-        vec![formula.dynamic(), formula.capacity(), formula.comparison(), formula.timeline(), formula.propagation()];
+    let runs = vec![
+        formula.dynamic(),
+        formula.capacity(),
+        formula.comparison(),
+        formula.timeline(),
+        formula.propagation(),
+    ];
     Results {
         schema: SCHEMA,
         completeness: Completeness::Complete,
         begun: "2026-01-02T03:04:05Z".to_owned(),
         seconds: 1_234.0,
-        command: ["fairway-lab", "run", "--quick", "--note", "made up by a test; it's synthetic"].map(str::to_owned).into(),
+        command: ["fairway-lab", "run", "--quick", "--note", "made up by a test; it's synthetic"]
+            .map(str::to_owned)
+            .into(),
         environment: environment(),
         peers: peers(),
         absent: vec![Absent {
@@ -98,8 +105,7 @@ fn peers() -> Vec<PeerRecord> {
             text: "workers 1;\n# </pre><script>window.harmed=2</script>\n".repeat(12),
         }],
     };
-    let mut peers: Vec<PeerRecord> =
-        PEERS.iter().map(|(name, ..)| record(name, PeerKind::Adapter)).collect();
+    let mut peers: Vec<PeerRecord> = PEERS.iter().map(|(name, ..)| record(name, PeerKind::Adapter)).collect();
     peers.push(record("direct", PeerKind::Direct));
     peers
 }
@@ -196,7 +202,8 @@ impl Formula {
     fn latency(&mut self, count: u64, slow: f64, spike: f64) -> Latency {
         let at = |percent: f64| {
             let nines = -(1.0f64 - percent / 100.0).max(1e-7).log10();
-            slow * (0.4 + 0.5 * nines + 0.06 * nines.powi(3)) + if nines > 2.5 { spike * (nines - 2.5) } else { 0.0 }
+            slow * (0.4 + 0.5 * nines + 0.06 * nines.powi(3))
+                + if nines > 2.5 { spike * (nines - 2.5) } else { 0.0 }
         };
         let wobble = self.around(1.0);
         let points = PERCENTS.iter().map(|percent| Percentile {
@@ -222,7 +229,8 @@ impl Formula {
         let series = (0..self.extent.seconds * pieces).map(|piece| {
             let at_s = f64::from(piece) * length;
             let after = at_s % 10.0;
-            let disturbed = if at_s > 9.0 && after < 0.9 { spike * (1.0 - after) * self.random.f64() } else { 0.0 };
+            let disturbed =
+                if at_s > 9.0 && after < 0.9 { spike * (1.0 - after) * self.random.f64() } else { 0.0 };
             let usual = self.around(slow * 1.6) * if self.random.u32(0..90) == 0 { 2.5 } else { 1.0 };
             Bucket {
                 at_s,
@@ -235,7 +243,8 @@ impl Formula {
             }
         });
         let series = series.collect();
-        let samples = (0..self.extent.samples).map(|at| Sample { at_s: f64::from(at), ms: slow, status: 200 });
+        let samples =
+            (0..self.extent.samples).map(|at| Sample { at_s: f64::from(at), ms: slow, status: 200 });
         OverTime { series, samples: samples.collect() }
     }
 
@@ -284,13 +293,27 @@ impl Formula {
                 run.measures.extend([measure, direct]);
             }
         }
-        self.events(&mut run, "dynamic", &[("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale"), ("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale")]);
+        self.events(
+            &mut run,
+            "dynamic",
+            &[
+                ("backend 5 -> 7", "scale"),
+                ("backend 7 -> 5", "scale"),
+                ("backend 5 -> 7", "scale"),
+                ("backend 7 -> 5", "scale"),
+            ],
+        );
         run
     }
 
     fn capacity(&mut self) -> Run {
         let mut run = empty("capacity", Some("study2_capacity"));
-        for (case, factor) in [("http-1k", 1.0), ("https-1k tls1.2", 0.8), ("new connections tls1.3", 0.08), ("https-1m tls1.3", 0.02)] {
+        for (case, factor) in [
+            ("http-1k", 1.0),
+            ("https-1k tls1.2", 0.8),
+            ("new connections tls1.3", 0.08),
+            ("https-1m tls1.3", 0.02),
+        ] {
             for (peer, (_, _, cpu, _)) in PEERS.into_iter().enumerate() {
                 for (workers, block) in [(1u32, 0), (1, 1), (2, 0), (2, 1)] {
                     let rate = self.around(7e5 / cpu * factor * f64::from(workers).powf(0.7));
@@ -329,7 +352,10 @@ impl Formula {
             interval: (median * 0.96, median * 1.05),
             pairs: 8,
         };
-        vec![ratio("cpu per request", cpu / 21.0), ratio("requests/s", if peer == 2 { 1.01 } else { 21.0 / cpu })]
+        vec![
+            ratio("cpu per request", cpu / 21.0),
+            ratio("requests/s", if peer == 2 { 1.01 } else { 21.0 / cpu }),
+        ]
     }
 
     fn comparison(&mut self) -> Run {
@@ -358,7 +384,13 @@ impl Formula {
                 let direct = self.direct(&measure, 100.0);
                 run.measures.extend([measure, direct]);
             }
-            let labels = [("backend 3 -> 4", "scale"), ("backend 4 -> 3", "scale"), ("CORS headers added", "route"), ("header added", "route"), ("path rewritten", "route")];
+            let labels = [
+                ("backend 3 -> 4", "scale"),
+                ("backend 4 -> 3", "scale"),
+                ("CORS headers added", "route"),
+                ("header added", "route"),
+                ("path rewritten", "route"),
+            ];
             self.events(&mut run, case, &labels);
         }
         run
@@ -368,7 +400,9 @@ impl Formula {
         let mut run = empty("propagation", None);
         for (name, slow, _, spike) in PEERS {
             for case in ["add one by one", "change under load"] {
-                let ms = (0..300).map(|_| (slow * 4.0 + spike) * (0.3 + 2.0 * self.random.f64().powi(3))).collect();
+                let ms = (0..300)
+                    .map(|_| (slow * 4.0 + spike) * (0.3 + 2.0 * self.random.f64().powi(3)))
+                    .collect();
                 run.propagations.push(Propagation {
                     peer: name.to_owned(),
                     settings: Settings::Recommended,

@@ -122,7 +122,8 @@ fn pointing_at_a_plot_tells_the_values_of_all_peers() {
 #[test]
 fn it_is_dark_where_the_reader_wishes_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut browser, _) = opened(folder.path());
+    let (mut browser, file) = opened(folder.path());
+    keep("report.html", &fs::read(file).unwrap());
     let paper = "getComputedStyle(document.body).backgroundColor";
     assert_eq!(browser.value(paper), json!("rgb(255, 255, 255)"));
     keep("report-light.png", &browser.picture());
@@ -168,7 +169,10 @@ fn it_can_be_printed_with_everything_open_and_every_peer_in_the_plots() {
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
     let printed = "getComputedStyle(plot.querySelector('svg.static')).display + getComputedStyle(plot.querySelector('.live')).display";
     assert_eq!(browser.value(printed), json!("blocknone"));
-    assert_eq!(browser.value("plot.querySelectorAll('svg.static [data-peer=\"envoy\"] path').length"), json!(1));
+    assert_eq!(
+        browser.value("plot.querySelectorAll('svg.static [data-peer=\"envoy\"] path').length"),
+        json!(1)
+    );
 }
 
 #[test]

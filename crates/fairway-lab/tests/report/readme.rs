@@ -83,7 +83,10 @@ fn the_check_finds_a_figure_that_was_changed_by_hand() {
 #[test]
 fn a_readme_without_its_markers_is_refused_and_left_alone() {
     for (text, expected) in [
-        ("nothing", "README.md has no line <!-- lab:begin -->; put <!-- lab:begin --> and <!-- lab:end --> where"),
+        (
+            "nothing",
+            "README.md has no line <!-- lab:begin -->; put <!-- lab:begin --> and <!-- lab:end --> where",
+        ),
         ("<!-- lab:begin -->", "has no line <!-- lab:end -->"),
         ("<!-- lab:end --><!-- lab:begin -->", "has <!-- lab:end --> before <!-- lab:begin -->"),
         ("<!-- lab:begin --><!-- lab:begin --><!-- lab:end -->", "<!-- lab:begin --> twice"),
@@ -99,5 +102,9 @@ fn a_readme_without_its_markers_is_refused_and_left_alone() {
 fn the_link_can_be_given() {
     let place = place(MARKED);
     place.run(&["--link", "https://example.org/report (1).html"]);
-    assert!(place.text().contains("[the report](https://example.org/report%20(1%29.html)"), "{}", place.text());
+    assert!(
+        place.text().contains("[the report](https://example.org/report%20(1%29.html)"),
+        "{}",
+        place.text()
+    );
 }
