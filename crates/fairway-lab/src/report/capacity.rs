@@ -20,7 +20,7 @@ const QUANTITIES: [Quantity; 4] = [
         title: "Requests per second by workers (RPS)",
         axis: "requests/s",
         reading: "Complete answers a second with all connections kept busy. Higher is better; twice the workers at twice the height means that nothing but CPU is in the way. Generator and backends share the machine, which flattens every line.",
-        value: |pool| (!pool.is_about_handshakes()).then(|| pool.rate()),
+        value: |pool| (!pool.is_about_handshakes() && !pool.is_about_throughput()).then(|| pool.rate()),
     },
     Quantity {
         title: "New TLS connections per second by workers (TPS)",

@@ -5,7 +5,7 @@ use crate::results::{Percentile, Run, Settings};
 
 use super::book::Book;
 use super::figure::{Axis, Figure, Look, Panel, Series};
-use super::pool::{Pool, distinct, whole};
+use super::pool::{Pool, distinct, titled, whole};
 use super::scale::Spread;
 
 /// With fewer samples above it a percentile may be chance.
@@ -36,10 +36,6 @@ pub(super) fn curves(run: &Run, book: &mut Book) {
     if cases.len() > 1 && cases.len() <= 4 && cases.iter().all(|(_, workers)| workers.is_none()) {
         each_peer(&pools, book);
     }
-}
-
-fn titled(case: &str, workers: Option<u32>) -> String {
-    workers.map_or_else(|| case.to_owned(), |workers| format!("{case}, {workers} workers"))
 }
 
 fn figure(title: String, reading: String, panels: Vec<Panel>) -> Figure {

@@ -78,15 +78,19 @@ impl Frame {
             self.text(html, "panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
         }
         self.text(html, "axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
-        for (value, told) in self.y.ticks((self.height / 30.0) as usize) {
+        for (value, told) in self.y.ticks((self.height / 26.0) as usize) {
             let y = bottom - self.y.place(value) * self.height;
             self.line(html, "grid", (self.left, y), (right, y));
             self.text(html, "tick end", (self.left - 5.0, y + 3.5), &told);
         }
+        let mut free_from = f64::NEG_INFINITY;
         for (value, told) in self.x.ticks(((self.width / 80.0) as usize).max(3)) {
             let x = self.left + self.x.place(value) * self.width;
             self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
-            self.text(html, "tick middle", (x, bottom + 15.0), &told);
+            if x >= free_from {
+                self.text(html, "tick middle", (x, bottom + 15.0), &told);
+                free_from = x + 8.0 + 6.5 * told.len() as f64;
+            }
         }
         self.line(html, "base", (self.left, bottom), (right, bottom));
         self.text(html, "axis end", (right, bottom + 28.0), figure.x.label);
@@ -177,8 +181,8 @@ impl Frame {
 }
 
 /// A name that fits beside a plot; the whole of it is in the legend.
-fn cut(label: &str) -> String {
-    const LETTERS: usize = 17;
+pub(super) fn cut(label: &str) -> String {
+    const LETTERS: usize = 15;
     if label.chars().count() <= LETTERS {
         return label.to_owned();
     }

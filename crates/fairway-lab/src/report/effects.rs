@@ -18,7 +18,6 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
     book.html.raw("<h4>Spikes after events</h4>");
     book.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s.");
     let columns = [
-        "case",
         "peer",
         "#events",
         "#highest ms",
@@ -31,6 +30,7 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
     let mut table = Table::new("The worst after any event", &columns);
     for (case, settings, peer) in whose(&run.spikes, &book.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
+        table.group(case);
         table.row(worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), book));
     }
     book.table(&table);
@@ -59,7 +59,6 @@ fn worst(spikes: &[&Spike], book: &Book) -> Vec<Cell> {
     };
     let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
     vec![
-        Cell::Text(highest.case.clone()),
         Cell::Markup(book.palette.cell(&highest.peer, highest.settings)),
         Cell::Number(spikes.len().to_string()),
         Cell::Number(number::figure(highest.highest_ms)),

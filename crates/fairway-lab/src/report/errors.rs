@@ -8,7 +8,7 @@ use crate::results::{Class, Run};
 use super::book::Book;
 use super::html::{Cell, Table};
 use super::number;
-use super::pool::{Pool, whole};
+use super::pool::{Pool, titled, whole};
 
 /// Shown even where nobody had one.
 const ALWAYS: [Class; 5] =
@@ -29,26 +29,26 @@ fn wrk2(class: Class) -> &'static str {
 /// hey's: a line of one of its two distributions.
 fn hey(class: Class) -> String {
     match class {
-        Class::Status(status) => format!("Status code distribution [{status}]"),
+        Class::Status(status) => format!("[{status}]"),
         Class::WrongRoute | Class::Duplicated | Class::NotSent => "not seen".to_owned(),
-        Class::ConnectRefused => "Error distribution: connection refused".to_owned(),
+        Class::ConnectRefused => "connection refused".to_owned(),
         Class::ConnectTimeout | Class::TlsTimeout | Class::HeadTimeout | Class::BodyTimeout => {
-            "Error distribution: timeout".to_owned()
+            "timeout".to_owned()
         }
-        Class::ReadReset | Class::ConnectReset => "Error distribution: connection reset by peer".to_owned(),
-        Class::ReadEof => "Error distribution: EOF".to_owned(),
-        Class::Truncated => "Error distribution: unexpected EOF".to_owned(),
-        _ => "Error distribution".to_owned(),
+        Class::ReadReset | Class::ConnectReset => "connection reset by peer".to_owned(),
+        Class::ReadEof => "EOF".to_owned(),
+        Class::Truncated => "unexpected EOF".to_owned(),
+        _ => "its error".to_owned(),
     }
 }
 
 /// vegeta's: a status code, 0 for those without an answer, and the error set.
 fn vegeta(class: Class) -> String {
     match class {
-        Class::Status(status) => format!("Status Codes {status}"),
+        Class::Status(status) => status.to_string(),
         Class::WrongRoute | Class::Duplicated | Class::NotSent => "not seen".to_owned(),
-        Class::Truncated | Class::BodyTimeout => "Error Set".to_owned(),
-        _ => "Status Codes 0, Error Set".to_owned(),
+        Class::Truncated | Class::BodyTimeout => "200, Error Set".to_owned(),
+        _ => "0, Error Set".to_owned(),
     }
 }
 
@@ -60,20 +60,21 @@ pub(super) fn table(run: &Run, book: &mut Book) {
     }
     let mut classes: BTreeSet<Class> = ALWAYS.into();
     classes.extend(pools.iter().flat_map(|pool| pool.errors().into_keys()));
-    let named = |first: &str, second: &str, word: &dyn Fn(Class) -> String| {
-        let mut row = vec![first.to_owned(), second.to_owned()];
+    let named = |first: &str, word: &dyn Fn(Class) -> String| {
+        let mut row = vec![first.to_owned()];
         row.extend(classes.iter().map(|class| format!("#{}", word(*class))));
         row
     };
     book.html.raw("<h4>Errors by class</h4>");
     book.reading("Every request that did not end as expected, once, in the class that says how. The second to fourth lines of the head are where wrk2, hey and vegeta would count it; what they would not see at all is said so. not-sent is the generator's own lateness and not the peer's failure.");
-    let columns = named("case", "peer", &Class::name);
+    let columns = named("peer", &Class::name);
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Errors by class", &columns);
-    table.head(named("", "in wrk2", &|class| wrk2(class).to_owned()));
-    table.head(named("", "in hey", &hey));
-    table.head(named("", "in vegeta", &vegeta));
+    table.head(named("in wrk2's Socket errors", &|class| wrk2(class).to_owned()));
+    table.head(named("in hey's distributions of errors and status codes", &hey));
+    table.head(named("in vegeta's Status Codes", &vegeta));
     for pool in &pools {
+        table.group(&titled(pool.case, pool.workers));
         table.row(row(pool, &classes, book));
     }
     book.table(&table);

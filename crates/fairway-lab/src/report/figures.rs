@@ -4,26 +4,25 @@
 use crate::results::{Measure, Run};
 
 use super::book::Book;
+use super::drawing::cut;
 use super::html::{Cell, Html, Table};
 use super::number::{self, UNKNOWN};
-use super::pool::{Pool, by_phase, distinct, whole};
+use super::pool::{Pool, by_phase, distinct, titled, whole};
 
-const COLUMNS: [&str; 17] = [
-    "case",
+const COLUMNS: [&str; 15] = [
     "peer",
-    "#workers",
-    "#requests",
-    "#failed",
     "#RPS",
     "#TPS",
     "#Gbit/s",
+    "#CPU µs / request",
     "#p50 ms",
     "#p75 ms",
     "#p90 ms",
     "#p99 ms",
     "#p99.9 ms",
     "#max ms",
-    "#CPU µs/request",
+    "#failed",
+    "#requests",
     "#CPUs",
     "#memory",
 ];
@@ -46,29 +45,27 @@ pub(super) fn table(run: &Run, book: &mut Book) {
 fn filled(caption: &str, pools: &[Pool<'_>], book: &mut Book) {
     let mut table = Table::new(caption, &COLUMNS);
     for pool in pools {
+        let case = titled(pool.case, pool.workers);
+        table.group(&if pool.phase.is_empty() { case } else { format!("{case}: {}", pool.phase) });
         table.row(row(pool, book));
     }
     book.table(&table);
 }
 
 fn row(pool: &Pool<'_>, book: &Book) -> Vec<Cell> {
-    let case =
-        if pool.phase.is_empty() { pool.case.to_owned() } else { format!("{}: {}", pool.case, pool.phase) };
     let failed = pool.failed();
     let mut cells = vec![
-        Cell::Text(case),
         Cell::Markup(book.palette.cell(pool.peer, pool.settings)),
-        Cell::Number(pool.workers.map_or_else(|| UNKNOWN.to_owned(), |workers| workers.to_string())),
-        Cell::Number(number::count(pool.requests())),
-        if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
         Cell::Number(number::figure(pool.rate())),
         Cell::Number(number::figure(pool.handshakes())),
         Cell::Number(number::figure(pool.gigabits())),
+        Cell::Number(number::maybe(pool.cpu())),
     ];
     cells.extend([50.0, 75.0, 90.0, 99.0, 99.9].map(|percent| Cell::Number(percentile(pool, percent))));
     cells.extend([
         Cell::Number(number::maybe(pool.highest())),
-        Cell::Number(number::maybe(pool.cpu())),
+        if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
+        Cell::Number(number::count(pool.requests())),
         Cell::Number(number::maybe(pool.cpus())),
         Cell::Number(pool.memory().map_or_else(|| UNKNOWN.to_owned(), number::bytes)),
     ]);
@@ -96,7 +93,7 @@ pub(super) fn costs(run: &Run, book: &mut Book) {
     for (case, workers) in distinct(known.iter().map(|pool| (pool.case, pool.workers))) {
         let of_case: Vec<&Pool<'_>> =
             known.iter().copied().filter(|pool| (pool.case, pool.workers) == (case, workers)).collect();
-        let title = workers.map_or_else(|| case.to_owned(), |workers| format!("{case}, {workers} workers"));
+        let title = titled(case, workers);
         bars(&title, &of_case, book);
     }
     book.html.raw("</div></figure>");
@@ -122,7 +119,7 @@ fn bars(title: &str, pools: &[&Pool<'_>], book: &mut Book) {
             .raw(book.palette.class(pool.peer))
             .raw("\"")
             .attribute("data-peer", pool.peer);
-        html.raw("><text class=\"tick end\" x=\"98\" y=\"").number(y + 14.0).raw("\">").text(pool.peer);
+        html.raw("><text class=\"tick end\" x=\"98\" y=\"").number(y + 14.0).raw("\">").text(&cut(pool.peer));
         html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"104\" y=\"").number(y + 4.0);
         html.raw("\" width=\"").number((cpu * scale).max(0.5)).raw("\"/>");
         for value in each(pool) {

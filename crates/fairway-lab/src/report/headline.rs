@@ -71,7 +71,7 @@ fn lower_is_better(figure: &str) -> Option<bool> {
 /// The claim in words.
 pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
     if is_noise(ratio) {
-        return "noise of this machine (A/A)".to_owned();
+        return "noise".to_owned();
     }
     let claim = claim(ratio, all);
     let (more, less) = match lower_is_better(&ratio.figure) {
@@ -83,11 +83,11 @@ pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
         Claim::None
             if is_within_noise(ratio, all) && !(ratio.interval.0..=ratio.interval.1).contains(&1.0) =>
         {
-            "no difference can be claimed: within the noise of the machine".to_owned()
+            "no difference: within the noise".to_owned()
         }
-        Claim::None => "no difference can be claimed: the interval includes 1".to_owned(),
-        Claim::Higher => format!("{} {more} than {}", ratio.peer, ratio.base),
-        Claim::Lower => format!("{} {less} than {}", ratio.peer, ratio.base),
+        Claim::None => "no difference: interval includes 1".to_owned(),
+        Claim::Higher => more.to_owned(),
+        Claim::Lower => less.to_owned(),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
         book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis from ¼ to 4; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
+    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
     book.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
@@ -105,37 +105,48 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
         for (figure, case, workers) in
             distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
         {
-            let caption = format!("{figure}, {}", in_case(run, case, workers));
-            let mut table = Table::new(
-                &caption,
-                &["peer ÷ base", "#median ×", "#95% interval", "¼ – 1 – 4", "#pairs", "says"],
-            );
-            for ratio in order
-                .iter()
-                .filter(|ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers))
-            {
-                table.row(row(ratio, &run.ratios, &book.palette));
-            }
-            book.table(&table);
+            let of = |ratio: &&&Ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers);
+            let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
+            one_figure(&format!("{figure}, {}", in_case(run, case, workers)), &own, &run.ratios, book);
         }
     }
     book.html.raw("</div>");
 }
 
-fn row(ratio: &Ratio, all: &[Ratio], palette: &Palette) -> Vec<Cell> {
-    let mut peers = palette.cell(&ratio.peer, ratio.settings);
-    peers.raw(" ÷ ").text(&ratio.base);
-    if is_noise(ratio) {
-        peers.raw(" <small>A/A</small>");
+fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
+    let reach = reach(own);
+    let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
+    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio)).map(|ratio| &ratio.base));
+    let whose = match bases.as_slice() {
+        [base] => format!("peer ÷ {base}"),
+        _ => "peer ÷ base".to_owned(),
+    };
+    let mut table = Table::new(caption, &[&whose, "#median ×", "#95% interval", &axis, "says", "#pairs"]);
+    for ratio in own {
+        let mut peers = book.palette.cell(&ratio.peer, ratio.settings);
+        if is_noise(ratio) {
+            peers.raw(" <small>A/A</small>");
+        } else if bases.len() > 1 {
+            peers.raw(" <small>÷ ").text(&ratio.base).raw("</small>");
+        }
+        table.row(vec![
+            Cell::Markup(peers),
+            Cell::Number(number::ratio(ratio.median)),
+            Cell::Number(interval(ratio)),
+            Cell::Markup(bar(ratio, reach, &book.palette)),
+            Cell::Text(told(ratio, all)),
+            Cell::Number(ratio.pairs.to_string()),
+        ]);
     }
-    vec![
-        Cell::Markup(peers),
-        Cell::Number(number::ratio(ratio.median)),
-        Cell::Number(interval(ratio)),
-        Cell::Markup(bar(ratio, palette)),
-        Cell::Number(ratio.pairs.to_string()),
-        Cell::Text(told(ratio, all)),
-    ]
+    book.table(&table);
+}
+
+/// How far the axis of the bars reaches to both sides of 1, in doublings.
+fn reach(ratios: &[&Ratio]) -> f64 {
+    let ends = ratios.iter().flat_map(|ratio| [ratio.interval.0, ratio.interval.1, ratio.median]);
+    let drawable = ends.filter(|value| value.is_finite() && *value > 0.0);
+    let furthest = drawable.map(|value| value.log2().abs()).fold(0.0, f64::max);
+    [0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0].into_iter().find(|reach| *reach >= furthest).unwrap_or(6.0)
 }
 
 /// `1.02 – 1.31`.
@@ -144,19 +155,21 @@ pub(super) fn interval(ratio: &Ratio) -> String {
 }
 
 /// The interval as a bar around the line of 1.
-fn bar(ratio: &Ratio, palette: &Palette) -> Html {
+fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
     let mut html = Html::default();
     let (low, high) = ratio.interval;
     if ![ratio.median, low, high].iter().all(|value| value.is_finite() && *value > 0.0) {
         return html;
     }
-    let place = |value: f64| 90.0 + value.log2().clamp(-2.0, 2.0) * 43.0;
+    let place = |value: f64| 60.0 + value.log2().clamp(-reach, reach) / reach * 56.0;
     html.raw("<svg class=\"interval ")
         .raw(palette.class(&ratio.peer))
-        .raw("\" viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
-    html.raw("<line class=\"grid\" x1=\"90\" x2=\"90\" y1=\"-5\" y2=\"19\"/><rect y=\"4\" height=\"6\" rx=\"2\" x=\"");
+        .raw("\" viewBox=\"0 0 120 14\" aria-hidden=\"true\">");
+    html.raw("<line class=\"grid\" x1=\"60\" x2=\"60\" y1=\"-5\" y2=\"19\"/><rect y=\"4\" height=\"6\" rx=\"2\" x=\"");
     html.number(place(low)).raw("\" width=\"").number((place(high) - place(low)).max(1.5));
-    html.raw("\"/><circle cy=\"7\" r=\"3\" cx=\"").number(place(ratio.median)).raw("\"/></svg>");
+    html.raw("\"/><rect class=\"median\" y=\"1\" width=\"2.5\" height=\"12\" x=\"")
+        .number(place(ratio.median) - 1.25)
+        .raw("\"/></svg>");
     html
 }
 
@@ -196,12 +209,12 @@ mod tests {
             noise,
         ];
         let told: Vec<String> = all.iter().map(|ratio| told(ratio, &all)).collect();
-        assert_eq!(told[0], "envoy worse than fairway");
-        assert!(told[1].contains("the interval includes 1"));
+        assert_eq!(told[0], "worse");
+        assert!(told[1].contains("interval includes 1"));
         assert!(told[2].contains("within the noise"));
-        assert!(told[3].contains("no difference can be claimed"));
-        assert_eq!(told[4], "nginx-reload better than fairway");
-        assert!(told[5].starts_with("noise of this machine"));
+        assert!(told[3].contains("no difference"));
+        assert_eq!(told[4], "better");
+        assert!(told[5].starts_with("noise"));
     }
 
     #[test]

@@ -93,10 +93,18 @@ pub(super) enum Cell {
     Markup(Html),
 }
 
+/// A row of a table.
+enum Row {
+    /// What the rows after it are about.
+    Group(String),
+    /// Figures.
+    Cells(Vec<Cell>),
+}
+
 /// A table that grows row by row and scrolls by itself where it is wider than the page.
 pub(super) struct Table {
     head: Vec<Vec<(String, bool)>>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Row>,
     caption: String,
 }
 
@@ -119,7 +127,18 @@ impl Table {
 
     /// One more row.
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
+        self.rows.push(Row::Cells(cells));
+    }
+
+    /// A line that says what the rows after it are about, unless the line before it says the same.
+    pub(super) fn group(&mut self, name: &str) {
+        let last = self.rows.iter().rev().find_map(|row| match row {
+            Row::Group(name) => Some(name.as_str()),
+            Row::Cells(_) => None,
+        });
+        if last != Some(name) {
+            self.rows.push(Row::Group(name.to_owned()));
+        }
     }
 
     /// Whether nothing would be said.
@@ -149,11 +168,25 @@ impl Table {
         }
         html.raw("</thead><tbody>");
         for row in &self.rows {
-            html.raw("<tr>");
-            row.iter().for_each(|cell| cell.write(html));
-            html.raw("</tr>");
+            self.line(row, html);
         }
         html.raw("</tbody></table></div>");
+    }
+
+    fn line(&self, row: &Row, html: &mut Html) {
+        match row {
+            Row::Group(name) => {
+                let width = self.head.first().map_or(1, Vec::len);
+                html.raw("<tr class=\"group\"><th scope=\"colgroup\"")
+                    .attribute("colspan", &width.to_string());
+                html.raw("><span>").text(name).raw("</span></th></tr>");
+            }
+            Row::Cells(cells) => {
+                html.raw("<tr>");
+                cells.iter().for_each(|cell| cell.write(html));
+                html.raw("</tr>");
+            }
+        }
     }
 }
 

@@ -99,8 +99,9 @@ fn at_a_glance(at: usize, runs: usize, results: &Results, book: &mut Book) {
         table.row(row);
     }
     if !table.is_empty() {
-        book.html.raw("<h3>Main figures</h3>");
+        book.html.raw("<h3>Main figures</h3><div class=\"glance\">");
         book.table(&table);
+        book.html.raw("</div>");
     }
     if !results.absent.is_empty() {
         book.html.raw("<h3>Absent</h3>");

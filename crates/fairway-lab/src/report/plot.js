@@ -34,7 +34,7 @@ function told(value) {
 // A name that fits beside a plot; the whole of it is in the legend.
 function cut(label) {
   const letters = [...label];
-  return letters.length <= 17 ? label : letters.slice(0, 16).join("") + "…";
+  return letters.length <= 15 ? label : letters.slice(0, 14).join("") + "…";
 }
 
 function percent(value) {
@@ -180,14 +180,17 @@ class Plot {
     const group = shape("g", { class: "panel", "data-panel": number }, svg);
     if (!frame.single) words(group, panel.title, { class: "panel", x: left - 44, y: top - 24 });
     words(group, this.figure.y.label, { class: "axis", x: left - 44, y: top - 9 });
-    for (const value of ticks(frame.y.name, frame.y.low, frame.y.high, Math.floor(height / 30))) {
+    for (const value of ticks(frame.y.name, frame.y.low, frame.y.high, Math.floor(height / 26))) {
       const y = frame.y.at(value);
       shape("line", { class: "grid", x1: left, x2: left + width, y1: y, y2: y }, group);
       words(group, told(value), { class: "tick end y", x: left - 6, y: y + 3.5 });
     }
+    let free_from = -Infinity;
     for (const value of ticks(frame.x.name, frame.x.low, frame.x.high, Math.max(3, Math.floor(width / 80)))) {
       const x = frame.x.at(value);
       shape("line", { class: "base", x1: x, x2: x, y1: bottom, y2: bottom + 4 }, group);
+      if (x < free_from) continue;
+      free_from = x + (frame.x.name === "nines" ? 52 : 30);
       words(group, frame.x.name === "nines" ? percent(value) : told(value), { class: "tick middle x", x, y: bottom + 16 });
     }
     shape("line", { class: "base", x1: left, x2: left + width, y1: bottom, y2: bottom }, group);

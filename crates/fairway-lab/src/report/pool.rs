@@ -54,13 +54,18 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
     found
 }
 
+/// How a case is called.
+pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
+    match workers {
+        Some(1) => format!("{case}, 1 worker"),
+        Some(workers) => format!("{case}, {workers} workers"),
+        None => case.to_owned(),
+    }
+}
+
 /// How a case is called in tables that have more than one scenario.
 pub(super) fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
-    match workers {
-        Some(1) => format!("{}: {case}, 1 worker", run.scenario),
-        Some(workers) => format!("{}: {case}, {workers} workers", run.scenario),
-        None => format!("{}: {case}", run.scenario),
-    }
+    format!("{}: {}", run.scenario, titled(case, workers))
 }
 
 fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
