@@ -82,7 +82,8 @@ fn each_peer(pools: &[Pool<'_>], book: &mut Book) {
         let last = |pool: &&Pool<'_>| cases.last() == Some(&pool.case);
         let mut all: Vec<Series> = direct
             .filter(last)
-            .map(|pool| series(pool, &format!("{}, {}", pool.peer, pool.case), Look::Faint))
+            .filter_map(|pool| pool.beside(peer))
+            .map(|pool| series(&pool, &format!("{}, {}", pool.peer, pool.case), Look::Faint))
             .collect();
         for pool in own {
             let look = if last(&pool) { Look::Solid } else { Look::Dashed };
@@ -93,7 +94,7 @@ fn each_peer(pools: &[Pool<'_>], book: &mut Book) {
     let panels: Vec<Panel> = panels.collect();
     let solid = cases.last().copied().unwrap_or_default();
     let reading = format!(
-        "One panel for each peer, all with the same axes. The unbroken line is {solid:?}, the broken ones are the other cases: where they lie on each other, the change made no difference to clients. The thin grey line is the stream straight to the pods in {solid:?}: what the machine itself does."
+        "One panel for each peer, all with the same axes. The unbroken line is {solid}, the broken ones are the other cases: where they lie on each other, the change made no difference to clients. The thin grey line is the stream straight to the pods that ran beside it: what the machine itself does."
     );
     book.plot(figure("The same, each peer by itself".to_owned(), reading, panels));
 }

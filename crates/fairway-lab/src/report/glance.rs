@@ -54,7 +54,7 @@ impl Glance {
             let name = format!("{figure} ÷ fairway's, {}", in_case(run, &case, workers));
             self.row(name, |peer| {
                 let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
-                Some(if is_noise(own) {
+                Some(if is_noise(own, &run.ratios) {
                     format!("A/A {}", interval(own))
                 } else {
                     format!("{} ({})", number::ratio(own.median), interval(own))

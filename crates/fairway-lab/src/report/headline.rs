@@ -33,14 +33,19 @@ pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
     }
 }
 
-/// Whether it is a peer against itself: the noise of the machine.
-pub(super) fn is_noise(ratio: &Ratio) -> bool {
-    ratio.peer == ratio.base
+/// Whether it is a peer against itself: the noise of the machine. Its defaults against its recommended settings are not.
+pub(super) fn is_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
+    let same = |other: &Ratio| {
+        other.peer == other.base
+            && (&other.figure, &other.case, other.workers) == (&ratio.figure, &ratio.case, ratio.workers)
+    };
+    let first = all.iter().filter(|other| same(other)).map(|other| other.settings).min();
+    ratio.peer == ratio.base && first.is_none_or(|first| first == ratio.settings)
 }
 
 fn is_within_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
-    !is_noise(ratio)
-        && all.iter().filter(|other| is_noise(other)).any(|noise| {
+    !is_noise(ratio, all)
+        && all.iter().filter(|other| is_noise(other, all)).any(|noise| {
             noise.figure == ratio.figure
                 && noise.case == ratio.case
                 && noise.workers == ratio.workers
@@ -70,7 +75,7 @@ fn lower_is_better(figure: &str) -> Option<bool> {
 
 /// The claim in words.
 pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
-    if is_noise(ratio) {
+    if is_noise(ratio, all) {
         return "noise".to_owned();
     }
     let claim = claim(ratio, all);
@@ -101,7 +106,9 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
     book.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
-        order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), book.palette.place(&ratio.peer)));
+        order.sort_by_key(|ratio| {
+            (ratio.settings, is_noise(ratio, &run.ratios), book.palette.place(&ratio.peer))
+        });
         for (figure, case, workers) in
             distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
         {
@@ -116,7 +123,7 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
 fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
     let reach = reach(own);
     let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
-    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio)).map(|ratio| &ratio.base));
+    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio, all)).map(|ratio| &ratio.base));
     let whose = match bases.as_slice() {
         [base] => format!("peer ÷ {base}"),
         _ => "peer ÷ base".to_owned(),
@@ -124,7 +131,7 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
     let mut table = Table::new(caption, &[&whose, "#median ×", "#95% interval", &axis, "says", "#pairs"]);
     for ratio in own {
         let mut peers = book.palette.cell(&ratio.peer, ratio.settings);
-        if is_noise(ratio) {
+        if is_noise(ratio, all) {
             peers.raw(" <small>A/A</small>");
         } else if bases.len() > 1 {
             peers.raw(" <small>÷ ").text(&ratio.base).raw("</small>");
@@ -215,6 +222,9 @@ mod tests {
         assert!(told[3].contains("no difference"));
         assert_eq!(told[4], "better");
         assert!(told[5].starts_with("noise"));
+        let defaults = Ratio { settings: Settings::Defaults, ..ratio("fairway", 1.4, (1.3, 1.5)) };
+        let both = [all[5].clone(), defaults];
+        assert!(is_noise(&both[0], &both) && !is_noise(&both[1], &both));
     }
 
     #[test]

@@ -9,11 +9,11 @@ use super::palette::Palette;
 use super::pool::distinct;
 use super::scale::Spread;
 
-/// The streams of a peer in a case, on a clock that begins with the first of them.
+/// The streams of a peer in a case, and those straight to the pods that ran at the same time. Their clock begins with the
+/// case, for every peer anew.
 struct Strand<'a> {
     peer: &'a str,
     settings: Settings,
-    begun_s: f64,
     measures: Vec<&'a Measure>,
     beside: Vec<&'a Measure>,
 }
@@ -44,13 +44,11 @@ fn strands<'a>(run: &'a Run, case: &str, palette: &Palette) -> Vec<Strand<'a>> {
         if measures.iter().any(|one| one.phase != "pooled" && !one.load.over_time.series.is_empty()) {
             measures.retain(|one| one.phase != "pooled");
         }
-        let begun_s = measures.first().map_or(0.0, |one| one.begun_s);
-        let ended_s = measures.iter().map(|one| one.begun_s + one.load.seconds).fold(begun_s, f64::max);
         let meanwhile = |one: &&Measure| {
-            palette.is_neutral(&one.peer) && one.begun_s < ended_s && one.begun_s + one.load.seconds > begun_s
+            palette.is_neutral(&one.peer) && one.beside.as_deref() == Some(peer) && one.settings == settings
         };
         let beside = of_case().filter(meanwhile).collect();
-        Strand { peer, settings, begun_s, measures, beside }
+        Strand { peer, settings, measures, beside }
     };
     whose.into_iter().map(strand).collect()
 }
@@ -65,12 +63,12 @@ impl Strand<'_> {
 
     fn series(&self, label: &str, look: Look, value: impl Fn(&crate::results::Bucket) -> f64) -> Series {
         let peer = self.peer;
-        points(&self.measures, self.begun_s, peer, value).labelled(label, look)
+        points(&self.measures, peer, value).labelled(label, look)
     }
 
     fn direct(&self) -> Option<Series> {
         let first = self.beside.first()?;
-        let series = points(&self.beside, self.begun_s, &first.peer, |bucket| bucket.max_ms);
+        let series = points(&self.beside, &first.peer, |bucket| bucket.max_ms);
         Some(series.labelled(&format!("{}, highest", first.peer), Look::Faint))
     }
 
@@ -83,7 +81,7 @@ impl Strand<'_> {
     fn events(&self, run: &Run, case: &str) -> Vec<(f64, String)> {
         let own =
             |event: &&Event| event.case == case && event.peer == self.peer && event.settings == self.settings;
-        run.events.iter().filter(own).map(|event| (event.at_s - self.begun_s, event.label.clone())).collect()
+        run.events.iter().filter(own).map(|event| (event.at_s, event.label.clone())).collect()
     }
 }
 
@@ -95,15 +93,10 @@ impl Series {
     }
 }
 
-fn points(
-    measures: &[&Measure],
-    begun_s: f64,
-    peer: &str,
-    value: impl Fn(&crate::results::Bucket) -> f64,
-) -> Series {
+fn points(measures: &[&Measure], peer: &str, value: impl Fn(&crate::results::Bucket) -> f64) -> Series {
     let mut points: Vec<(f64, f64)> = measures
         .iter()
-        .flat_map(|one| one.load.over_time.series.iter().map(move |bucket| (one.begun_s - begun_s, bucket)))
+        .flat_map(|one| one.load.over_time.series.iter().map(move |bucket| (one.begun_s, bucket)))
         .filter(|(_, bucket)| bucket.requests > 0)
         .map(|(begun, bucket)| (begun + bucket.at_s, value(bucket)))
         .filter(|(at, value)| at.is_finite() && value.is_finite())
@@ -116,7 +109,7 @@ fn figure(title: String, reading: &str, panels: Vec<Panel>) -> Figure {
     Figure {
         title,
         reading: reading.to_owned(),
-        x: Axis { label: "seconds since the first request", spread: Spread::Linear },
+        x: Axis { label: "seconds since the case began", spread: Spread::Linear },
         y: Axis { label: "latency, ms", spread: Spread::Log },
         panels,
     }
@@ -134,7 +127,7 @@ fn together(run: &Run, case: &str, strands: &[Strand<'_>]) -> Figure {
     panel.events = marked.map_or_else(Vec::new, |strand| strand.events(run, case));
     let whose = marked.map_or_else(String::new, Strand::name);
     let reading = format!(
-        "The highest latency in each piece of time, so no spike is averaged away. Peers ran one after another; time counts from each one's first request. Vertical lines are what was done to the cluster, in the run of {whose}; each panel below has the events of its own run. The thin grey line is the stream straight to the pods while {} ran: spikes in it are the machine's.",
+        "The highest latency in each piece of time, so no spike is averaged away. Peers ran one after another; time counts from the beginning of each one's run. Vertical lines are what was done to the cluster, in the run of {whose}; each panel below has the events of its own run. The thin grey line is the stream straight to the pods while {} ran: spikes in it are the machine's.",
         strands.first().map_or_else(String::new, Strand::name)
     );
     figure(format!("Latency over time, {case}: all peers"), &reading, vec![panel])

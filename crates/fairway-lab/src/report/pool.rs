@@ -97,6 +97,15 @@ fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> 
     pools.into_values().collect()
 }
 
+impl<'a> Pool<'a> {
+    /// Of a stream straight to the pods, what ran at the same time as a peer.
+    pub(super) fn beside(&self, peer: &str) -> Option<Pool<'a>> {
+        let meanwhile = self.measures.iter().filter(|one| one.beside.as_deref() == Some(peer));
+        let measures: Vec<&Measure> = meanwhile.copied().collect();
+        (!measures.is_empty()).then_some(Pool { measures, ..*self })
+    }
+}
+
 impl Pool<'_> {
     fn sum(&self, value: impl Fn(&Measure) -> f64) -> f64 {
         self.measures.iter().map(|measure| value(measure)).sum()

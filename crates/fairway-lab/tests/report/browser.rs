@@ -58,18 +58,18 @@ impl Browser {
         let answers = BufReader::new(child.stdout.take().unwrap());
         let mut browser =
             Self { child, orders, answers, session: None, next: 1, events: Vec::new(), _profile: profile };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached =
-            browser.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
+        let attached = browser
+            .call("Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Network", "Log"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         browser
     }
 
     /// Gives an order and waits for its answer.
-    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         let id = self.next;
         self.next += 1;
         let mut order = json!({ "id": id, "method": method, "params": parameters });
@@ -106,26 +106,26 @@ impl Browser {
     /// Sets the size of the window, as on a phone if so asked.
     pub(crate) fn size(&mut self, width: u32, height: u32, phone: bool) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
-        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", &metrics);
     }
 
     /// Light or dark, as the reader's system has it.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": features }));
+        self.call("Emulation.setEmulatedMedia", &json!({ "media": "", "features": features }));
     }
 
     /// Opens a file and waits until it is there.
     pub(crate) fn open(&mut self, file: &Path) {
         self.events.clear();
-        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        self.call("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         self.wait_for("Page.loadEventFired");
     }
 
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", parameters);
+        let result = self.call("Runtime.evaluate", &parameters);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
         result["result"]["value"].clone()
     }
@@ -150,25 +150,25 @@ impl Browser {
         ] {
             let button = if kind == "mouseMoved" && buttons == 0 { "none" } else { "left" };
             let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", event);
+            self.call("Input.dispatchMouseEvent", &event);
         }
     }
 
     /// Moves the mouse.
     pub(crate) fn point(&mut self, (x, y): (f64, f64)) {
-        self.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x, "y": y }));
+        self.call("Input.dispatchMouseEvent", &json!({ "type": "mouseMoved", "x": x, "y": y }));
     }
 
     /// A picture of the window, PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
-        let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let picture = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 
     /// The page on paper, PDF.
     pub(crate) fn paper(&mut self) -> Vec<u8> {
         let paper =
-            self.call("Page.printToPDF", json!({ "printBackground": true, "preferCSSPageSize": true }));
+            self.call("Page.printToPDF", &json!({ "printBackground": true, "preferCSSPageSize": true }));
         STANDARD.decode(paper["data"].as_str().unwrap()).unwrap()
     }
 

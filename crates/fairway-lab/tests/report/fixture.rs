@@ -160,7 +160,8 @@ impl Formula {
             block: None,
             discarded: None,
             workers: None,
-            begun_s: 100.0 * peer as f64,
+            beside: None,
+            begun_s: 0.0,
             cost: Some(Cost {
                 cpu_s: cpu * ok as f64 / 1e6,
                 us_per_request: cpu,
@@ -252,15 +253,15 @@ impl Formula {
         let mut direct = self.measure(0, "static", &beside.phase, rate);
         direct.case.clone_from(&beside.case);
         direct.peer = "direct".to_owned();
-        direct.begun_s = beside.begun_s;
+        direct.beside = Some(beside.peer.clone());
         direct.cost = None;
         direct
     }
 
     fn events(&mut self, run: &mut Run, case: &str, labels: &[(&str, &str)]) {
-        for (peer, (name, slow, _, spike)) in PEERS.into_iter().enumerate() {
+        for (name, slow, _, spike) in PEERS {
             for (at, (label, kind)) in labels.iter().enumerate() {
-                let at_s = 100.0 * peer as f64 + 10.0 * (at + 1) as f64;
+                let at_s = 10.0 * (at + 1) as f64;
                 run.events.push(Event {
                     peer: name.to_owned(),
                     settings: Settings::Recommended,

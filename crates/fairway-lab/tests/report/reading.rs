@@ -166,7 +166,7 @@ fn it_can_be_printed_with_everything_open_and_every_peer_in_the_plots() {
     assert!(paper.starts_with(b"%PDF"));
     let pages = String::from_utf8_lossy(&paper).matches("/Type /Page\n").count();
     assert!(pages >= 8, "{pages} pages");
-    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
     let printed = "getComputedStyle(plot.querySelector('svg.static')).display + getComputedStyle(plot.querySelector('.live')).display";
     assert_eq!(browser.value(printed), json!("blocknone"));
     assert_eq!(
@@ -179,7 +179,7 @@ fn it_can_be_printed_with_everything_open_and_every_peer_in_the_plots() {
 fn without_scripts_there_are_drawings_of_every_plot() {
     let folder = tempfile::tempdir().unwrap();
     let (mut browser, file) = opened(folder.path());
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&file);
     let shown = "[...document.querySelectorAll('.plot svg.static')].filter((svg) => svg.getBoundingClientRect().height > 100).length";
     let plots = browser.value("document.querySelectorAll('.plot').length");
