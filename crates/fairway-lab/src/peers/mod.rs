@@ -2,6 +2,7 @@
 //! cluster, and how a [`Route`] is said in its words. It never applies objects and never sends a request.
 
 mod adapted;
+mod contour;
 mod described;
 mod fairway;
 pub mod local;
@@ -126,6 +127,7 @@ pub fn all() -> Vec<Box<dyn Peer>> {
     for adapted in adapted::ADAPTED {
         all.push(Box::new(adapted));
     }
+    all.push(Box::new(contour::Contour));
     all.push(Box::new(traefik::Traefik));
     all
 }
