@@ -1,10 +1,54 @@
-//! The arguments of `fairway-lab backend`. Never does what they ask for itself.
+//! The arguments of `fairway-lab backend`, and its life: it serves until it is told to end. Serves nothing itself.
 
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Delay, Faults, OnSigterm, Options, Server};
+use crate::load::flags::duration;
 
 /// Arguments of `fairway-lab backend`.
-#[derive(clap::Args)]
-pub struct BackendArguments {}
+#[derive(Args)]
+pub struct BackendArguments {
+    /// Where to listen; several times for several.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: Vec<SocketAddr>,
+    /// What answers say in X-Lab-Backend. X-Lab-Pod is the environment's POD_NAME.
+    #[arg(long, default_value = "backend")]
+    name: String,
+    /// Bytes of an answer; targets may say otherwise: /1kb.bin, /1mb.bin, ?size=BYTES.
+    #[arg(long, default_value_t = 1_024)]
+    size: u64,
+    /// How long an answer takes: 0, 5ms, uniform:1ms..5ms, exp:10ms.
+    #[arg(long, default_value = "0")]
+    delay: Delay,
+    /// What SIGTERM does: exit, drain:5s (go on for so long and ask clients to close), ignore.
+    #[arg(long, default_value = "exit", value_parser = on_sigterm)]
+    on_sigterm: OnSigterm,
+    /// The fraction of requests that is answered with a reset.
+    #[arg(long, default_value_t = 0.0, value_parser = fraction)]
+    reset: f64,
+    /// The fraction of answers that ends in the middle.
+    #[arg(long, default_value_t = 0.0, value_parser = fraction)]
+    truncate: f64,
+    /// A status and the fraction of requests that is answered with it, e.g. 503:0.01; several times for several.
+    #[arg(long, value_name = "CODE:RATE", value_parser = status)]
+    status: Vec<(u16, f64)>,
+    /// Threads.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Speak TLS, with a certificate that the backend signs itself.
+    #[arg(long)]
+    tls: bool,
+    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory.
+    #[arg(long, value_name = "ADDR")]
+    record: Option<SocketAddr>,
+}
 
 impl BackendArguments {
     /// Does what the arguments ask for.
@@ -12,6 +56,84 @@ impl BackendArguments {
     /// # Errors
     /// Input that cannot be used.
     pub fn carry_out(self) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("backend is not there yet")
+        let on_sigterm = self.on_sigterm;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("listen to signals")?;
+        runtime.block_on(async {
+            // Before the first connection: as the first process of a pod nothing else would end this one.
+            let mut terminate = signal(SignalKind::terminate()).context("listen to SIGTERM")?;
+            let mut interrupt = signal(SignalKind::interrupt()).context("listen to Ctrl-C")?;
+            let server = Server::start(self.options()?)?;
+            for address in server.addresses() {
+                writeln!(io::stderr(), "listening on {address}").context("say where the backend listens")?;
+            }
+            tokio::select! {
+                () = told_to_end(&mut terminate, on_sigterm, &server) => {}
+                _ = interrupt.recv() => {}
+            }
+            server.end();
+            Ok(ExitCode::SUCCESS)
+        })
     }
+
+    fn options(self) -> anyhow::Result<Options> {
+        let sum = self.reset + self.truncate + self.status.iter().map(|(_, rate)| rate).sum::<f64>();
+        anyhow::ensure!(sum <= 1.0, "--reset, --truncate and --status are more than all requests together");
+        Ok(Options {
+            listen: self.listen,
+            name: self.name,
+            pod: std::env::var("POD_NAME").unwrap_or_default(),
+            size: self.size,
+            delay: self.delay,
+            faults: Faults { reset: self.reset, truncate: self.truncate, statuses: self.status },
+            on_sigterm: self.on_sigterm,
+            threads: self.threads,
+            tls: self.tls,
+            record: self.record,
+        })
+    }
+}
+
+async fn told_to_end(terminate: &mut tokio::signal::unix::Signal, on_sigterm: OnSigterm, server: &Server) {
+    while terminate.recv().await.is_some() {
+        match on_sigterm {
+            OnSigterm::Exit => return,
+            OnSigterm::Drain(time) => {
+                server.drain();
+                tokio::time::sleep(time).await;
+                return;
+            }
+            OnSigterm::Ignore => {}
+        }
+    }
+}
+
+fn on_sigterm(text: &str) -> Result<OnSigterm, String> {
+    match text {
+        "exit" => Ok(OnSigterm::Exit),
+        "ignore" => Ok(OnSigterm::Ignore),
+        _ => {
+            let time: Duration = duration(
+                text.strip_prefix("drain:")
+                    .ok_or_else(|| format!("{text:?} is not exit, drain:TIME or ignore"))?,
+            )?;
+            Ok(OnSigterm::Drain(time))
+        }
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|fraction| (0.0..=1.0).contains(fraction))
+        .ok_or_else(|| format!("{text:?} is no fraction from 0 to 1"))
+}
+
+fn status(text: &str) -> Result<(u16, f64), String> {
+    let (code, rate) =
+        text.split_once(':').ok_or_else(|| format!("{text:?} is not CODE:RATE, e.g. 503:0.01"))?;
+    let code = code.parse().ok().filter(|code| (200..600).contains(code));
+    Ok((code.ok_or_else(|| format!("{text:?} has no status from 200 to 599"))?, fraction(rate)?))
 }

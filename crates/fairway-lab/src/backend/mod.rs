@@ -1,3 +1,27 @@
-//! backend
+//! The backend that requests end at: a lean server of HTTP/1.1 with knobs, which knows the requests that it was given twice.
+//!
+//! ```text
+//! listeners ─► threads ─► connection: request ─► knobs (delay, faults) ─► answer
+//!                                       └ X-Lab-Id ─► ledger (GET /ids) and, with --record, the collector
+//! ```
+//!
+//! It shares the machine with the proxy that is measured, so that it is cheap: one runtime a thread, one read and one
+//! write a request. Never speaks HTTP/2 and never keeps a body.
 
 pub mod command;
+
+mod collector;
+mod connection;
+mod delay;
+mod ledger;
+mod options;
+mod recorder;
+mod request;
+mod respond;
+mod server;
+
+pub use collector::Collector;
+pub use delay::Delay;
+pub use ledger::{Ledger, Seen};
+pub use options::{Faults, OnSigterm, Options};
+pub use server::Server;

@@ -13,7 +13,7 @@ use super::chunks::Chunks;
 use super::head::{Framing, Head};
 
 /// What is wrong with bytes that are no answer.
-pub(super) type Malformed = &'static str;
+pub(crate) type Malformed = &'static str;
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -48,7 +48,7 @@ pub(super) struct Question<'a> {
 
 /// How far an answer is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// More bytes are needed.
     More,
     /// It is complete; this many of the bytes belonged to it.

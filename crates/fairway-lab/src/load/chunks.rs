@@ -4,7 +4,7 @@ use super::answer::{Malformed, Progress};
 
 /// Where in the coding the next byte is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Chunks {
+pub(crate) enum Chunks {
     /// Before the first digit of a size.
     #[default]
     Start,
@@ -28,7 +28,7 @@ const LARGEST: u64 = 1 << 56;
 
 impl Chunks {
     /// Takes bytes as they come.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Malformed> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Malformed> {
         let mut at = 0;
         while at < bytes.len() {
             if let Self::Content(left) = *self {

@@ -12,8 +12,8 @@
 
 pub mod command;
 
-mod answer;
-mod chunks;
+pub(crate) mod answer;
+pub(crate) mod chunks;
 mod compose;
 mod dialer;
 pub(crate) mod flags;

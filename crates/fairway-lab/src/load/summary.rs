@@ -48,7 +48,7 @@ impl Summary<'_> {
         }
         match plan.pace {
             Pace::Open { rate, poisson: false } => {
-                writeln!(out, ", {rate} requests/s (open loop, constant)")?
+                writeln!(out, ", {rate} requests/s (open loop, constant)")?;
             }
             Pace::Open { rate, poisson: true } => writeln!(out, ", {rate} requests/s (open loop, Poisson)")?,
             Pace::Closed => writeln!(out, " (closed loop)")?,

@@ -1,0 +1,195 @@
+//! One connection to a backend: requests in, answers out, one after the other. Never keeps a body.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::options::{Options, Turn};
+use super::recorder::Recorder;
+use super::request::{NoRequest, Request};
+use super::respond::{Asked, Identity};
+use super::{Ledger, Seen};
+
+/// Heads are read up to this size.
+const HEAD_LIMIT: usize = 64 * 1024;
+/// Bodies are cut from this.
+const PIECE: usize = 64 * 1024;
+static CONTENT: [u8; PIECE] = [b'x'; PIECE];
+
+/// What all connections of a thread share.
+pub(super) struct Site {
+    pub(super) options: Arc<Options>,
+    pub(super) identity: Identity,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) recorder: Option<Recorder>,
+    pub(super) is_draining: Arc<AtomicBool>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With a FIN, or the client was gone.
+    Orderly,
+    /// It must be reset.
+    Reset,
+}
+
+/// What `/ids` says.
+#[derive(serde::Serialize)]
+struct Ids<'a> {
+    backend: &'a str,
+    pod: &'a str,
+    #[serde(flatten)]
+    seen: Seen,
+    /// Ids that the collector was not told.
+    unrecorded: u64,
+}
+
+/// Serves until either side ends it.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site: Rc<Site>) -> Ending {
+    let (mut input, mut output) = (Vec::with_capacity(4_096), Vec::with_capacity(4_096));
+    let mut random = fastrand::Rng::new();
+    loop {
+        let request = match Request::read(&input) {
+            Ok(Some(request)) => request,
+            Ok(None) if input.len() < HEAD_LIMIT => match stream.read_buf(&mut input).await {
+                Ok(0) | Err(_) => return Ending::Orderly,
+                Ok(_) => continue,
+            },
+            Ok(None) | Err(NoRequest) => {
+                output.clear();
+                site.identity.head(&mut output, (400, 0), None, true);
+                // The client may be gone; there is nobody else to tell.
+                _ = stream.write_all(&output).await;
+                return Ending::Orderly;
+            }
+        };
+        let is_closing = request.close || site.is_draining.load(Ordering::Relaxed);
+        let turn = site.decide(&request, &mut random);
+        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed) {
+            tokio::time::sleep(delay).await;
+        }
+        output.clear();
+        let is_head = request.method == b"HEAD";
+        let size = site.compose(&request, &turn, is_closing, &mut output);
+        let used = request.length;
+        let (content, expects) = (request.content, request.expects_continue);
+        input.drain(..used);
+        if drain_content(&mut stream, &mut input, content, expects).await.is_err() {
+            return Ending::Orderly;
+        }
+        if turn.fault == Turn::Reset {
+            return Ending::Reset;
+        }
+        let cut = if turn.fault == Turn::Truncate { size / 2 } else { size };
+        let sent = if is_head { 0 } else { cut };
+        if send(&mut stream, &mut output, sent).await.is_err() || is_closing || cut < size {
+            _ = stream.shutdown().await;
+            return Ending::Orderly;
+        }
+    }
+}
+
+/// What becomes of a request.
+struct Decision {
+    asked: Asked,
+    fault: Turn,
+    is_delayed: bool,
+}
+
+impl Site {
+    fn decide(&self, request: &Request<'_>, random: &mut fastrand::Rng) -> Decision {
+        let asked = Asked::of(request.target, self.options.size);
+        if !matches!(asked, Asked::Bytes(_)) {
+            // What asks after the backend itself is not part of the load.
+            return Decision { asked, fault: Turn::Answer(200), is_delayed: false };
+        }
+        if let Some(id) = request.id {
+            self.ledger.note(id);
+            if let Some(recorder) = &self.recorder {
+                let name = if self.options.pod.is_empty() { &self.options.name } else { &self.options.pod };
+                recorder.note(name, id);
+            }
+        }
+        Decision { asked, fault: self.options.faults.turn(random), is_delayed: true }
+    }
+
+    /// Writes the head, and a body that is text; how many bytes of content are still to send.
+    fn compose(&self, request: &Request<'_>, decision: &Decision, close: bool, out: &mut Vec<u8>) -> u64 {
+        let Turn::Answer(status) = decision.fault else {
+            let Asked::Bytes(size) = decision.asked else { return 0 };
+            let size = size.max(2);
+            self.identity.head(out, (200, size), request.id, close);
+            return size;
+        };
+        match decision.asked {
+            Asked::Bytes(_) if matches!(status, 204 | 304) => {
+                self.identity.head(out, (status, 0), request.id, close);
+                0
+            }
+            Asked::Bytes(size) => {
+                self.identity.head(out, (status, size), request.id, close);
+                size
+            }
+            Asked::Health => self.text(out, b"ok\n", close),
+            Asked::Ids => {
+                let ids = Ids {
+                    backend: &self.options.name,
+                    pod: &self.options.pod,
+                    seen: self.ledger.seen(),
+                    unrecorded: self.recorder.as_ref().map_or(0, Recorder::lost),
+                };
+                let text = serde_json::to_vec(&ids).expect("numbers and text are JSON");
+                self.text(out, &text, close)
+            }
+        }
+    }
+
+    fn text(&self, out: &mut Vec<u8>, text: &[u8], close: bool) -> u64 {
+        self.identity.head(out, (200, text.len() as u64), None, close);
+        out.extend_from_slice(text);
+        0
+    }
+}
+
+/// Reads the content of a request to its end.
+async fn drain_content<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    mut content: super::request::Content,
+    expects_continue: bool,
+) -> std::io::Result<()> {
+    let broken = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+    let mut is_asked = !expects_continue;
+    loop {
+        let (used, is_complete) = content.take(input).map_err(|NoRequest| broken())?;
+        input.drain(..used);
+        if is_complete {
+            return Ok(());
+        }
+        if !is_asked {
+            is_asked = true;
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        if stream.read_buf(input).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Writes a head and so many bytes after it; one write if that is not much.
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>, size: u64) -> std::io::Result<()> {
+    let mut left = size;
+    let first = left.min(PIECE as u64 / 2);
+    output.extend_from_slice(&CONTENT[..first as usize]);
+    left -= first;
+    stream.write_all(output).await?;
+    while left > 0 {
+        let piece = left.min(PIECE as u64);
+        stream.write_all(&CONTENT[..piece as usize]).await?;
+        left -= piece;
+    }
+    stream.flush().await
+}

@@ -1,0 +1,102 @@
+//! What a backend is told. Values only.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Delay;
+
+/// Everything that a backend is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; port 0 is a free one.
+    pub listen: Vec<SocketAddr>,
+    /// The value of `X-Lab-Backend`.
+    pub name: String,
+    /// The value of `X-Lab-Pod`; none when empty.
+    pub pod: String,
+    /// Bytes of an answer whose target does not say.
+    pub size: u64,
+    /// How long answers take.
+    pub delay: Delay,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// What happens when it is told to end.
+    pub on_sigterm: OnSigterm,
+    /// Threads.
+    pub threads: usize,
+    /// Whether it speaks TLS, with a certificate that it signs itself.
+    pub tls: bool,
+    /// A collector of ids.
+    pub record: Option<SocketAddr>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            name: "backend".to_owned(),
+            pod: String::new(),
+            size: 1_024,
+            delay: Delay::None,
+            faults: Faults::default(),
+            on_sigterm: OnSigterm::Exit,
+            threads: 1,
+            tls: false,
+            record: None,
+        }
+    }
+}
+
+/// What goes wrong, as fractions of requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// A reset instead of an answer.
+    pub reset: f64,
+    /// Half of a body and then the end.
+    pub truncate: f64,
+    /// Another status.
+    pub statuses: Vec<(u16, f64)>,
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Answer(u16),
+    Truncate,
+    Reset,
+}
+
+impl Faults {
+    /// Throws the dice for one request.
+    pub(super) fn turn(&self, random: &mut fastrand::Rng) -> Turn {
+        if *self == Self::default() {
+            return Turn::Answer(200);
+        }
+        let mut dice = random.f64();
+        for (fraction, turn) in [(self.reset, Turn::Reset), (self.truncate, Turn::Truncate)] {
+            if dice < fraction {
+                return turn;
+            }
+            dice -= fraction;
+        }
+        for (status, fraction) in &self.statuses {
+            if dice < *fraction {
+                return Turn::Answer(*status);
+            }
+            dice -= fraction;
+        }
+        Turn::Answer(200)
+    }
+}
+
+/// What a backend does when it is told to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSigterm {
+    /// Ends at once; what is on its way is cut.
+    #[default]
+    Exit,
+    /// Goes on for so long, asks clients to close connections, and then ends.
+    Drain(Duration),
+    /// Goes on until it is killed.
+    Ignore,
+}

@@ -1,0 +1,100 @@
+//! Answers: which target has which size, and the bytes of a head.
+
+use std::io::Write;
+
+/// How large an answer may be, whatever a target asks for.
+const LARGEST: u64 = 1 << 30;
+
+/// What a target asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Whether it lives.
+    Health,
+    /// Which ids it saw.
+    Ids,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl Asked {
+    /// Reads a target; `usual` is the size where it does not say.
+    pub(super) fn of(target: &str, usual: u64) -> Self {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        match path {
+            "/healthz" => return Self::Health,
+            "/ids" => return Self::Ids,
+            _ => {}
+        }
+        let by_query = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("size="))
+            .and_then(|size| size.parse::<u64>().ok());
+        let size = by_query.or_else(|| by_name(path)).unwrap_or(usual);
+        Self::Bytes(size.min(LARGEST))
+    }
+}
+
+/// `/1kb.bin`, `/1mb.bin`: powers of 1,024, as the studies name their files.
+fn by_name(path: &str) -> Option<u64> {
+    let name = path.rsplit('/').next()?.strip_suffix(".bin")?;
+    let (number, unit) = match (name.strip_suffix("kb"), name.strip_suffix("mb")) {
+        (Some(number), _) => (number, 1_024),
+        (_, Some(number)) => (number, 1_024 * 1_024),
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Who answers.
+pub(super) struct Identity {
+    fields: Vec<u8>,
+}
+
+impl Identity {
+    pub(super) fn new(name: &str, pod: &str) -> Self {
+        let mut fields = format!("X-Lab-Backend: {name}\r\n").into_bytes();
+        if !pod.is_empty() {
+            fields.extend_from_slice(format!("X-Lab-Pod: {pod}\r\n").as_bytes());
+        }
+        Self { fields }
+    }
+
+    /// Adds the head of an answer to `out`.
+    pub(super) fn head(&self, out: &mut Vec<u8>, (status, size): (u16, u64), id: Option<&[u8]>, close: bool) {
+        // Writing to memory cannot fail.
+        _ = write!(out, "HTTP/1.1 {status} {}\r\nContent-Length: {size}\r\n", reason(status));
+        out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");
+        out.extend_from_slice(&self.fields);
+        if let Some(id) = id {
+            out.extend_from_slice(b"X-Lab-Id: ");
+            out.extend_from_slice(id);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Status")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_says_its_size() {
+        for (target, size) in [
+            ("/", 7),
+            ("/0kb.bin", 0),
+            ("/x/1kb.bin", 1_024),
+            ("/1mb.bin?x", 1_048_576),
+            ("/a?x=1&size=12", 12),
+            ("/a?size=99999999999", LARGEST),
+            ("/kb.bin", 7),
+        ] {
+            assert_eq!(Asked::of(target, 7), Asked::Bytes(size), "{target}");
+        }
+        assert_eq!((Asked::of("/healthz", 7), Asked::of("/ids?", 7)), (Asked::Health, Asked::Ids));
+    }
+}

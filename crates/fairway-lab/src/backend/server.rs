@@ -1,0 +1,199 @@
+//! A running backend: its listeners, its threads, and its end. Each thread has a listener of its own on the same port
+//! (SO_REUSEPORT), so that threads share nothing per request.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use rustls::ServerConfig;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::{Ending, Site, serve};
+use super::recorder::Recorder;
+use super::respond::Identity;
+use super::{Ledger, Options, Seen};
+
+/// Ids that a backend remembers: about 40 MB when full.
+const LEDGER: usize = 2_000_000;
+
+/// A running backend. It ends with [`Server::end`].
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    ledger: Arc<Ledger>,
+    recorder: Option<Recorder>,
+    is_draining: Arc<AtomicBool>,
+    over: watch::Sender<bool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and begins to serve.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, or threads that cannot be had.
+    pub fn start(options: Options) -> anyhow::Result<Self> {
+        let options = Arc::new(options);
+        let (over, told) = watch::channel(false);
+        let tls = if options.tls { Some(self_signed(&options.name)?) } else { None };
+        let recorder = options.record.map(Recorder::start).transpose()?;
+        let mut server = Self {
+            addresses: options.listen.clone(),
+            ledger: Arc::new(Ledger::new(LEDGER)),
+            recorder,
+            is_draining: Arc::new(AtomicBool::new(false)),
+            over,
+            threads: Vec::new(),
+        };
+        for index in 0..options.threads.max(1) {
+            let listeners = server.addresses.iter_mut().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
+            let (ledger, recorder) = (server.ledger.clone(), server.recorder.clone());
+            let (options, is_draining) = (options.clone(), server.is_draining.clone());
+            let (tls, told) = (tls.clone(), told.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("backend-{index}"))
+                .spawn(move || {
+                    let identity = Identity::new(&options.name, &options.pod);
+                    let site = Site { options, identity, ledger, recorder, is_draining };
+                    run(listeners, &Rc::new(site), tls.as_ref(), told);
+                })
+                .context("start a thread of the backend")?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Which ids it saw.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.ledger.seen()
+    }
+
+    /// From now on every answer says `Connection: close`.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends at once; what is on its way is cut.
+    pub fn end(self) {
+        self.over.send_replace(true);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the backend panicked");
+            }
+        }
+        if let Some(recorder) = self.recorder {
+            recorder.flush();
+        }
+    }
+}
+
+/// A listener on an address; a port 0 becomes the port that was free.
+fn listen(address: &mut SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let bind = || -> std::io::Result<std::net::TcpListener> {
+        let socket =
+            Socket::new(Domain::for_address(*address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&(*address).into())?;
+        socket.listen(4_096)?;
+        Ok(socket.into())
+    };
+    let listener = bind().with_context(|| format!("listen on {address}"))?;
+    *address = listener.local_addr().context("the address of a listener")?;
+    Ok(listener)
+}
+
+fn run(
+    listeners: Vec<std::net::TcpListener>,
+    site: &Rc<Site>,
+    tls: Option<&TlsAcceptor>,
+    mut over: watch::Receiver<bool>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return tracing::error!("a thread of the backend cannot begin: {error}"),
+    };
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        for listener in listeners {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => {
+                    tokio::task::spawn_local(accept(listener, site.clone(), tls.cloned()));
+                }
+                Err(error) => tracing::error!("a listener of the backend cannot be used: {error}"),
+            }
+        }
+        // An error says that the server is gone, which is an end too.
+        _ = over.wait_for(|is_over| *is_over).await;
+    });
+}
+
+async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::task::spawn_local(attend(stream, site.clone(), tls.clone()));
+            }
+            Err(error) => {
+                // Most likely no file descriptor is free: others must end first.
+                tracing::warn!("a connection was not accepted: {error}");
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+async fn attend(stream: TcpStream, site: Rc<Site>, tls: Option<TlsAcceptor>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        return tracing::debug!("a connection ended before its first request: {error}");
+    }
+    let Some(tls) = tls else {
+        let mut stream = stream;
+        if serve(&mut stream, site).await == Ending::Reset {
+            make_close_reset(&stream);
+        }
+        return;
+    };
+    match tls.accept(stream).await {
+        Ok(mut session) => {
+            if serve(&mut session, site).await == Ending::Reset {
+                make_close_reset(session.get_ref().0);
+            }
+        }
+        Err(error) => tracing::debug!("a TLS handshake failed: {error}"),
+    }
+}
+
+/// With a linger of 0 closing sends a RST.
+fn make_close_reset(stream: &TcpStream) {
+    if let Err(error) = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO)) {
+        tracing::warn!("a connection is closed instead of reset: {error}");
+    }
+}
+
+fn self_signed(name: &str) -> anyhow::Result<TlsAcceptor> {
+    let certified = rcgen::generate_simple_self_signed(vec![name.to_owned(), "localhost".to_owned()])
+        .with_context(|| format!("make a certificate for {name:?}"))?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .context("TLS versions of the backend")?
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .context("use the backend's own certificate")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
