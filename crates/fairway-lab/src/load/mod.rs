@@ -26,6 +26,7 @@ mod plan;
 mod poller;
 mod probe;
 mod schedule;
+mod segment;
 mod series;
 mod shared;
 mod slot;
@@ -43,5 +44,6 @@ pub use plan::{
     Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify,
     Wire,
 };
+pub use segment::Segment;
 pub use shared::Progress;
 pub use stream::Stream;

@@ -11,6 +11,7 @@ const PIECES: usize = 4_096;
 const SAMPLES: usize = 200_000;
 
 /// Pieces of time.
+#[derive(Clone)]
 pub(super) struct Series {
     length: u64,
     pieces: Vec<Piece>,
@@ -135,6 +136,7 @@ pub(super) fn fine_enough() -> Histogram<u32> {
 }
 
 /// Requests that are kept one by one.
+#[derive(Clone)]
 pub(super) struct Samples {
     fraction: f64,
     kept: Vec<Sample>,

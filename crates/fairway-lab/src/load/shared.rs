@@ -1,13 +1,14 @@
 //! What the threads of a stream and its owner tell each other. Nothing here is touched per request but counters that only
 //! one thread writes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use super::series::fine_enough;
+use super::tally::Tally;
 
 /// From the moment that the last thread is ready to the first request.
 const LEAD: Duration = Duration::from_millis(2);
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     begun: OnceLock<Instant>,
     unready: AtomicUsize,
     stop: AtomicBool,
+    /// How often the owner has asked for what was counted since.
+    cuts: AtomicU32,
     pub(super) boards: Vec<Board>,
 }
 
@@ -29,6 +32,9 @@ pub(super) struct Board {
     pub(super) errors: AtomicU64,
     pub(super) in_flight: AtomicU64,
     recent: Mutex<Recent>,
+    /// How often this thread has handed over what it counted, and the last of that.
+    cuts: AtomicU32,
+    handed_over: Mutex<Option<Tally>>,
 }
 
 /// The last whole second.
@@ -62,6 +68,7 @@ impl Shared {
             begun: OnceLock::new(),
             unready: AtomicUsize::new(threads),
             stop: AtomicBool::new(false),
+            cuts: AtomicU32::new(0),
             boards: (0..threads).map(|_| Board::default()).collect(),
         }
     }
@@ -84,6 +91,28 @@ impl Shared {
 
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Asks every thread for what it has counted since it was asked last.
+    pub(super) fn cut(&self) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread was asked and has not handed over yet.
+    pub(super) fn is_asked(&self, thread: usize) -> bool {
+        self.boards[thread].cuts.load(Ordering::Relaxed) != self.cuts.load(Ordering::Relaxed)
+    }
+
+    /// A thread hands over what it has counted.
+    pub(super) fn hand_over(&self, thread: usize, tally: Tally) {
+        let board = &self.boards[thread];
+        *board.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
+        board.cuts.store(self.cuts.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// What a thread has handed over, if it has.
+    pub(super) fn take(&self, thread: usize) -> Option<Tally> {
+        self.boards[thread].handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn progress(&self) -> Progress {

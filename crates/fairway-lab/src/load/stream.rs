@@ -7,12 +7,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::segment::Segment;
 use super::shared::{Progress, Shared};
+use super::tally::Tally;
 use super::worker::{End, Report, Worker};
 use super::{Outcome, Pace, Plan};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
+
+/// A thread looks up at least a hundred times a second.
+const LONGEST_SPLIT: Duration = Duration::from_secs(10);
 
 /// A running stream of load.
 pub struct Stream {
@@ -20,6 +25,8 @@ pub struct Stream {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<anyhow::Result<Report>>>,
     begun: Instant,
+    /// When it was split last.
+    split: Instant,
 }
 
 impl Stream {
@@ -56,7 +63,7 @@ impl Stream {
             }
         }
         let begun = wait_until_begun(&shared)?;
-        Ok(Self { plan, shared, threads, begun })
+        Ok(Self { plan, shared, threads, begun, split: begun })
     }
 
     /// When the first request was due.
@@ -80,6 +87,34 @@ impl Stream {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// What ended since the beginning, or since it was split last; connections and requests on their way go on.
+    /// [`Stream::join`] tells only of the rest.
+    ///
+    /// # Errors
+    /// A thread has ended, or does not answer.
+    pub fn split(&mut self) -> anyhow::Result<Segment> {
+        self.shared.cut();
+        let now = Instant::now();
+        let from = std::mem::replace(&mut self.split, now);
+        let mut sum: Option<Tally> = None;
+        for (index, thread) in self.threads.iter().enumerate() {
+            let tally = loop {
+                if let Some(tally) = self.shared.take(index) {
+                    break tally;
+                }
+                anyhow::ensure!(!thread.is_finished(), "the stream has ended: there is nothing to split");
+                anyhow::ensure!(now.elapsed() < LONGEST_SPLIT, "a thread of the generator does not answer");
+                std::thread::sleep(Duration::from_micros(200));
+            };
+            match &mut sum {
+                None => sum = Some(tally),
+                Some(sum) => sum.add(tally),
+            }
+        }
+        let tally = sum.context("the stream had no thread")?;
+        Ok(Segment { plan: self.plan.clone(), tally, begun: self.begun, seconds: (now - from).as_secs_f64() })
     }
 
     /// Waits for the end.

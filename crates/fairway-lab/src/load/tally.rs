@@ -16,6 +16,7 @@ const EXAMPLES: u64 = 5;
 const LARGEST: u64 = 1 << 36;
 
 /// The sums of one thread, and after [`Tally::add`] of all.
+#[derive(Clone)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) errors: BTreeMap<Class, u64>,
@@ -28,6 +29,7 @@ pub(super) struct Tally {
 }
 
 /// Microseconds.
+#[derive(Clone)]
 pub(super) struct Distributions {
     pub(super) latency: Histogram<u64>,
     pub(super) service: Histogram<u64>,

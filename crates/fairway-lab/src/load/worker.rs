@@ -173,6 +173,10 @@ impl Worker {
             self.poll_unpolled()?;
             self.open_what_is_needed();
             self.show();
+            if self.shared.is_asked(self.index) {
+                let counted = std::mem::replace(&mut self.tally, Tally::new(&self.plan));
+                self.shared.hand_over(self.index, counted);
+            }
             if let Some(end) = self.finished() {
                 return Ok(Report { tally: self.tally, end });
             }

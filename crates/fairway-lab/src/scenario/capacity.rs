@@ -11,10 +11,11 @@ use serde::Deserialize;
 use super::handover::Handover;
 use super::progress::Progress;
 use super::site::HOST;
-use super::stage::{Contender, file_name, finish};
-use crate::load::{Outcome, Plan, Reuse, Stream, TlsPlan, TlsVersion};
+use super::stage::{Contender, file_name, finish, start as begin};
+use crate::adapter::TlsChoice;
+use crate::load::{Outcome, Plan, Reuse, TlsPlan, TlsVersion};
 use crate::measure::{Block, MachineTime, Meter, Spent, Subject, pin, ratio};
-use crate::peers::local::{self, LocalProxy, LocalSite, TlsChoice};
+use crate::peers::local::{self, LocalProxy, LocalSite};
 use crate::results::{Absent, Measure, Ratio, Run, Settings};
 
 /// Its parameters; the file explains them.
@@ -101,23 +102,22 @@ pub(super) async fn run(
             for case in cases {
                 let measured = blocks(yard, terms, case, &runners).await;
                 let Ok(measures) = measured else {
-                    stop(runners)?;
+                    stop(runners);
                     return measured.map(|_| ());
                 };
                 run.ratios.extend(ratios(&measures, case, *workers));
                 run.measures.extend(measures);
             }
-            stop(runners)?;
+            stop(runners);
         }
     }
     backend.stop()
 }
 
-fn stop(runners: Vec<Runner<'_>>) -> anyhow::Result<()> {
+fn stop(runners: Vec<Runner<'_>>) {
     for runner in runners {
-        runner.proxy.stop()?;
+        runner.proxy.stop();
     }
-    Ok(())
 }
 
 fn start<'a>(
@@ -149,8 +149,8 @@ fn start<'a>(
             tls,
             folder,
         };
-        let started = local::local(name, &yard.handover.workshop)
-            .and_then(|peer| peer.start(&site))
+        let started = local::local(name)
+            .and_then(|peer| peer.start(&yard.handover.workshop, &site))
             .and_then(|proxy| placed(proxy, workers));
         match started {
             Ok(proxy) => runners.push(Runner { contender, proxy, site }),
@@ -224,14 +224,15 @@ async fn block(
 ) -> anyhow::Result<Measure> {
     let name = runner.contender.peer.name();
     let plan = plan(terms, case, &runner.site)?;
-    let stream = Stream::start(&plan)?;
+    let mut stream = begin(plan)?;
     tokio::time::sleep(WARMING).await;
-    drop(stream.split()?);
-    let subjects: Vec<_> = runner.proxy.pids().into_iter().map(Subject::Process).collect();
+    tokio::task::block_in_place(|| stream.split())?;
+    // The first of them has the others below it.
+    let subjects: Vec<_> = runner.proxy.pids().into_iter().take(1).map(Subject::Process).collect();
     let (begun, machine) = (Instant::now(), MachineTime::now());
     let mut meter = Meter::begin(&subjects);
     tokio::time::sleep(Duration::from_secs_f64(terms.seconds)).await;
-    let outcome = stream.split()?;
+    let outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
     meter.read(&subjects);
     let stolen = MachineTime::now().stolen_since(machine);
     stream.stop();

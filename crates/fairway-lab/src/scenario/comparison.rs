@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::metering::Metering;
 use super::site::route;
-use super::stage::{Cast, Stage, finish};
-use crate::load::{Outcome, Pace, Stream};
+use super::stage::{Cast, Stage, finish, start};
+use crate::load::{Pace, Segment, Stream};
 use crate::measure::Spent;
 use crate::peers::Filters;
 use crate::results::Run;
@@ -62,14 +62,14 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
 struct Watched {
     stream: Stream,
     metering: Metering,
-    phases: Vec<(Outcome, (Spent, usize))>,
+    phases: Vec<(Segment, (Spent, usize))>,
 }
 
 impl Watched {
     async fn cut(&mut self) -> anyhow::Result<()> {
-        let outcome = self.stream.split()?;
+        let segment = tokio::task::block_in_place(|| self.stream.split())?;
         let spent = self.metering.cut().await?;
-        self.phases.push((outcome, spent));
+        self.phases.push((segment, spent));
         Ok(())
     }
 }
@@ -91,8 +91,7 @@ async fn with_variant(
     plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
     plan.records.bucket = Duration::from_millis(200);
     stage.clock = Instant::now();
-    let mut watched =
-        Watched { stream: Stream::start(&plan)?, metering: stage.metering().await?, phases: Vec::new() };
+    let mut watched = Watched { stream: start(plan)?, metering: stage.metering().await?, phases: Vec::new() };
     sleep(terms.lead_in_s).await;
     // The lead-in is no phase of the paper's: connections are made in it.
     watched.cut().await?;
@@ -165,19 +164,19 @@ fn redirect() -> Filters {
     Filters { redirect, ..Filters::default() }
 }
 
-type Phase = (String, (Outcome, (Spent, usize)));
+type Phase = (String, (Segment, (Spent, usize)));
 
 fn record(stage: &Stage<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
     let name = stage.contender.peer.name();
-    let pooled = Outcome::pooled(phases.iter().map(|(_, (outcome, _))| outcome));
+    let pooled = phases.iter().map(|(_, (segment, _))| segment.clone()).reduce(Segment::and);
     let all = phases.iter().fold((Spent::default(), 0), |(sum, most), (_, (_, (spent, pods)))| {
         (sum.and(spent), most.max(*pods))
     });
-    for (label, (outcome, spent)) in phases {
-        run.measures.push(stage.measure((name, case, &label), outcome, Some(spent))?);
+    for (label, (segment, spent)) in phases {
+        run.measures.push(stage.measure((name, case, &label), segment.outcome(), Some(spent))?);
     }
     if let Some(pooled) = pooled {
-        run.measures.push(stage.measure((name, case, "pooled"), pooled, Some(all))?);
+        run.measures.push(stage.measure((name, case, "pooled"), pooled.outcome(), Some(all))?);
     }
     Ok(())
 }

@@ -12,39 +12,39 @@ use crate::results::Parameter;
 
 /// What every scenario's file says beside its parameters.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Heading {
+pub(super) struct Heading {
     /// Which scenario it is.
-    pub scenario: String,
+    pub(super) scenario: String,
     /// The study it comes from, or empty.
-    pub study: String,
+    pub(super) study: String,
     /// What it asks.
-    pub purpose: String,
+    pub(super) purpose: String,
     /// Parameters that `--scale` multiplies, also within lists of tables.
-    pub scaled: Vec<String>,
+    pub(super) scaled: Vec<String>,
     /// Parameters that the paper does not have.
-    pub own: Vec<String>,
+    pub(super) own: Vec<String>,
 }
 
 /// How a file's parameters are fitted to the machine and to the time there is.
 #[derive(Clone, Debug)]
-pub struct Fit {
+pub(super) struct Fit {
     /// The shorter form.
-    pub quick: bool,
+    pub(super) quick: bool,
     /// The factor of scaled parameters, 0 < scale <= 1.
-    pub scale: f64,
+    pub(super) scale: f64,
     /// `KEY=VALUE` in TOML, over all else.
-    pub set: Vec<String>,
+    pub(super) set: Vec<String>,
 }
 
 /// A scenario's file, read and fitted.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub(super) struct Definition {
     /// What it is.
-    pub heading: Heading,
+    pub(super) heading: Heading,
     /// The paper's values beside those of this run.
-    pub parameters: Vec<Parameter>,
+    pub(super) parameters: Vec<Parameter>,
     /// What differs from the paper, one sentence each.
-    pub shortened: Vec<String>,
+    pub(super) shortened: Vec<String>,
     table: Table,
 }
 
@@ -55,7 +55,7 @@ impl Definition {
     ///
     /// # Errors
     /// It is no TOML, a heading is missing, or what is set is no parameter of it.
-    pub fn read(text: &str, fit: &Fit) -> anyhow::Result<Self> {
+    pub(super) fn read(text: &str, fit: &Fit) -> anyhow::Result<Self> {
         let whole: Table = text.parse().context("the file is no TOML")?;
         let heading = Heading::deserialize(whole.clone()).context("a scenario's heading")?;
         let paper: Table =
@@ -81,7 +81,7 @@ impl Definition {
     ///
     /// # Errors
     /// A key that the scenario does not know, one that is missing, or a value of the wrong kind.
-    pub fn terms<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+    pub(super) fn terms<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(self.table.clone())
             .with_context(|| format!("scenario {}: its parameters", self.heading.scenario))
     }
@@ -95,7 +95,7 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
 fn scale(name: &str, value: &mut Value, wanted: &str, factor: f64) {
     match value {
         Value::Integer(number) if name == wanted => {
-            *number = ((*number as f64 * factor).round() as i64).max(1)
+            *number = ((*number as f64 * factor).round() as i64).max(1);
         }
         Value::Float(number) if name == wanted => *number *= factor,
         Value::Array(values) => values.iter_mut().for_each(|value| scale(name, value, wanted, factor)),

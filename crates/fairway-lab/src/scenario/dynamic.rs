@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::site::{BACKEND, NAMESPACE};
-use super::stage::{Cast, Stage, finish};
-use crate::load::{Pace, Stream};
+use super::stage::{Cast, Stage, finish, start};
+use crate::load::Pace;
 use crate::results::Run;
 
 /// Its parameters; the file explains them.
@@ -71,7 +71,7 @@ async fn half(
 
     stage.clock = Instant::now();
     let mut metering = stage.metering().await?;
-    let (main, direct) = (Stream::start(&plan)?, beside.as_ref().map(Stream::start).transpose()?);
+    let (main, direct) = (start(plan)?, beside.map(start).transpose()?);
     if case == "dynamic" {
         churn(stage, terms, run, seconds).await?;
     }

@@ -1,6 +1,24 @@
-//! scenario
+//! Scenarios: the published protocols, each a file of parameters (`scenarios/*.toml`) and a module that carries it out.
+//!
+//! A run has two parts. [`prepare`] fetches and packs what is needed and brings a testbed up; [`inside`] of it the
+//! scenarios go on with one contender after the other, each alone on its [`stage`]. What is found goes into a
+//! [`Run`](crate::results::Run), and the results are written after every scenario.
 
+mod capacity;
+mod catalogue;
 pub mod command;
+mod comparison;
 mod definition;
-
-pub use definition::{Definition, Fit, Heading};
+mod dynamic;
+mod foreign;
+mod handover;
+mod inside;
+mod metering;
+mod prepare;
+mod probe;
+mod progress;
+mod propagation;
+mod site;
+mod spikes;
+mod stage;
+mod timeline;

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::probe::{Answer, Probe, Seen};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
-use super::stage::{Cast, Stage, finish};
-use crate::load::{Pace, Stream};
+use super::stage::{Cast, Stage, finish, start};
+use crate::load::Pace;
 use crate::peers::Route;
 use crate::results::{Propagation, Run};
 
@@ -128,7 +128,7 @@ async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyh
     plan.bounds.duration = None;
     stage.clock = Instant::now();
     let name = stage.contender.peer.name();
-    let load = Stream::start(&plan)?;
+    let load = start(plan)?;
     let mut first = propagation(stage, "first answer of the new, under load");
     let mut last = propagation(stage, "last answer of the old, under load");
     let mut probe = Probe::new(SocketAddr::new(stage.address, 80));

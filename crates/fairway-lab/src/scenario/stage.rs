@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 use crate::measure::Spent;
 use crate::peers::{PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
-use crate::results::{Bucket, Event, Measure, Settings};
+use crate::results::{Event, Measure, Settings};
 
 /// A peer with settings: what is installed, measured and put away again.
 pub(super) struct Contender<'a> {
@@ -133,7 +133,7 @@ impl<'a> Stage<'a> {
             let mut plan = self.plan("/")?;
             plan.bounds.requests = Some(3);
             plan.bounds.duration = Some(Duration::from_secs(3));
-            let outcome = finish(Stream::start(&plan)?).await?;
+            let outcome = finish(start(plan)?).await?;
             if outcome.load.counts.ok == 3 {
                 return Ok(());
             }
@@ -234,6 +234,7 @@ impl<'a> Stage<'a> {
             settings: self.contender.settings,
             case: case.to_owned(),
             phase: phase.to_owned(),
+            beside: None,
             block: None,
             discarded: None,
             workers: Some(self.placement.workers * self.placement.replicas),
@@ -259,15 +260,14 @@ async fn reachable(pod: Option<IpAddr>) -> Option<SocketAddr> {
     connect.is_ok_and(|connected| connected.is_ok()).then_some(address)
 }
 
-/// Stops a stream and waits for what is in flight, off the runtime's threads.
-pub(super) async fn finish(stream: Stream) -> anyhow::Result<Outcome> {
-    tokio::task::spawn_blocking(move || stream.join()).await.context("wait for a stream")?
+/// Starts a stream; its connections are open then.
+pub(super) fn start(plan: Plan) -> anyhow::Result<Stream> {
+    tokio::task::block_in_place(|| Stream::start(plan))
 }
 
-/// The largest latency of buckets that begin in a span of time, milliseconds.
-pub(super) fn highest(series: &[Bucket], from_s: f64, to_s: f64) -> f64 {
-    let within = series.iter().filter(|bucket| bucket.at_s >= from_s && bucket.at_s < to_s);
-    within.map(|bucket| bucket.max_ms).fold(0.0, f64::max)
+/// Waits for the end of a stream, off the runtime's threads.
+pub(super) async fn finish(stream: Stream) -> anyhow::Result<Outcome> {
+    tokio::task::spawn_blocking(move || stream.join()).await.context("wait for a stream")?
 }
 
 fn settings_name(settings: Settings) -> &'static str {

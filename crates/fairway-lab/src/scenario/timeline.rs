@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
-use super::stage::{Cast, Stage, finish};
-use crate::load::{Pace, Plan, Stream};
-use crate::peers::Filters;
+use super::stage::{Cast, Stage, finish, start};
+use crate::load::{Pace, Plan};
+use crate::peers::{Filters, RESPONSE_HEADER};
 use crate::results::{Measure, Run};
 
 /// Its parameters; the file explains them.
@@ -69,7 +69,7 @@ async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64)
     let beside = stage.direct_plan(&path, rate)?.map(|plan| terms.plan(plan, rate));
     stage.clock = Instant::now();
     let mut metering = stage.metering().await?;
-    let (main, direct) = (Stream::start(&plan)?, beside.as_ref().map(Stream::start).transpose()?);
+    let (main, direct) = (start(plan)?, beside.map(start).transpose()?);
     hold(terms).await;
     let first = run.events.len();
     for change in changes(terms) {
@@ -119,7 +119,7 @@ fn changes(terms: &Terms) -> Vec<Change> {
         changes.push(Change::Scale(few, format!("backend {more} -> {few}")));
     }
     changes.push(Change::Route(Filters { cors: true, ..Filters::default() }, "CORS headers added"));
-    let header = Some(("X-Lab-Added".to_owned(), "yes".to_owned()));
+    let header = Some((RESPONSE_HEADER.to_owned(), "yes".to_owned()));
     changes.push(Change::Route(
         Filters { response_header: header, ..Filters::default() },
         "response header added",
