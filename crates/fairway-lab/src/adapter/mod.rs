@@ -16,6 +16,8 @@ mod desired;
 pub mod envoy;
 mod files;
 mod frame;
+#[cfg(test)]
+mod golden;
 pub mod haproxy;
 pub mod nginx;
 mod probe;

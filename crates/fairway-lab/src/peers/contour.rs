@@ -123,7 +123,11 @@ fn adopt(object: &mut Value, placement: &Placement) -> anyhow::Result<()> {
         Some("Deployment") => {
             // Two replicas only make the control plane outlive a node, and there is one node.
             object["spec"]["replicas"] = json!(1);
-            let pod = &mut object["spec"]["template"]["spec"];
+            let template = &mut object["spec"]["template"];
+            // Contour reads its file once: other settings are another pod.
+            template["metadata"]["annotations"] =
+                json!({ "lab.fairway.dev/settings": word(placement.settings) });
+            let pod = &mut template["spec"];
             set_image(pod);
             let arguments = pod["containers"][0]["args"].as_array_mut();
             arguments.context("the example of contour serve has no arguments")?.extend([

@@ -131,3 +131,6 @@ pub fn all() -> Vec<Box<dyn Peer>> {
     all.push(Box::new(traefik::Traefik));
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,5 +6,7 @@ mod render;
 mod slots;
 
 pub use drive::{Haproxy, arguments, store};
+#[cfg(test)]
+pub(super) use render::maps;
 pub use render::{CONFIGURATION, render};
 pub use slots::Slots;

@@ -34,7 +34,7 @@ pub fn render(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) 
 
 /// The two maps, exact paths and prefixes: host and path to backend.
 #[must_use]
-pub(super) fn maps(desired: &Desired) -> [(&'static str, String); 2] {
+pub(in crate::adapter) fn maps(desired: &Desired) -> [(&'static str, String); 2] {
     let (mut exact, mut prefix) = (String::new(), String::new());
     for (name, host) in &desired.hosts {
         for rule in &host.rules {

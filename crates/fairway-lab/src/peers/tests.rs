@@ -1,0 +1,148 @@
+//! Tests of all peers at once: what a scenario relies on.
+
+use super::*;
+
+fn placement(peer: &str) -> Placement {
+    Placement {
+        namespace: format!("lab-{peer}"),
+        replicas: 3,
+        workers: 2,
+        settings: Settings::Recommended,
+        watched: "site".to_owned(),
+    }
+}
+
+fn route(filters: Filters) -> Route {
+    Route {
+        name: "app".to_owned(),
+        namespace: "site".to_owned(),
+        host: "app.test".to_owned(),
+        service: "backend".to_owned(),
+        port: 80,
+        tls: true,
+        filters,
+    }
+}
+
+fn every_filter() -> Filters {
+    Filters {
+        cors: true,
+        response_header: Some((RESPONSE_HEADER.to_owned(), "yes".to_owned())),
+        rewrite: Some("/new".to_owned()),
+        redirect: Some(("/old".to_owned(), "https://b.test:8443/there".to_owned())),
+    }
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind).unwrap()
+}
+
+#[test]
+fn the_table_of_peers_is_complete_and_fairway_is_first() {
+    let all = all();
+    let names: Vec<_> = all.iter().map(|peer| peer.name()).collect();
+    assert_eq!(names, ["fairway", "nginx-reload", "haproxy", "envoy", "contour", "traefik"]);
+    assert!(all.iter().all(|peer| !peer.summary().is_empty() && peer.existing().is_none()));
+}
+
+#[test]
+fn objects_of_a_route_have_the_names_and_the_namespace_of_the_route() {
+    for peer in all() {
+        for filters in [Filters::default(), every_filter()] {
+            for object in peer.route(&placement(peer.name()), &route(filters)) {
+                assert_eq!(object["metadata"]["namespace"], "site", "{object}");
+                assert!(object["metadata"]["name"].as_str().unwrap().starts_with("app"), "{object}");
+                assert!(object["apiVersion"].is_string() && object["kind"].is_string(), "{object}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
+    for peer in all() {
+        let said = |filters| {
+            let objects = peer.route(&placement(peer.name()), &route(filters));
+            Value::Array(objects).to_string()
+        };
+        let (with, without) = (said(every_filter()), said(Filters::default()));
+        for word in ["cors", "yes", "/new", "/old", "b.test"] {
+            assert!(with.contains(word), "{}: {word} is not in {with}", peer.name());
+            assert!(!without.contains(word), "{}: {word} is in {without}", peer.name());
+        }
+    }
+}
+
+#[test]
+fn a_route_without_tls_names_no_certificate() {
+    for peer in all() {
+        let plain = Route { tls: false, ..route(Filters::default()) };
+        let said = Value::Array(peer.route(&placement(peer.name()), &plain)).to_string();
+        assert!(!said.contains(CERTIFICATE), "{said}");
+    }
+}
+
+#[test]
+fn contour_takes_a_location_in_pieces() {
+    let contour = all().into_iter().find(|peer| peer.name() == "contour").unwrap();
+    let objects = contour.route(&placement("contour"), &route(every_filter()));
+    let routes = find(&objects, "HTTPProxy")["spec"]["routes"].as_array().unwrap();
+    let redirect = routes.iter().find_map(|route| route.get("requestRedirectPolicy")).unwrap();
+    let expected = serde_json::json!({
+        "scheme": "https", "hostname": "b.test", "port": 8443, "path": "/there", "statusCode": 302,
+    });
+    assert_eq!(*redirect, expected);
+}
+
+#[test]
+fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_settings_its_workers() {
+    let workshop = workshop();
+    for peer in all().into_iter().filter(|peer| ["nginx-reload", "haproxy", "envoy"].contains(&peer.name())) {
+        let arguments = |settings| {
+            let placement = Placement { settings, ..placement(peer.name()) };
+            let objects = peer.objects(&workshop, &placement).unwrap();
+            let deployment = find(&objects, "Deployment").clone();
+            assert_eq!(deployment["metadata"]["name"], PROXY);
+            assert_eq!(deployment["spec"]["replicas"], 3);
+            assert_eq!(deployment["spec"]["template"]["metadata"]["labels"][PROXY_LABEL], peer.name());
+            assert_eq!(find(&objects, "Service")["spec"]["type"], "LoadBalancer");
+            assert_eq!(find(&objects, "Role")["metadata"]["namespace"], "site");
+            deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string()
+        };
+        let class = format!("\"--class\",\"lab-{}\",\"--namespace\",\"site\"", peer.name());
+        let recommended = arguments(Settings::Recommended);
+        assert!(recommended.contains(&class), "{recommended}");
+        assert!(recommended.contains("\"--workers\",\"2\""), "{recommended}");
+        assert!(!arguments(Settings::Defaults).contains("--workers"));
+    }
+}
+
+#[test]
+fn a_peer_without_its_programs_says_what_is_missing() {
+    let mut workshop = workshop();
+    workshop.fairway_image = (PathBuf::from("/nowhere/image.tar"), "localhost/fairway:none".to_owned());
+    let fairway = all().into_iter().next().unwrap();
+    let error = fairway.prepare(&workshop).unwrap_err().to_string();
+    assert!(error.contains("localhost/fairway:none") && error.contains("make image"), "{error}");
+}
+
+#[test]
+fn contour_says_why_it_is_absent_without_a_cluster() {
+    let reason = local::local("contour").err().unwrap().to_string();
+    assert!(reason.contains("without a cluster"), "{reason}");
+    for name in ["fairway", "nginx-reload", "haproxy", "envoy", "traefik"] {
+        assert!(local::local(name).is_ok(), "{name}");
+    }
+}
+
+fn workshop() -> Workshop {
+    let nowhere = PathBuf::from("/nowhere");
+    Workshop {
+        cache: nowhere.clone(),
+        folder: nowhere.clone(),
+        checkout: nowhere.clone(),
+        fairway: nowhere.clone(),
+        fairway_image: (nowhere.clone(), "localhost/fairway:0.1.0".to_owned()),
+        laboratory: nowhere,
+    }
+}
