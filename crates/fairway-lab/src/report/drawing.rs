@@ -36,7 +36,7 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
-        let right = if single { 104.0 } else { 8.0 };
+        let right = if single { 104.0 } else { 20.0 };
         let top = if single { 24.0 } else { 38.0 };
         let frame = Frame {
             left: (at % columns) as f64 * cell.0 + LEFT,
@@ -84,7 +84,7 @@ impl Frame {
             self.text(html, "tick end", (self.left - 5.0, y + 3.5), &told);
         }
         let mut free_from = f64::NEG_INFINITY;
-        for (value, told) in self.x.ticks(((self.width / 80.0) as usize).max(3)) {
+        for (value, told) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
             let x = self.left + self.x.place(value) * self.width;
             self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
             if x >= free_from {

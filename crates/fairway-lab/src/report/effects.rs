@@ -136,7 +136,6 @@ pub(super) fn propagation(run: &Run, book: &mut Book) {
         panels: panels.filter(|panel| !panel.series.is_empty()).collect(),
     });
     let columns = [
-        "case",
         "peer",
         "#changes",
         "#p50 ms",
@@ -154,6 +153,7 @@ pub(super) fn propagation(run: &Run, book: &mut Book) {
         (cases.iter().position(|case| *case == one.case), one.settings, book.palette.place(&one.peer))
     });
     for one in all {
+        table.group(&one.case);
         table.row(times(one, book));
     }
     book.table(&table);
@@ -166,7 +166,6 @@ fn times(one: &Propagation, book: &Book) -> Vec<Cell> {
         if count > 0 { Cell::Bad(number::count(count)) } else { Cell::Number("0".to_owned()) }
     };
     vec![
-        Cell::Text(one.case.clone()),
         Cell::Markup(book.palette.cell(&one.peer, one.settings)),
         Cell::Number(number::count(one.ms.len() as u64 + one.lost)),
         at(0.5),

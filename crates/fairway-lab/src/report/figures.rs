@@ -31,10 +31,12 @@ const COLUMNS: [&str; 15] = [
 pub(super) fn table(run: &Run, book: &mut Book) {
     let pools = whole(run, &book.palette);
     if pools.is_empty() {
-        book.note("No stream of this scenario ended; there is nothing to show.");
+        if run.propagations.is_empty() {
+            book.note("No stream of this scenario ended; there is nothing to show.");
+        }
         return;
     }
-    book.reading("RPS are complete answers a second, TPS are TLS handshakes a second, Gbit/s are bytes of answers. Percentiles count from the time at which a request was due; * marks one with fewer than 10 samples above it. CPU is that of the proxy alone. A dash is what could not be read.");
+    book.reading("RPS are complete answers a second, TPS are TLS handshakes a second, Gbit/s are bytes of answers. Percentiles count from the time at which a request was due; * marks one with fewer than 10 samples above it. CPU is that of the proxy alone. Blocks of a peer are one row: sums divided by sums, and one distribution merged from theirs (even, on the logarithm, between the percentiles that were kept). direct is no proxy but the streams straight to the pods, all of them together. A dash is what could not be read.");
     filled("What clients saw, and what it cost", &pools, book);
     let phases = by_phase(run, &book.palette);
     if distinct(phases.iter().map(|pool| pool.phase)).len() > 1 {

@@ -145,7 +145,7 @@ class Plot {
     this.frames = this.figure.panels.map((panel, at) => {
       const left = (at % columns) * cell.width + 50;
       const top = Math.floor(at / columns) * cell.height + (single ? 24 : 40);
-      const right = single && width > 560 ? 110 : 12;
+      const right = single && width > 560 ? 110 : 26;
       const frame = {
         panel, left, top, single,
         width: cell.width - 50 - right,
@@ -186,7 +186,7 @@ class Plot {
       words(group, told(value), { class: "tick end y", x: left - 6, y: y + 3.5 });
     }
     let free_from = -Infinity;
-    for (const value of ticks(frame.x.name, frame.x.low, frame.x.high, Math.max(3, Math.floor(width / 80)))) {
+    for (const value of ticks(frame.x.name, frame.x.low, frame.x.high, Math.max(4, Math.floor(width / 80)))) {
       const x = frame.x.at(value);
       shape("line", { class: "base", x1: x, x2: x, y1: bottom, y2: bottom + 4 }, group);
       if (x < free_from) continue;

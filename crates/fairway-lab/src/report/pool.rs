@@ -17,7 +17,7 @@ pub(super) struct Pool<'a> {
     pub peer: &'a str,
     /// With which settings.
     pub settings: Settings,
-    /// Worker threads, where fixed.
+    /// Worker threads, where the scenario is about them.
     pub workers: Option<u32>,
     /// The streams, in the order of the run; at least one.
     pub measures: Vec<&'a Measure>,
@@ -54,6 +54,14 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
     found
 }
 
+/// Whether a run asks what more workers do. Elsewhere their number belongs to the parameters and not to every figure.
+fn are_workers_varied(run: &Run) -> bool {
+    let keys = run.measures.iter().map(|one| (&one.peer, one.settings, &one.case, one.workers));
+    let with = distinct(keys);
+    let without = distinct(with.iter().map(|(peer, settings, case, _)| (peer, settings, case)));
+    run.scenario == "capacity" || with.len() > without.len()
+}
+
 /// How a case is called.
 pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
     match workers {
@@ -72,6 +80,7 @@ fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> 
     let counted: Vec<&Measure> = run.measures.iter().filter(|measure| measure.discarded.is_none()).collect();
     let cases = distinct(counted.iter().map(|measure| &measure.case));
     let orders = distinct(counted.iter().map(|measure| &measure.phase));
+    let by_workers = are_workers_varied(run);
     let place = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
     let mut pools: BTreeMap<_, Pool<'a>> = BTreeMap::new();
     for measure in counted {
@@ -79,7 +88,7 @@ fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> 
         let key = (
             place(&cases, &measure.case),
             phase,
-            measure.workers,
+            measure.workers.filter(|_| by_workers),
             measure.settings,
             palette.place(&measure.peer),
             &measure.peer,
@@ -89,7 +98,7 @@ fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> 
             phase: if phases { &measure.phase } else { "" },
             peer: &measure.peer,
             settings: measure.settings,
-            workers: measure.workers,
+            workers: measure.workers.filter(|_| by_workers),
             measures: Vec::new(),
         });
         pool.measures.push(measure);

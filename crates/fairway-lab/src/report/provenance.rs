@@ -80,6 +80,7 @@ pub(super) fn generator(run: &Run, book: &mut Book) {
         "#late p99 ms",
         "#late p99.9 ms",
         "#late max ms",
+        "#p99 ms from sending",
         "TLS",
         "CPU read from",
     ];
@@ -89,7 +90,7 @@ pub(super) fn generator(run: &Run, book: &mut Book) {
     }
     if !table.is_empty() {
         book.folded("The generator: what it offered, its own lateness, TLS as negotiated", |book| {
-            book.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here.");
+            book.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first.");
             book.table(&table);
         });
     }
@@ -98,6 +99,7 @@ pub(super) fn generator(run: &Run, book: &mut Book) {
 fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
     let load = &measure.load;
     let late = load.lateness;
+    let sent = load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
     let tls = load.tls.as_ref().map_or_else(
         || "none".to_owned(),
         |tls| {
@@ -119,6 +121,7 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
         Cell::Number(number::figure(late.p99_ms)),
         Cell::Number(number::figure(late.p999_ms)),
         Cell::Number(number::figure(late.max_ms)),
+        Cell::Number(number::maybe(sent.map(|point| point.ms))),
         Cell::Text(tls),
         Cell::Text(cost.map_or_else(|| UNKNOWN.to_owned(), |cost| format!("{}, {}", cost.source, cost.of))),
     ]

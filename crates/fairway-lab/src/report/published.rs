@@ -78,14 +78,12 @@ fn printed(value: &Value) -> String {
 
 fn theirs(name: &str) -> Cell {
     let mut html = Html::default();
-    html.text(name).raw(" <span class=\"tag\">published, another machine</span>");
+    html.text(&name.replace('_', " ")).raw(" <span class=\"tag\">published, another machine</span>");
     Cell::Markup(html)
 }
 
-fn ours(pool: &Pool<'_>, case: &str, book: &Book) -> Cell {
-    let mut html = book.palette.cell(pool.peer, pool.settings);
-    html.raw(" ").text(case);
-    Cell::Markup(html)
+fn ours(pool: &Pool<'_>, book: &Book) -> Cell {
+    Cell::Markup(book.palette.cell(pool.peer, pool.settings))
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -139,7 +137,8 @@ fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
         ]);
     }
     for pool in runs.iter().flat_map(|run| whole(run, &book.palette)) {
-        let mut cells = vec![ours(&pool, pool.case, book)];
+        table.group(&format!("ours, {}", pool.case));
+        let mut cells = vec![ours(&pool, book)];
         cells.extend(counters(&pool).map(|count| Cell::Number(number::count(count))));
         cells.extend([99.0, 99.99, 99.9999].map(|percent| Cell::Number(percentile(&pool, percent))));
         cells.push(Cell::Text(String::new()));
@@ -194,7 +193,8 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Boo
     } else {
         ("RPS", |pool| pool.rate())
     };
-    let mut cells = vec![ours(first, "", book), Cell::Text(format!("{}, {unit}", first.case))];
+    table.group(&format!("ours, {}", first.case));
+    let mut cells = vec![ours(first, book), Cell::Text(format!("{}, {unit}", first.case))];
     cells.extend(counts.iter().map(|count| {
         let found = own.iter().find(|pool| pool.workers.map(u64::from) == Some(*count));
         Cell::Number(found.map_or_else(|| UNKNOWN.to_owned(), |pool| number::figure(value(pool))))
@@ -237,7 +237,8 @@ fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
         let status = |code: u16| errors.get(&Class::Status(code)).copied().unwrap_or_default();
         let named: u64 = [404, 502, 503, 504].map(status).iter().sum();
         let answered = pool.measures.iter().map(|one| one.load.counts.ok).sum();
-        let mut cells = vec![ours(&pool, "", book), Cell::Text(pool.case.to_owned())];
+        table.group(&format!("ours, {}", pool.case));
+        let mut cells = vec![ours(&pool, book), Cell::Text(pool.case.to_owned())];
         cells.push(Cell::Number(number::count(answered)));
         cells.extend([404, 502, 503, 504].map(|code| Cell::Number(number::count(status(code)))));
         cells.push(Cell::Number(number::count(pool.failed().saturating_sub(named))));
@@ -279,6 +280,7 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
     let mut peers = distinct(spikes().map(|spike| spike.peer.as_str()));
     peers.sort_by_key(|peer| book.palette.place(peer));
     for peer in peers {
+        table.group("ours");
         let mut cells = vec![Cell::Markup(book.palette.cell(peer, Settings::Recommended))];
         cells.extend(columns.iter().skip(1).map(|case| {
             let own = || spikes().filter(|spike| spike.peer == peer && spike.case == *case);

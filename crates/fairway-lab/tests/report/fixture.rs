@@ -159,7 +159,7 @@ impl Formula {
             phase: phase.to_owned(),
             block: None,
             discarded: None,
-            workers: None,
+            workers: Some(10),
             beside: None,
             begun_s: 0.0,
             cost: Some(Cost {
@@ -321,6 +321,7 @@ impl Formula {
                     let mut measure = self.measure(peer, case, "pooled", rate);
                     measure.workers = Some(workers);
                     measure.block = Some(block);
+                    measure.phase = "block".to_owned();
                     measure.load.offered.rate = None;
                     measure.load.over_time = OverTime::default();
                     if case.starts_with("new") {
