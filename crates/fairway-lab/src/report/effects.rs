@@ -30,8 +30,10 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
     let mut table = Table::new("The worst after any event", &columns);
     for (case, settings, peer) in whose(&run.spikes, &book.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
-        table.group(case);
-        table.row(worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), book));
+        if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), book) {
+            table.group(case);
+            table.row(row);
+        }
     }
     book.table(&table);
     book.folded("Every event", |book| every(run, book));
@@ -52,13 +54,11 @@ pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
     spike.direct_ms.map(|direct| (spike.highest_ms - direct).max(0.0)).filter(|value| value.is_finite())
 }
 
-fn worst(spikes: &[&Spike], book: &Book) -> Vec<Cell> {
+fn worst(spikes: &[&Spike], book: &Book) -> Option<Vec<Cell>> {
     let finite = spikes.iter().filter(|spike| spike.highest_ms.is_finite());
-    let Some(highest) = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms)) else {
-        return Vec::new();
-    };
+    let highest = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
     let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
-    vec![
+    Some(vec![
         Cell::Markup(book.palette.cell(&highest.peer, highest.settings)),
         Cell::Number(spikes.len().to_string()),
         Cell::Number(number::figure(highest.highest_ms)),
@@ -67,7 +67,7 @@ fn worst(spikes: &[&Spike], book: &Book) -> Vec<Cell> {
         Cell::Number(number::maybe(spikes.iter().filter_map(|spike| above_direct(spike)).reduce(f64::max))),
         Cell::Number(number::maybe(spikes.iter().map(|spike| spike.lasted_s).reduce(f64::max))),
         if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
-    ]
+    ])
 }
 
 fn every(run: &Run, book: &mut Book) {

@@ -83,10 +83,7 @@ pub(super) fn table(run: &Run, book: &mut Book) {
 
 fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, book: &Book) -> Vec<Cell> {
     let errors = pool.errors();
-    let case = pool
-        .workers
-        .map_or_else(|| pool.case.to_owned(), |workers| format!("{}, {workers} workers", pool.case));
-    let mut cells = vec![Cell::Text(case), Cell::Markup(book.palette.cell(pool.peer, pool.settings))];
+    let mut cells = vec![Cell::Markup(book.palette.cell(pool.peer, pool.settings))];
     cells.extend(classes.iter().map(|class| match errors.get(class) {
         Some(count) if *count > 0 => Cell::Bad(number::count(*count)),
         _ => Cell::Number("0".to_owned()),

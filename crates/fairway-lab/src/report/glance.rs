@@ -1,7 +1,7 @@
 //! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer. The report
 //! begins with it and README has the same table. Only recommended settings; never a figure of a discarded block.
 
-use crate::results::{Ratio, Results, Run, Settings};
+use crate::results::{Ratio, Results, Run, Settings, Spike};
 
 use super::effects::{quantile, sorted};
 use super::headline::{against_fairway, interval, is_noise};
@@ -13,8 +13,37 @@ use super::pool::{Pool, distinct, in_case, whole};
 pub(super) struct Glance {
     /// Peers, Fairway first.
     pub peers: Vec<String>,
-    /// What a row is about, and a cell for each peer.
-    pub rows: Vec<(String, Vec<String>)>,
+    /// Row by row.
+    pub rows: Vec<Row>,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Ratios to Fairway.
+    Ratio,
+    /// Answers, handshakes or bytes a second with all connections busy.
+    Capacity,
+    /// Latency, cost and failures where all connections are kept busy.
+    Busy,
+    /// Latency and failures at a rate that is held.
+    Held,
+    /// CPU at a rate that is held.
+    Cost,
+    /// What changes did.
+    Effect,
+}
+
+/// A row.
+pub(super) struct Row {
+    /// What it is about.
+    pub kind: Kind,
+    /// The scenario and the case.
+    pub place: String,
+    /// The figure, with its unit.
+    pub figure: String,
+    /// A cell for each peer.
+    pub cells: Vec<String>,
 }
 
 /// Gathers the table from one run of the laboratory.
@@ -38,11 +67,11 @@ pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
 }
 
 impl Glance {
-    fn row(&mut self, name: String, cell: impl Fn(&str) -> Option<String>) {
+    fn row(&mut self, (kind, figure): (Kind, &str), place: &str, cell: impl Fn(&str) -> Option<String>) {
         let cells: Vec<Option<String>> = self.peers.iter().map(|peer| cell(peer)).collect();
         if cells.iter().any(Option::is_some) {
             let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| UNKNOWN.to_owned())).collect();
-            self.rows.push((name, cells));
+            self.rows.push(Row { kind, place: place.to_owned(), figure: figure.to_owned(), cells });
         }
     }
 
@@ -51,8 +80,8 @@ impl Glance {
         for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
             let of =
                 |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
-            let name = format!("{figure} ÷ fairway's, {}", in_case(run, &case, workers));
-            self.row(name, |peer| {
+            let told = format!("{figure} ÷ fairway's");
+            self.row((Kind::Ratio, &told), &in_case(run, &case, workers), |peer| {
                 let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
                 Some(if is_noise(own, &run.ratios) {
                     format!("A/A {}", interval(own))
@@ -74,17 +103,19 @@ impl Glance {
                 pools.iter().find(|pool| pool.peer == peer && (pool.case, pool.workers) == (case, workers))
             };
             let place = in_case(run, case, workers);
-            let closed = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_none());
-            if pools.iter().any(|pool| pool.case == case && closed(pool)) {
-                self.row(format!("answers, {place}"), |peer| own(peer).map(capacity));
+            let is_busy = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_none());
+            let busy = pools.iter().any(|pool| pool.case == case && is_busy(pool));
+            let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
+            if busy {
+                self.row((Kind::Capacity, "answers"), &place, |peer| own(peer).map(capacity));
             }
-            self.row(format!("CPU µs per request, {place}"), |peer| own(peer)?.cpu().map(number::figure));
-            self.row(format!("p99 / highest ms, {place}"), |peer| {
+            self.row((cost, "CPU µs per request"), &place, |peer| own(peer)?.cpu().map(number::figure));
+            self.row((held, "p99 / highest ms"), &place, |peer| {
                 let pool = own(peer)?;
                 let p99 = pool.percentile(99.0)?.ms;
                 Some(format!("{} / {}", number::figure(p99), number::maybe(pool.highest())))
             });
-            self.row(format!("failed requests, {place}"), |peer| {
+            self.row((held, "failed requests"), &place, |peer| {
                 own(peer).map(|pool| {
                     format!("{} of {}", number::count(pool.failed()), number::count(pool.requests()))
                 })
@@ -93,18 +124,20 @@ impl Glance {
     }
 
     fn spikes(&mut self, run: &Run) {
-        let recommended = || run.spikes.iter().filter(|spike| spike.settings == Settings::Recommended);
+        let usable = |spike: &&Spike| spike.settings == Settings::Recommended && spike.highest_ms.is_finite();
+        let recommended = || run.spikes.iter().filter(usable);
         for case in distinct(recommended().map(|spike| &spike.case)) {
             let place = in_case(run, case, None);
             self.row(
-                format!("highest ms in the second after an event (straight to the pods), {place}"),
+                (Kind::Effect, "highest ms in the second after an event (straight to the pods)"),
+                &place,
                 |peer| {
                     let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
                     let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
                     Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
                 },
             );
-            self.row(format!("longest spike, s, {place}"), |peer| {
+            self.row((Kind::Effect, "longest spike, s"), &place, |peer| {
                 let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
@@ -114,8 +147,7 @@ impl Glance {
     fn propagations(&mut self, run: &Run) {
         let recommended = || run.propagations.iter().filter(|one| one.settings == Settings::Recommended);
         for case in distinct(recommended().map(|one| &one.case)) {
-            let name = format!("propagation p50 / p99 ms, {}", in_case(run, case, None));
-            self.row(name, |peer| {
+            self.row((Kind::Effect, "propagation p50 / p99 ms"), &in_case(run, case, None), |peer| {
                 let own = recommended().find(|one| one.peer == peer && one.case == *case)?;
                 let times = sorted(own);
                 let at = |share: f64| number::maybe(quantile(&times, share));

@@ -127,6 +127,7 @@ impl Table {
 
     /// One more row.
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.head[0].len(), "a figure would stand below another's name");
         self.rows.push(Row::Cells(cells));
     }
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::results::{Results, Run};
 
 use super::book::Book;
-use super::glance::glance;
+use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
 use super::palette::Palette;
 use super::{capacity, curves, effects, errors, figures, headline, moments, number, provenance, published};
@@ -93,10 +93,11 @@ fn at_a_glance(at: usize, runs: usize, results: &Results, book: &mut Book) {
     columns.extend(glance.peers.iter().map(|peer| format!("#{peer}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Main figures, recommended settings", &columns);
-    for (name, cells) in glance.rows {
-        let mut row = vec![Cell::Text(name)];
-        row.extend(cells.into_iter().map(Cell::Number));
-        table.row(row);
+    // The ratios stand above, with more to them.
+    for row in glance.rows.into_iter().filter(|row| row.kind != Kind::Ratio) {
+        table.group(&row.place);
+        let figure = [Cell::Text(row.figure)];
+        table.row(figure.into_iter().chain(row.cells.into_iter().map(Cell::Number)).collect());
     }
     if !table.is_empty() {
         book.html.raw("<h3>Main figures</h3><div class=\"glance\">");

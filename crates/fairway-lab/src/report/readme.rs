@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::results::{Completeness, Results};
 
-use super::glance::glance;
+use super::glance::{Kind, Row, glance};
 use super::palette::Palette;
 
 const BEGIN: &str = "<!-- lab:begin -->";
@@ -136,10 +136,16 @@ fn table(results: &Results, palette: &Palette) -> String {
     let line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
         cells.fold(format!("| {}", plain(first)), |line, cell| format!("{line} | {}", plain(cell))) + " |\n"
     };
-    let mut text = line("", &mut glance.peers.iter().map(String::as_str));
-    text += &line("---", &mut glance.peers.iter().map(|_| "---:"));
-    for (name, cells) in &glance.rows {
-        text += &line(name, &mut cells.iter().map(String::as_str));
+    // What a peer does beside a stream straight to the pods is in its own cells.
+    let columns: Vec<usize> =
+        (0..glance.peers.len()).filter(|at| !palette.is_neutral(&glance.peers[*at])).collect();
+    let of = |cells: &[String]| columns.iter().map(|at| cells[*at].clone()).collect::<Vec<_>>();
+    let mut text = line("", &mut of(&glance.peers).iter().map(String::as_str));
+    text += &line("---", &mut columns.iter().map(|_| "---:"));
+    let kept = |row: &&Row| !matches!(row.kind, Kind::Busy | Kind::Cost);
+    for row in glance.rows.iter().filter(kept) {
+        let name = format!("{}, {}", row.figure, row.place);
+        text += &line(&name, &mut of(&row.cells).iter().map(String::as_str));
     }
     text
 }
