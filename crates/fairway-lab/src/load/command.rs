@@ -104,6 +104,7 @@ impl LoadArguments {
     /// Input that cannot be used.
     pub fn carry_out(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
+        plan.check()?;
         target::allow(&plan.target.addresses, self.yes)?;
         let mut output = Output::open(&self.output)?;
         if let Err(error) = probe(&plan) {

@@ -212,6 +212,24 @@ impl Plan {
         anyhow::ensure!(!addresses.is_empty(), "no address to connect to was given for {url}");
         Ok(Address::parse(url)?.plan(addresses))
     }
+
+    /// Whether it can be carried out at all.
+    ///
+    /// # Errors
+    /// What of it cannot.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.shape.connections > 0, "a stream needs at least one connection");
+        anyhow::ensure!(self.shape.streams > 0, "a connection of HTTP/2 needs at least one stream");
+        anyhow::ensure!(!self.target.addresses.is_empty(), "a stream needs an address to connect to");
+        anyhow::ensure!(!self.bounds.timeout.is_zero(), "a time-out of 0 leaves no time for an answer");
+        if let Pace::Open { rate, .. } = self.pace {
+            anyhow::ensure!(
+                rate.is_finite() && rate > 0.0,
+                "the rate {rate} is not a number of requests a second above 0"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The parts of a URL.

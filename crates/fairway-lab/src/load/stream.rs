@@ -11,7 +11,7 @@ use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
 use super::worker::{End, Report, Worker};
-use super::{Outcome, Pace, Plan};
+use super::{Outcome, Plan};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl Stream {
     /// # Errors
     /// A plan that cannot be carried out: no rate, no connections, fields or cipher suites that do not exist.
     pub fn start(mut plan: Plan) -> anyhow::Result<Self> {
-        check(&plan)?;
+        plan.check()?;
         plan.shape.threads = plan.shape.threads.clamp(1, plan.shape.connections);
         let plan = Arc::new(plan);
         let shared = Arc::new(Shared::new(plan.shape.threads));
@@ -157,18 +157,4 @@ fn wait_until_begun(shared: &Shared) -> anyhow::Result<Instant> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn check(plan: &Plan) -> anyhow::Result<()> {
-    anyhow::ensure!(plan.shape.connections > 0, "a stream needs at least one connection");
-    anyhow::ensure!(plan.shape.streams > 0, "a connection of HTTP/2 needs at least one stream");
-    anyhow::ensure!(!plan.target.addresses.is_empty(), "a stream needs an address to connect to");
-    anyhow::ensure!(!plan.bounds.timeout.is_zero(), "a time-out of 0 leaves no time for an answer");
-    if let Pace::Open { rate, .. } = plan.pace {
-        anyhow::ensure!(
-            rate.is_finite() && rate > 0.0,
-            "the rate {rate} is not a number of requests a second above 0"
-        );
-    }
-    Ok(())
 }

@@ -1,0 +1,213 @@
+//! The laboratory's backend over real sockets: its knobs, its ledger of ids, how it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may; clippy does not see that functions beside tests are tests"
+)]
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fairway_lab::backend::{Collector, Delay, Faults, Options, Server};
+use fairway_testkit::free_port;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends a request that ends the connection, and reads all that comes.
+fn ask(address: SocketAddr, target: &str, fields: &str) -> String {
+    let mut stream = connect(address);
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn start(options: Options) -> (Server, SocketAddr) {
+    let server = Server::start(options).unwrap();
+    let address = server.addresses()[0];
+    (server, address)
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn answers_say_who_gave_them_and_echo_the_id() {
+    let (server, address) =
+        start(Options { name: "blue".to_owned(), pod: "blue-1".to_owned(), size: 3, ..Options::default() });
+    let answer = ask(address, "/", "X-Lab-Id: a-7\r\n");
+    for line in
+        ["HTTP/1.1 200 OK\r\n", "X-Lab-Backend: blue\r\n", "X-Lab-Pod: blue-1\r\n", "X-Lab-Id: a-7\r\n"]
+    {
+        assert!(answer.contains(line), "{line:?} is not in {answer}");
+    }
+    assert!(answer.ends_with("\r\n\r\nxxx"), "{answer}");
+    server.end();
+}
+
+#[test]
+fn a_target_says_how_large_the_answer_is() {
+    let (server, address) = start(Options::default());
+    for (target, size) in [("/", 1_024), ("/0kb.bin", 0), ("/1mb.bin", 1 << 20), ("/?size=70000", 70_000)] {
+        let answer = ask(address, target, "");
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!(body.len(), size, "{target}");
+        assert!(answer.contains(&format!("Content-Length: {size}\r\n")));
+    }
+    server.end();
+}
+
+#[test]
+fn requests_follow_each_other_on_a_connection_whatever_their_bodies_are() {
+    let (server, address) = start(Options { size: 1, ..Options::default() });
+    let mut stream = connect(address);
+    stream
+        .write_all(
+            b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloPUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+              3\r\nabc\r\n0\r\n\r\nHEAD / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        )
+        .unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3);
+    assert!(answers.ends_with("Connection: close\r\n\r\n"), "HEAD has no content: {answers}");
+    server.end();
+}
+
+#[test]
+fn ids_that_come_twice_are_known_to_the_backend() {
+    let (server, address) = start(Options { threads: 2, ..Options::default() });
+    for id in ["a", "b", "a"] {
+        ask(address, "/", &format!("X-Lab-Id: {id}\r\n"));
+    }
+    let answer = ask(address, "/ids", "");
+    let ids: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((&ids["requests"], &ids["again"]), (&3.into(), &1.into()));
+    assert_eq!(ids["duplicates"][0], "a");
+    server.end();
+}
+
+#[test]
+fn a_collector_finds_what_two_backends_were_both_given_even_when_they_are_gone() {
+    let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
+    for (pod, ids) in [("one", ["a", "b"]), ("two", ["b", "c"])] {
+        let record = Some(collector.address());
+        let (server, address) = start(Options { pod: pod.to_owned(), record, ..Options::default() });
+        for id in ids {
+            ask(address, "/", &format!("X-Lab-Id: {id}\r\n"));
+        }
+        server.end();
+    }
+    eventually("all ids at the collector", || collector.seen().requests == 4);
+    assert_eq!((collector.seen().again, collector.seen().duplicates), (1, vec!["b".to_owned()]));
+    collector.stop();
+}
+
+#[test]
+fn faults_are_what_they_are_called() {
+    let always = |faults| start(Options { faults, size: 100, ..Options::default() });
+    let (server, address) = always(Faults { reset: 1.0, ..Faults::default() });
+    let mut stream = connect(address);
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(ask(address, "/healthz", "").contains("200 OK"), "probes are not part of the load");
+    server.end();
+
+    let (server, address) = always(Faults { truncate: 1.0, ..Faults::default() });
+    let answer = ask(address, "/", "");
+    assert!(answer.contains("Content-Length: 100\r\n"));
+    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 50);
+    server.end();
+
+    let (server, address) = always(Faults { statuses: vec![(418, 0.5), (503, 0.5)], ..Faults::default() });
+    let answers: Vec<_> = (0..60).map(|_| ask(address, "/", "")).collect();
+    for status in ["418", "503"] {
+        let count = answers.iter().filter(|answer| answer.starts_with(&format!("HTTP/1.1 {status}"))).count();
+        // Of 60 tosses of a coin, fewer than 8 of one side happen once in 10^9.
+        assert!(count >= 8, "{status}: {count} of 60");
+    }
+    server.end();
+}
+
+#[test]
+fn an_answer_takes_as_long_as_it_is_told_to() {
+    let delay = Delay::Constant(Duration::from_millis(80));
+    let (server, address) = start(Options { delay, ..Options::default() });
+    let begun = Instant::now();
+    ask(address, "/", "");
+    assert!(begun.elapsed() >= Duration::from_millis(80), "{:?}", begun.elapsed());
+    server.end();
+}
+
+/// The backend as a process, killed when a test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(on_sigterm: &str) -> (Self, SocketAddr) {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+            .args(["backend", "--listen", &address, "--on-sigterm", on_sigterm])
+            .env("POD_NAME", "pod-9")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains(&address), "{line}");
+        (Self(child), address.parse().unwrap())
+    }
+
+    fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+}
+
+#[test]
+fn sigterm_ends_it_at_once_or_after_a_drain_or_not_at_all() {
+    let (mut process, address) = Process::start("exit");
+    assert!(ask(address, "/", "").contains("X-Lab-Pod: pod-9\r\n"));
+    process.terminate();
+    assert!(process.0.wait().unwrap().success());
+
+    let (mut process, address) = Process::start("drain:400ms");
+    let begun = Instant::now();
+    process.terminate();
+    eventually("answers that close", || {
+        let mut stream = connect(address);
+        stream.write_all(b"GET /?size=0 HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = [0; 1_024];
+        let length = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..length]).contains("Connection: close")
+    });
+    assert!(process.0.wait().unwrap().success());
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+
+    let (mut process, address) = Process::start("ignore");
+    process.terminate();
+    for _ in 0..5 {
+        assert!(ask(address, "/", "").starts_with("HTTP/1.1 200"));
+    }
+    assert!(process.0.try_wait().unwrap().is_none());
+}

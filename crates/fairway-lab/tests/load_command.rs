@@ -1,0 +1,138 @@
+//! `fairway-lab load` as a process: what it refuses, what it prints, how it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may; clippy does not see that functions beside tests are tests"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use fairway_lab::backend::{Faults, Options, Server};
+use fairway_testkit::free_port;
+
+fn load(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fairway-lab")).arg("load").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn server(faults: Faults) -> (Server, String) {
+    let server = Server::start(Options { faults, ..Options::default() }).unwrap();
+    let url = format!("http://{}/", server.addresses()[0]);
+    (server, url)
+}
+
+#[test]
+fn a_target_that_is_nobodys_own_must_be_confirmed() {
+    // TEST-NET-1 of RFC 5737: nobody is there.
+    let output = load(&["http://192.0.2.1/", "-n", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("192.0.2.1") && text(&output.stderr).contains("--yes"));
+}
+
+#[test]
+fn a_target_that_refuses_is_told_in_a_sentence() {
+    let output = load(&[&format!("http://127.0.0.1:{}/", free_port())]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("nothing listens on 127.0.0.1") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_told_in_a_sentence() {
+    let server = Server::start(Options { tls: true, ..Options::default() }).unwrap();
+    let address = server.addresses()[0].to_string();
+    let url = format!("https://localhost:{}/", server.addresses()[0].port());
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), fairway_testkit::Authority::new("other").pem()).unwrap();
+    let ca = ca.path().to_str().unwrap();
+    let output = load(&[&url, "--connect", &address, "--ca", ca, "-n", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("do not agree on TLS"), "{}", text(&output.stderr));
+    let output = load(&[&url, "--connect", &address, "--insecure", "-n", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    server.end();
+}
+
+#[test]
+fn the_summary_has_the_lines_that_users_of_other_tools_look_for() {
+    let (server, url) = server(Faults::default());
+    let output = load(&[&url, "--rate", "500", "--requests", "200", "--connections", "4"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for line in [
+        "Latency Distribution (HdrHistogram",
+        " 99.9990%",
+        "Requests/sec:",
+        "Transfer/sec:",
+        "Socket errors: connect 0, read 0, write 0, timeout 0",
+        "Status code distribution:",
+        "Success       [ratio]  100.0000%",
+        "Latencies     [mean, 50, 90, 95, 99, max]",
+        "Lateness of the generator",
+        "200 requests in",
+    ] {
+        assert!(said.contains(line), "{line:?} is not in\n{said}");
+    }
+    server.end();
+}
+
+#[test]
+fn errors_make_it_fail_and_are_told_by_class() {
+    let (server, url) = server(Faults { statuses: vec![(503, 1.0)], ..Faults::default() });
+    let output = load(&[&url, "-n", "20", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["partial"], false);
+    assert_eq!(document["load"]["errors"]["status-503"], 20);
+    server.end();
+}
+
+#[test]
+fn ctrl_c_ends_it_with_what_there_is_marked_partial() {
+    let (server, url) = server(Faults::default());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+        .args(["load", &url, "--rate", "100", "--duration", "60s", "--json", file.path().to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut progress).unwrap();
+    assert!(progress.contains("requests/s") && progress.contains("p99") && progress.contains("errors"));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).starts_with("PARTIAL"), "{}", text(&output.stdout));
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    assert_eq!(document["partial"], true);
+    server.end();
+}
+
+#[test]
+fn a_disk_that_is_full_is_said() {
+    let (server, url) = server(Faults::default());
+    let output = load(&[&url, "-n", "5", "--json", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is the disk full?"), "{}", text(&output.stderr));
+    server.end();
+}
+
+#[test]
+fn arguments_that_cannot_be_used_are_told_before_anything_is_sent() {
+    for (arguments, named) in [
+        (["ftp://127.0.0.1/", "-n", "1"], "http://"),
+        (["http://127.0.0.1:1/", "--expect-status", "2xx"], "2xx"),
+        (["http://127.0.0.1:1/", "-H", "no colon"], "no colon"),
+        (["http://127.0.0.1:1/", "--rate", "0"], "rate"),
+    ] {
+        let output = load(&arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() != Some(0) && said.contains(named), "{arguments:?}: {said}");
+    }
+}
