@@ -36,7 +36,7 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
-        let right = if single { 104.0 } else { 20.0 };
+        let right = if single { 120.0 } else { 26.0 };
         let top = if single { 24.0 } else { 38.0 };
         let frame = Frame {
             left: (at % columns) as f64 * cell.0 + LEFT,
@@ -182,7 +182,7 @@ impl Frame {
 
 /// A name that fits beside a plot; the whole of it is in the legend.
 pub(super) fn cut(label: &str) -> String {
-    const LETTERS: usize = 15;
+    const LETTERS: usize = 17;
     if label.chars().count() <= LETTERS {
         return label.to_owned();
     }

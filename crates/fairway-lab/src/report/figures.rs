@@ -103,14 +103,14 @@ pub(super) fn costs(run: &Run, book: &mut Book) {
 
 fn bars(title: &str, pools: &[&Pool<'_>], book: &mut Book) {
     const ROW: f64 = 20.0;
-    const LEFT: f64 = 104.0;
+    const LEFT: f64 = 122.0;
     const WIDTH: f64 = 190.0;
     let each = |pool: &Pool<'_>| pool.measures.iter().filter_map(|one| block(one)).collect::<Vec<_>>();
     let largest = pools.iter().flat_map(|pool| each(pool).into_iter().chain(pool.cpu())).fold(0.0, f64::max);
     let scale = if largest > 0.0 { WIDTH / largest } else { 0.0 };
     let mut html = Html::default();
     html.element("<div><h5>", title, "</h5>");
-    html.raw("<svg class=\"bars\" role=\"img\" viewBox=\"0 0 360 ")
+    html.raw("<svg class=\"bars\" role=\"img\" viewBox=\"0 0 380 ")
         .number(pools.len() as f64 * ROW + 4.0)
         .raw("\"");
     html.attribute("aria-label", title).raw(">");
@@ -121,8 +121,11 @@ fn bars(title: &str, pools: &[&Pool<'_>], book: &mut Book) {
             .raw(book.palette.class(pool.peer))
             .raw("\"")
             .attribute("data-peer", pool.peer);
-        html.raw("><text class=\"tick end\" x=\"98\" y=\"").number(y + 14.0).raw("\">").text(&cut(pool.peer));
-        html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"104\" y=\"").number(y + 4.0);
+        html.raw("><text class=\"tick end\" x=\"116\" y=\"")
+            .number(y + 14.0)
+            .raw("\">")
+            .text(&cut(&pool.name()));
+        html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"122\" y=\"").number(y + 4.0);
         html.raw("\" width=\"").number((cpu * scale).max(0.5)).raw("\"/>");
         for value in each(pool) {
             html.raw("<circle r=\"2.5\" cx=\"").number(LEFT + value * scale).raw("\" cy=\"").number(y + 10.0);

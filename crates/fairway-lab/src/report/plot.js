@@ -34,7 +34,7 @@ function told(value) {
 // A name that fits beside a plot; the whole of it is in the legend.
 function cut(label) {
   const letters = [...label];
-  return letters.length <= 15 ? label : letters.slice(0, 14).join("") + "…";
+  return letters.length <= 17 ? label : letters.slice(0, 16).join("") + "…";
 }
 
 function percent(value) {
@@ -145,7 +145,7 @@ class Plot {
     this.frames = this.figure.panels.map((panel, at) => {
       const left = (at % columns) * cell.width + 50;
       const top = Math.floor(at / columns) * cell.height + (single ? 24 : 40);
-      const right = single && width > 560 ? 110 : 26;
+      const right = single && width > 560 ? 126 : 26;
       const frame = {
         panel, left, top, single,
         width: cell.width - 50 - right,
@@ -191,7 +191,10 @@ class Plot {
       shape("line", { class: "base", x1: x, x2: x, y1: bottom, y2: bottom + 4 }, group);
       if (x < free_from) continue;
       free_from = x + (frame.x.name === "nines" ? 52 : 30);
-      words(group, frame.x.name === "nines" ? percent(value) : told(value), { class: "tick middle x", x, y: bottom + 16 });
+      // The last one must not stand beyond the edge.
+      const last = frame.x.name === "nines" && x > left + width - 4;
+      const place = last ? { class: "tick end x", x: left + width + 24 } : { class: "tick middle x", x };
+      words(group, frame.x.name === "nines" ? percent(value) : told(value), { ...place, y: bottom + 16 });
     }
     shape("line", { class: "base", x1: left, x2: left + width, y1: bottom, y2: bottom }, group);
     words(group, this.figure.x.label, { class: "axis end", x: left + width, y: bottom + 31 });
