@@ -31,6 +31,12 @@ function told(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+// Three significant digits, one below the other.
+function exact(value) {
+  const size = Math.abs(value);
+  return size >= 100 ? told(value) : value.toFixed(size >= 10 ? 1 : size >= 1 ? 2 : 3);
+}
+
 // A name that fits beside a plot; the whole of it is in the legend.
 function cut(label) {
   const letters = [...label];
@@ -376,7 +382,7 @@ class Plot {
       const dot = document.createElement("i");
       dot.className = `dot ${series.colour}`;
       const figure = document.createElement("b");
-      figure.textContent = told(value);
+      figure.textContent = exact(value);
       row.append(dot, series.label, figure);
       return row;
     }));
