@@ -2,68 +2,57 @@
 
 use crate::results::{Run, Settings};
 
+use super::bars::{COST, Quantity, bars};
 use super::book::Book;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::pool::{Pool, distinct, whole};
 use super::scale::Spread;
 
-/// A figure that is drawn by worker count.
-struct Quantity {
-    title: &'static str,
-    axis: &'static str,
-    reading: &'static str,
-    value: fn(&Pool<'_>) -> Option<f64>,
-}
-
-const QUANTITIES: [Quantity; 4] = [
+const QUANTITIES: [Quantity; 3] = [
     Quantity {
-        title: "Requests per second by workers (RPS)",
-        axis: "requests/s",
-        reading: "Complete answers a second with all connections kept busy. Higher is better; twice the workers at twice the height means that nothing but CPU is in the way. Generator and backends share the machine, which flattens every line.",
+        title: "Requests per second (RPS)",
+        unit: "RPS",
+        reading: "Complete answers a second with all connections kept busy. Higher is better. Generator and backends share the machine with the proxy, which brings peers closer together and flattens what more workers could do.",
         value: |pool| (!pool.is_about_handshakes() && !pool.is_about_throughput()).then(|| pool.rate()),
     },
     Quantity {
-        title: "New TLS connections per second by workers (TPS)",
-        axis: "handshakes/s",
+        title: "New TLS connections per second (TPS)",
+        unit: "TPS",
         reading: "Each request opens a connection of its own and closes it. Higher is better.",
         value: |pool| pool.is_about_handshakes().then(|| pool.handshakes()),
     },
     Quantity {
-        title: "Throughput by workers",
-        axis: "Gbit/s",
+        title: "Throughput",
+        unit: "Gbit/s",
         reading: "Bytes of answers, in gigabits a second, where answers are large. Higher is better.",
         value: |pool| pool.is_about_throughput().then(|| pool.gigabits()),
     },
-    Quantity {
-        title: "CPU per request by workers",
-        axis: "µs of CPU per request",
-        reading: "CPU time of the proxy alone, divided by answered requests. Lower is better; a line that rises means that workers get in each other's way.",
-        value: |pool| pool.cpu(),
-    },
 ];
 
-/// Draws the figures of a run that has worker counts.
+/// Draws the figures of a run that has worker counts: lines, or bars where there is only one count.
 pub(super) fn by_workers(run: &Run, book: &mut Book) {
     let pools = whole(run, &book.palette);
-    if distinct(pools.iter().filter_map(|pool| pool.workers)).len() < 2 {
-        return;
+    match distinct(pools.iter().filter_map(|pool| pool.workers)).len() {
+        0 => {}
+        1 => QUANTITIES.iter().for_each(|quantity| bars(quantity, run, book)),
+        _ => QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, book)),
     }
-    for quantity in &QUANTITIES {
-        let cases = distinct(pools.iter().map(|pool| pool.case));
-        let panels = cases.iter().map(|case| Panel {
-            title: (*case).to_owned(),
-            series: series(&pools, case, quantity),
-            events: Vec::new(),
-        });
-        let panels: Vec<Panel> = panels.filter(|panel| !panel.series.is_empty()).collect();
-        book.plot(Figure {
-            title: quantity.title.to_owned(),
-            reading: quantity.reading.to_owned(),
-            x: Axis { label: "worker threads", spread: Spread::Doubling },
-            y: Axis { label: quantity.axis, spread: Spread::Linear },
-            panels,
-        });
-    }
+}
+
+fn lines(quantity: &Quantity, pools: &[Pool<'_>], book: &mut Book) {
+    let cases = distinct(pools.iter().map(|pool| pool.case));
+    let panels = cases.iter().map(|case| Panel {
+        title: (*case).to_owned(),
+        series: series(pools, case, quantity),
+        events: Vec::new(),
+    });
+    book.plot(Figure {
+        title: format!("{}, by workers", quantity.title),
+        reading: format!("{} To the right are more worker threads.", quantity.reading),
+        x: Axis { label: "worker threads", spread: Spread::Doubling },
+        y: Axis { label: quantity.unit, spread: Spread::Linear },
+        panels: panels.filter(|panel| !panel.series.is_empty()).collect(),
+    });
 }
 
 fn series(pools: &[Pool<'_>], case: &str, quantity: &Quantity) -> Vec<Series> {

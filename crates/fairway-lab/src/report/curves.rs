@@ -57,8 +57,11 @@ fn look(pool: &Pool<'_>, book: &Book) -> Look {
 }
 
 fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
-    let points: Vec<Percentile> =
+    let mut points: Vec<Percentile> =
         pool.percentiles().into_iter().filter(|point| point.ms.is_finite()).collect();
+    // Where no sample is above, the curve has reached the highest latency and ends.
+    let end = points.iter().position(|point| point.above == 0).map_or(points.len(), |last| last + 1);
+    points.truncate(end);
     let label = match pool.settings {
         Settings::Defaults => format!("{label}, defaults"),
         Settings::Recommended => label.to_owned(),

@@ -1,11 +1,10 @@
 //! The table of what clients saw and what it cost: RPS, TPS, Gbit/s and percentiles beside CPU per request, for every
-//! case and peer. Also CPU per request as bars with the spread of its blocks.
+//! case and peer. Never draws.
 
-use crate::results::{Measure, Run};
+use crate::results::Run;
 
 use super::book::Book;
-use super::drawing::cut;
-use super::html::{Cell, Html, Table};
+use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::{Pool, by_phase, distinct, titled, whole};
 
@@ -80,65 +79,4 @@ pub(super) fn percentile(pool: &Pool<'_>, percent: f64) -> String {
         || UNKNOWN.to_owned(),
         |point| format!("{}{}", number::figure(point.ms), if point.above < 10 { "*" } else { "" }),
     )
-}
-
-/// CPU per request of each case: a bar for the whole, a dot for each stream.
-pub(super) fn costs(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
-    let known: Vec<&Pool<'_>> = pools.iter().filter(|pool| pool.cpu().is_some_and(f64::is_finite)).collect();
-    if known.is_empty() {
-        return;
-    }
-    book.html.raw("<figure class=\"costs\"><figcaption><h4>CPU per request</h4>");
-    book.reading("Microseconds of CPU time of the proxy alone for each answered request; shorter is better. A dot is one stream or block, the bar is all of them together: where dots of two peers overlap, so may the truth.");
-    book.html.raw("</figcaption><div class=\"small-multiples\">");
-    for (case, workers) in distinct(known.iter().map(|pool| (pool.case, pool.workers))) {
-        let of_case: Vec<&Pool<'_>> =
-            known.iter().copied().filter(|pool| (pool.case, pool.workers) == (case, workers)).collect();
-        let title = titled(case, workers);
-        bars(&title, &of_case, book);
-    }
-    book.html.raw("</div></figure>");
-}
-
-fn bars(title: &str, pools: &[&Pool<'_>], book: &mut Book) {
-    const ROW: f64 = 20.0;
-    const LEFT: f64 = 122.0;
-    const WIDTH: f64 = 190.0;
-    let each = |pool: &Pool<'_>| pool.measures.iter().filter_map(|one| block(one)).collect::<Vec<_>>();
-    let largest = pools.iter().flat_map(|pool| each(pool).into_iter().chain(pool.cpu())).fold(0.0, f64::max);
-    let scale = if largest > 0.0 { WIDTH / largest } else { 0.0 };
-    let mut html = Html::default();
-    html.element("<div><h5>", title, "</h5>");
-    html.raw("<svg class=\"bars\" role=\"img\" viewBox=\"0 0 380 ")
-        .number(pools.len() as f64 * ROW + 4.0)
-        .raw("\"");
-    html.attribute("aria-label", title).raw(">");
-    for (at, pool) in pools.iter().enumerate() {
-        let y = at as f64 * ROW;
-        let cpu = pool.cpu().unwrap_or_default();
-        html.raw("<g class=\"")
-            .raw(book.palette.class(pool.peer))
-            .raw("\"")
-            .attribute("data-peer", pool.peer);
-        html.raw("><text class=\"tick end\" x=\"116\" y=\"")
-            .number(y + 14.0)
-            .raw("\">")
-            .text(&cut(&pool.name()));
-        html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"122\" y=\"").number(y + 4.0);
-        html.raw("\" width=\"").number((cpu * scale).max(0.5)).raw("\"/>");
-        for value in each(pool) {
-            html.raw("<circle r=\"2.5\" cx=\"").number(LEFT + value * scale).raw("\" cy=\"").number(y + 10.0);
-            html.raw("\"/>");
-        }
-        let end = LEFT + each(pool).into_iter().fold(cpu, f64::max) * scale + 8.0;
-        html.raw("<text class=\"value\" x=\"").number(end).raw("\" y=\"").number(y + 14.0).raw("\">");
-        html.text(&format!("{} µs", number::figure(cpu))).raw("</text></g>");
-    }
-    html.raw("</svg></div>");
-    book.html.append(&html);
-}
-
-fn block(measure: &Measure) -> Option<f64> {
-    measure.cost.as_ref().map(|cost| cost.us_per_request).filter(|value| value.is_finite() && *value >= 0.0)
 }

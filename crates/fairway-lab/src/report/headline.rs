@@ -24,13 +24,18 @@ pub(super) enum Claim {
 pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
     let (low, high) = ratio.interval;
     let finite = [ratio.median, low, high].iter().all(|value| value.is_finite());
-    if !finite || (low..=high).contains(&1.0) || is_within_noise(ratio, all) {
+    if !finite || includes_one((low, high)) || is_within_noise(ratio, all) {
         Claim::None
     } else if ratio.median < 1.0 {
         Claim::Lower
     } else {
         Claim::Higher
     }
+}
+
+/// Whether the interval includes 1 as it is printed: what reads 1.00 is not said to be another value.
+fn includes_one((low, high): (f64, f64)) -> bool {
+    low < 1.005 && high >= 0.995
 }
 
 /// Whether it is a peer against itself: the noise of the machine. Its defaults against its recommended settings are not.
@@ -85,9 +90,7 @@ pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
         None => ("higher", "lower"),
     };
     match claim {
-        Claim::None
-            if is_within_noise(ratio, all) && !(ratio.interval.0..=ratio.interval.1).contains(&1.0) =>
-        {
+        Claim::None if is_within_noise(ratio, all) && !includes_one(ratio.interval) => {
             "no difference: within the noise".to_owned()
         }
         Claim::None => "no difference: interval includes 1".to_owned(),
@@ -102,7 +105,7 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
         book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
+    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
     book.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
@@ -222,6 +225,7 @@ mod tests {
         assert!(told[3].contains("no difference"));
         assert_eq!(told[4], "better");
         assert!(told[5].starts_with("noise"));
+        assert!(includes_one((0.81, 0.998)) && !includes_one((0.81, 0.99)));
         let defaults = Ratio { settings: Settings::Defaults, ..ratio("fairway", 1.4, (1.3, 1.5)) };
         let both = [all[5].clone(), defaults];
         assert!(is_noise(&both[0], &both) && !is_noise(&both[1], &both));

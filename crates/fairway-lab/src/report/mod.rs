@@ -14,6 +14,7 @@
 //! On a screen `page.js` draws the plots; without scripts and on paper there are the drawings of [`drawing`], with all
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
+mod bars;
 mod book;
 mod capacity;
 pub mod command;

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::results::{Results, Run};
 
+use super::bars::{COST, bars};
 use super::book::Book;
 use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
@@ -124,7 +125,7 @@ fn scenario(run: &Run, book: &mut Book) {
     effects::spikes(run, book);
     effects::propagation(run, book);
     curves::curves(run, book);
-    figures::costs(run, book);
+    bars(&COST, run, book);
     errors::table(run, book);
     provenance::discarded(run, book);
     provenance::generator(run, book);
