@@ -42,7 +42,7 @@ impl Proxy {
         match self {
             Self::Nginx(nginx) => nginx.apply(desired).await,
             Self::Haproxy(haproxy) => haproxy.apply(desired).await,
-            Self::Envoy(envoy) => envoy.apply(desired),
+            Self::Envoy(envoy) => envoy.apply(desired).await,
         }
     }
 

@@ -68,7 +68,7 @@ pub(super) const ADAPTED: [Adapted; 3] = [
         grace_s: 360,
         render: |frame, desired| {
             let files = envoy::render(frame, desired).into_iter();
-            files.map(|(name, value)| text(name, frame, format!("{value:#}"))).collect()
+            files.map(|(name, value)| text(&name, frame, format!("{value:#}"))).collect()
         },
     },
 ];

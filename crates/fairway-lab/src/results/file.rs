@@ -1,8 +1,9 @@
 //! Reading and writing `results.json`. A file is written beside its place and renamed, so that a full disk leaves the one
 //! before.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -24,6 +25,9 @@ pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
     let mut beside = tempfile::NamedTempFile::new_in(folder)
         .with_context(|| format!("write {}: the folder cannot be written", place.display()))?;
     beside.write_all(&text).with_context(|| format!("write {}", place.display()))?;
+    // Results are for everybody; a temporary file is for its owner alone.
+    let readable = Permissions::from_mode(0o644);
+    beside.as_file().set_permissions(readable).with_context(|| format!("write {}", place.display()))?;
     beside.persist(&place).with_context(|| format!("write {}", place.display()))?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Envoy as a process: its start, files that change under it, its drain.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,11 +29,18 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// What it may take to end once nothing is open.
 const END: Duration = Duration::from_secs(5);
 
+/// How long a new cluster may take to be ready before routes use it.
+const WARM: Duration = Duration::from_secs(2);
+
 /// Envoy.
 pub struct Envoy {
     process: Process,
     frame: Frame,
+    /// The backends that it has been told of last.
+    backends: Backends,
 }
+
+type Backends = BTreeMap<String, Vec<SocketAddr>>;
 
 /// The arguments that start Envoy with the files of a frame.
 #[must_use]
@@ -52,9 +61,13 @@ pub fn arguments(frame: &Frame) -> Vec<String> {
 /// A file cannot be written.
 pub fn store(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
     for (name, value) in render(frame, desired) {
-        write_changed(&frame.path(name), &value.to_string())?;
+        write_changed(&frame.path(&name), &value.to_string())?;
     }
     Ok(())
+}
+
+fn is_of_clusters(file: &str) -> bool {
+    file.starts_with("endpoints-") || file == "clusters.json"
 }
 
 impl Envoy {
@@ -65,7 +78,7 @@ impl Envoy {
     pub async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
         store(&frame, desired)?;
         let process = Process::start(Path::new("envoy"), &arguments(&frame))?;
-        let envoy = Self { process, frame };
+        let envoy = Self { process, frame, backends: desired.backends.clone() };
         let live = async {
             while !envoy.ask("GET /ready").await.is_ok_and(|answer| answer.contains("LIVE")) {
                 tokio::time::sleep(LOOK).await;
@@ -77,12 +90,43 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Writes the files that changed; Envoy reads them.
+    /// Writes the files that changed; Envoy reads them. As control planes do: a new cluster is there before a route goes
+    /// to it, and one that no route needs any more stays until the next change.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
-        store(&self.frame, desired)
+    pub async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        let mut whole = desired.clone();
+        for (name, endpoints) in &self.backends {
+            whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
+        }
+        let fresh: Vec<_> =
+            desired.backends.keys().filter(|name| !self.backends.contains_key(*name)).collect();
+        if !fresh.is_empty() {
+            for (name, value) in
+                render(&self.frame, &whole).into_iter().filter(|(name, _)| is_of_clusters(name))
+            {
+                write_changed(&self.frame.path(&name), &value.to_string())?;
+            }
+            self.warm(&fresh).await;
+        }
+        self.backends.clone_from(&desired.backends);
+        store(&self.frame, &whole)
+    }
+
+    /// Waits until clusters are in use; one that has no endpoints may never be, and then the route is written all the same.
+    async fn warm(&self, names: &[&String]) {
+        let there = async {
+            loop {
+                let known = self.ask("GET /clusters").await.unwrap_or_default();
+                if names.iter().all(|name| known.contains(&format!("{name}::"))) {
+                    return;
+                }
+                tokio::time::sleep(LOOK / 10).await;
+            }
+        };
+        // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
+        _ = tokio::time::timeout(WARM, there).await;
     }
 
     /// Drains as Envoy Gateway's shutdown manager does: health checks fail, answers close connections, and when none is

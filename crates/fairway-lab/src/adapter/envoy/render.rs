@@ -14,9 +14,13 @@ const HTTP: &str = "envoy.extensions.filters.http";
 
 /// All files by name, in the order in which they are to be written: what is referred to comes first.
 #[must_use]
-pub fn render(frame: &Frame, desired: &Desired) -> Vec<(&'static str, Value)> {
+pub fn render(frame: &Frame, desired: &Desired) -> Vec<(String, Value)> {
     let backends = &desired.backends;
-    vec![
+    // A file each: Envoy refuses a file of endpoints that has more than those of the cluster that reads it.
+    let endpoints = backends
+        .iter()
+        .map(|(name, endpoints)| (endpoints_of(name), resources([assignment(name, endpoints)])));
+    let rest = [
         (
             "secrets.json",
             resources(desired.certificates.iter().map(|(name, each)| {
@@ -30,12 +34,16 @@ pub fn render(frame: &Frame, desired: &Desired) -> Vec<(&'static str, Value)> {
                 })
             })),
         ),
-        ("endpoints.json", resources(backends.iter().map(|(name, endpoints)| assignment(name, endpoints)))),
         ("clusters.json", resources(backends.keys().map(|name| cluster(frame, name)))),
         ("routes.json", resources([routes(frame, desired)])),
         ("listeners.json", resources(listeners(frame, desired))),
         (BOOTSTRAP, bootstrap(frame)),
-    ]
+    ];
+    endpoints.chain(rest.map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+fn endpoints_of(backend: &str) -> String {
+    format!("endpoints-{backend}.json")
 }
 
 fn resources(resources: impl IntoIterator<Item = Value>) -> Value {
@@ -75,7 +83,7 @@ fn cluster(frame: &Frame, name: &str) -> Value {
         "@type": format!("{TYPE}.config.cluster.v3.Cluster"),
         "name": name,
         "type": "EDS",
-        "eds_cluster_config": { "eds_config": source(frame, "endpoints.json") },
+        "eds_cluster_config": { "eds_config": source(frame, &endpoints_of(name)) },
         "connect_timeout": "10s",
         "lb_policy": "LEAST_REQUEST",
         "per_connection_buffer_limit_bytes": 32768,

@@ -58,7 +58,7 @@ impl LocalPeer for Adapted {
             }
             Self::Envoy => {
                 let files = envoy::render(&frame, &desired).into_iter();
-                files.map(|(name, value)| text(name, format!("{value:#}"))).collect()
+                files.map(|(name, value)| text(&name, format!("{value:#}"))).collect()
             }
         })
     }
