@@ -1,6 +1,7 @@
 //! The life of an adapter: lists, the proxy's start, changes, the end.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
@@ -9,6 +10,9 @@ use super::frame::Frame;
 use super::probe::Readiness;
 use super::proxy::{Kind, Proxy};
 use super::watch::Watched;
+
+/// When a change that was refused is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What an adapter serves.
 pub(super) struct Assignment {
@@ -23,7 +27,7 @@ pub(super) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
     let Assignment { kind, class, namespace, frame } = assignment;
     let mut stop = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
     let readiness = Readiness::serve().await?;
-    let mut watched = Watched::start(&namespace, &class).await?;
+    let watched = Watched::start(&namespace, &class).await?;
     let mut served = tokio::select! {
         first = watched.first() => first?,
         _ = stop.recv() => return Ok(ExitCode::SUCCESS),
@@ -32,20 +36,22 @@ pub(super) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
     readiness.set(true);
     tracing::info!(hosts = served.hosts.len(), "serving");
     let holdoff = proxy.holdoff();
+    let mut failed = false;
     loop {
-        tokio::select! {
-            wanted = watched.next(holdoff) => {
-                if wanted == served {
-                    continue;
-                }
-                // What could not be applied is tried again with the next change, as controllers do.
-                match proxy.apply(&wanted).await {
-                    Ok(()) => served = wanted,
-                    Err(error) => tracing::error!("the proxy serves on as it was: {error:#}"),
-                }
-            }
+        let wanted = tokio::select! {
+            wanted = watched.next(holdoff) => wanted,
+            () = tokio::time::sleep(AGAIN), if failed => watched.now(),
             end = proxy.ended() => anyhow::bail!("{end}, though nobody asked for that"),
             _ = stop.recv() => break,
+        };
+        if wanted == served {
+            continue;
+        }
+        let applied = proxy.apply(&wanted).await;
+        failed = applied.is_err();
+        match applied {
+            Ok(()) => served = wanted,
+            Err(error) => tracing::error!("the proxy serves on as it was: {error:#}"),
         }
     }
     readiness.set(false);

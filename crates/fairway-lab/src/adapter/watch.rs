@@ -2,11 +2,12 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll};
-use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -14,6 +15,7 @@ use kube::runtime::reflector::{Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 
 use super::derive::{Objects, desired};
 use super::desired::Desired;
@@ -25,7 +27,7 @@ pub(super) struct Watched {
     services: Store<Service>,
     slices: Store<EndpointSlice>,
     secrets: Store<Secret>,
-    events: SelectAll<BoxStream<'static, ()>>,
+    changed: Arc<Notify>,
 }
 
 impl Watched {
@@ -40,51 +42,38 @@ impl Watched {
         let slices = follow(&mut events, Api::namespaced(client.clone(), namespace), watch());
         let tls = watch().fields("type=kubernetes.io/tls");
         let secrets = follow(&mut events, Api::namespaced(client, namespace), tls);
-        Ok(Self { class: class.to_owned(), ingresses, services, slices, secrets, events })
+        let changed = Arc::new(Notify::new());
+        let tell = Arc::clone(&changed);
+        // Watches go on while a change is applied, as they do in controllers: what comes meanwhile is one change.
+        tokio::spawn(async move {
+            while events.next().await.is_some() {
+                tell.notify_one();
+            }
+        });
+        Ok(Self { class: class.to_owned(), ingresses, services, slices, secrets, changed })
     }
 
     /// What is wanted once every list was read; waits for that.
-    pub(super) async fn first(&mut self) -> anyhow::Result<Desired> {
-        let ready = {
-            let (ingresses, services) = (self.ingresses.clone(), self.services.clone());
-            let (slices, secrets) = (self.slices.clone(), self.secrets.clone());
-            async move {
-                ingresses.wait_until_ready().await?;
-                services.wait_until_ready().await?;
-                slices.wait_until_ready().await?;
-                secrets.wait_until_ready().await
-            }
+    pub(super) async fn first(&self) -> anyhow::Result<Desired> {
+        let ready = async {
+            self.ingresses.wait_until_ready().await?;
+            self.services.wait_until_ready().await?;
+            self.slices.wait_until_ready().await?;
+            self.secrets.wait_until_ready().await
         };
-        tokio::pin!(ready);
-        loop {
-            tokio::select! {
-                result = &mut ready => {
-                    result.context("read Ingresses, Services, EndpointSlices and Secrets")?;
-                    return Ok(self.now());
-                }
-                _ = self.events.next() => {}
-            }
-        }
+        ready.await.context("read Ingresses, Services, EndpointSlices and Secrets")?;
+        Ok(self.now())
     }
 
-    /// Waits for a change, then for `holdoff`, and says what is wanted then. Changes that came meanwhile are one. Can be
-    /// dropped and called again: a change that was seen and not reported is in the stores.
-    pub(super) async fn next(&mut self, holdoff: Duration) -> Desired {
-        _ = self.events.next().await;
-        let end = tokio::time::sleep(holdoff);
-        tokio::pin!(end);
-        loop {
-            tokio::select! {
-                biased;
-                _ = self.events.next() => {}
-                () = &mut end => break,
-            }
-        }
-        while self.events.next().now_or_never().flatten().is_some() {}
+    /// Waits for a change, then for `holdoff`, and says what is wanted then. Changes that came meanwhile are one.
+    pub(super) async fn next(&self, holdoff: Duration) -> Desired {
+        self.changed.notified().await;
+        tokio::time::sleep(holdoff).await;
         self.now()
     }
 
-    fn now(&self) -> Desired {
+    /// What is wanted now.
+    pub(super) fn now(&self) -> Desired {
         let objects = Objects {
             ingresses: self.ingresses.state(),
             services: self.services.state(),

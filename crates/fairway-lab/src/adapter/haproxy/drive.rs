@@ -16,6 +16,9 @@ use crate::adapter::process::Process;
 use super::render::{CONFIGURATION, maps, render, server};
 use super::slots::{Fit, SlotChange, Slots};
 
+/// The socket of the master, and that of the worker's runtime API.
+const MASTER: &str = "master.sock";
+const RUNTIME: &str = "runtime.sock";
 /// How long a new worker may take to serve.
 const RELOAD: Duration = Duration::from_secs(60);
 /// How often it looks whether it does.
@@ -37,7 +40,8 @@ pub struct Haproxy {
 /// The arguments that start HAProxy, master and worker, with the configuration of a frame.
 #[must_use]
 pub fn arguments(frame: &Frame) -> Vec<String> {
-    ["-W", "-db", "-f", &frame.file(CONFIGURATION)].map(str::to_owned).to_vec()
+    let (configuration, master) = (frame.file(CONFIGURATION), frame.file(MASTER));
+    ["-W", "-db", "-S", &master, "-f", &configuration].map(str::to_owned).to_vec()
 }
 
 /// Writes the configuration and its maps.
@@ -101,7 +105,15 @@ impl Haproxy {
     async fn reload(&mut self, desired: &Desired) -> anyhow::Result<()> {
         self.generation += 1;
         store(&self.frame, desired, &self.slots, self.generation)?;
-        self.process.signal(Signal::USR2)?;
+        let master = self.frame.path(MASTER);
+        // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is
+        // not. There is none while the master starts itself anew.
+        let ordered = async {
+            while ask(&master, "reload").await.is_err() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(RELOAD, ordered).await.context("the master of HAProxy takes no orders")?;
         self.serving().await
     }
 
@@ -120,7 +132,7 @@ impl Haproxy {
 
     /// An order that must not be answered with a complaint. A new address is answered with what changed.
     async fn order(&self, order: &str) -> anyhow::Result<()> {
-        let answer = ask(&self.frame.path("runtime.sock"), order).await.context("speak with HAProxy")?;
+        let answer = ask(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
         let answer = answer.trim();
         let taken =
             answer.is_empty() || answer.contains("changed from") || answer.contains("no need to change");
@@ -129,7 +141,7 @@ impl Haproxy {
     }
 
     async fn serving(&self) -> anyhow::Result<()> {
-        let socket = self.frame.path("runtime.sock");
+        let socket = self.frame.path(RUNTIME);
         let wanted = format!("description: generation-{}", self.generation);
         let seen = async {
             loop {
