@@ -27,6 +27,8 @@ pub(super) struct Adapted {
     stands_for: &'static str,
     /// After the version in its title.
     way: &'static str,
+    /// What the adapter does, and whose behaviour that is: for the report.
+    conduct: &'static str,
     /// The grace period of its controllers' pods, seconds.
     grace_s: u32,
     render: fn(&Frame, &Desired) -> Vec<NamedText>,
@@ -40,6 +42,12 @@ pub(super) const ADAPTED: [Adapted; 3] = [
         summary: "nginx under the laboratory's adapter: a reload for every change, endpoints included",
         stands_for: "NGINX Ingress Controller with nginx OSS",
         way: "reload",
+        conduct: "Every change, endpoints included, is a new nginx.conf and a reload (SIGHUP), one at a time, known to be \
+            done when a new worker answers; changes that come during a reload are one. NGINX Ingress Controller reloads \
+            for each entry of its queue, so this is kinder. Only ready endpoints are used. An end (SIGTERM) is nginx -s \
+            quit at once: its chart has no preStop hook; grace period 30 s. Recommended: upstream keep-alive, access log \
+            off, as many workers as asked for, long client keep-alive. Defaults: no upstream keep-alive, access log on, \
+            a worker for each CPU, 1,024 connections each.",
         // The chart of NGINX Ingress Controller.
         grace_s: 30,
         render: |frame, desired| vec![text("nginx.conf", frame, nginx::render(frame, desired, 1))],
@@ -50,6 +58,13 @@ pub(super) const ADAPTED: [Adapted; 3] = [
         summary: "HAProxy under the laboratory's adapter: the runtime API for endpoints, a reload for routes",
         stands_for: "HAProxy's ingress controllers",
         way: "runtime API, reload",
+        conduct: "Endpoints go through the runtime API into 42 server slots for each Service; hosts, paths, filters, \
+            certificates and the 43rd endpoint are a new configuration and a reload that keeps the listening sockets. \
+            Both happen at once: HAProxy's ingress controller waits up to 5 s (its sync period) before routes, so this is \
+            kinder. Only ready endpoints are used. An end (SIGTERM) is a soft stop at once: its chart has no preStop \
+            hook; grace period 60 s. Recommended: http-reuse always, redispatch, long time-outs, access log off, as many \
+            threads as asked for. Defaults: http-reuse safe, the controller's time-outs, access log on, a thread for \
+            each CPU.",
         // The chart of HAProxy's ingress controller.
         grace_s: 60,
         render: |frame, desired| {
@@ -64,6 +79,12 @@ pub(super) const ADAPTED: [Adapted; 3] = [
         summary: "Envoy under the laboratory's adapter: dynamic discovery from files",
         stands_for: "Envoy Gateway, Ambassador",
         way: "dynamic discovery",
+        conduct: "Listeners, routes, clusters, endpoints and secrets are files that Envoy watches; changes are collected \
+            for 100 ms and written together, nothing restarts. Only ready endpoints are used. An end (SIGTERM) is Envoy \
+            Gateway's: health checks fail, answers close connections, it accepts for 10 s more and ends when no \
+            connection is left or after 60 s. Recommended: no limits of connections and requests to a Service, two \
+            retries of what never reached a backend, no time-out of a whole answer, access log off, as many workers as \
+            asked for. Defaults: Envoy's limits of 1,024, no retries, 15 s, access log on, a worker for each CPU.",
         // Envoy Gateway.
         grace_s: 360,
         render: |frame, desired| {
@@ -97,6 +118,8 @@ impl Peer for Adapted {
             &[(&workshop.laboratory, "/usr/bin/fairway-lab"), (&program, &place)],
         )?;
         let shown = |settings| (self.render)(&sample_frame(settings), &sample());
+        let conduct = NamedText { name: "what the adapter does".to_owned(), text: self.conduct.to_owned() };
+        let rendered = [Settings::Recommended, Settings::Defaults].into_iter().flat_map(shown);
         Ok(Prepared {
             record: PeerRecord {
                 name: self.name.to_owned(),
@@ -109,10 +132,7 @@ impl Peer for Adapted {
                 kind: PeerKind::Adapter,
                 stands_for: self.stands_for.to_owned(),
                 versions: BTreeMap::from([(self.program.to_owned(), version)]),
-                configurations: [Settings::Recommended, Settings::Defaults]
-                    .into_iter()
-                    .flat_map(shown)
-                    .collect(),
+                configurations: std::iter::once(conduct).chain(rendered).collect(),
             },
             archives: vec![archive],
         })

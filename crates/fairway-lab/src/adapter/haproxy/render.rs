@@ -133,16 +133,21 @@ fn frontend(frame: &Frame, desired: &Desired) -> String {
             certificates.join(" ")
         );
     }
-    _ = writeln!(
-        text,
-        "  option forwardfor
+    text.push_str("  option forwardfor\n  http-request set-header X-Forwarded-Proto https if { ssl_fc }\n");
+    if frame.recommended() {
+        // The headers that the other proxies send to backends.
+        text.push_str(
+            "  http-request set-header X-Forwarded-Proto http if !{ ssl_fc }
   http-request set-header X-Real-IP %[src]
   http-request set-header X-Request-ID %[uuid()]
   http-request set-header X-Forwarded-Host %[req.hdr(Host)]
   http-request set-header X-Forwarded-Port %[dst_port]
-  http-request set-header X-Forwarded-Proto http if !{{ ssl_fc }}
-  http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}
-  http-request set-var(txn.path) path
+",
+        );
+    }
+    _ = writeln!(
+        text,
+        "  http-request set-var(txn.path) path
   http-request set-var(txn.host) req.hdr(host),field(1,:),lower
   http-request set-var(txn.backend) var(txn.host),concat(,txn.path),map({})
   http-request set-var(txn.backend) var(txn.host),concat(,txn.path),map_beg({}) if !{{ var(txn.backend) -m found }}",
@@ -186,7 +191,7 @@ fn extras(name: &str, host: &Host) -> String {
 
 fn backend(frame: &Frame, name: &str, slots: &Slots) -> String {
     let mut text = format!("backend {name}\n  balance roundrobin\n");
-    // In recommended settings connections that wait in a pool are not limited by their share per thread.
+    // Recommended, idle connections are kept for a minute, as nginx keeps them; by default half of them go every 5 s.
     let pool = if frame.recommended() { " pool-purge-delay 60s" } else { "" };
     _ = writeln!(text, "  default-server check{pool}");
     for (slot, endpoint) in slots.of(name).iter().enumerate() {

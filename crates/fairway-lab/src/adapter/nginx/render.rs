@@ -21,7 +21,7 @@ pub fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
             _ = writeln!(text, "    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;");
         }
         if frame.recommended() {
-            text.push_str("    keepalive 256;\n    keepalive_requests 100000000;\n");
+            text.push_str("    keepalive 1024;\n    keepalive_requests 100000000;\n");
         }
         text.push_str("  }\n");
     }
