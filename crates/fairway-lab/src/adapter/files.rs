@@ -47,3 +47,36 @@ pub(crate) fn certificates(frame: &Frame, desired: &Desired) -> anyhow::Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("below/routes.json");
+        write(&path, "one").unwrap();
+        let first = fs::metadata(&path).unwrap();
+        assert_eq!(first.permissions().mode() & 0o777, 0o600);
+        write(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        // Another file under the same name: whoever has the first one open reads it to its end.
+        assert_ne!(fs::metadata(&path).unwrap().ino(), first.ino());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_would_not_change_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("routes.json");
+        write_changed(&path, "one").unwrap();
+        let first = fs::metadata(&path).unwrap().ino();
+        write_changed(&path, "one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), first);
+        write_changed(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+    }
+}

@@ -82,3 +82,52 @@ impl Drop for Process {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits() -> Process {
+        Process::start(Path::new("sleep"), &["600".to_owned()]).unwrap()
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn an_end_is_noticed_and_says_why() {
+        run(async {
+            let mut process = waits();
+            process.signal(Signal::TERM).unwrap();
+            let end = process.ended().await;
+            assert!(end.contains("sleep ended") && end.contains("signal: 15"), "{end}");
+        });
+    }
+
+    #[test]
+    fn what_does_not_end_in_time_is_killed() {
+        run(async {
+            let mut process = waits();
+            process.end_within(Duration::ZERO).await.unwrap();
+            assert!(process.ended().await.contains("signal: 9"));
+        });
+    }
+
+    #[test]
+    fn no_process_outlives_who_started_it() {
+        run(async {
+            let process = waits();
+            let status = format!("/proc/{}/status", process.pid());
+            assert!(std::fs::exists(&status).unwrap());
+            drop(process);
+            assert!(!std::fs::exists(&status).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named() {
+        let error = Process::start(Path::new("no-such-proxy"), &[]).err().unwrap();
+        assert!(error.to_string().contains("no-such-proxy"), "{error}");
+    }
+}

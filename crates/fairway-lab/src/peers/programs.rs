@@ -1,7 +1,8 @@
 //! Programs of peers: found, asked for their version, packed into images. Never installs anything into the system.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
@@ -65,7 +66,7 @@ pub(super) fn envoy(cache: &Path) -> anyhow::Result<PathBuf> {
 /// A controller that a Go module of `lab/peers` pins: the folder of its module, and its program.
 pub(super) fn tool(workshop: &Workshop, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
     let mut command = Command::new(workshop.checkout.join("lab/peers/tool"));
-    let lines = output(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
+    let lines = heard(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
     let (folder, program) =
         lines.trim().split_once('\n').with_context(|| format!("lab/peers/tool {name} printed {lines:?}"))?;
     Ok((PathBuf::from(folder), PathBuf::from(program)))
@@ -99,6 +100,23 @@ pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     let done = command.output().with_context(|| format!("run {shown}"))?;
     let said = String::from_utf8_lossy(&done.stderr);
     anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, said.trim());
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// The same for what takes minutes: what it says meanwhile is passed on.
+fn heard(command: &mut Command) -> anyhow::Result<String> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("run {shown}"))?;
+    let mut said = Vec::new();
+    for line in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
+        let line = line.with_context(|| format!("hear what {shown} says"))?;
+        // Nobody may be there to read it.
+        _ = writeln!(std::io::stderr(), "{line}");
+        said.push(line);
+    }
+    let done = child.wait_with_output().with_context(|| format!("run {shown}"))?;
+    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, said.join("; "));
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
@@ -137,7 +155,17 @@ pub(super) fn image(peer: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use std::process::Command;
+
+    use super::{heard, number};
+
+    #[test]
+    fn a_build_that_fails_is_an_error_with_what_it_said() {
+        let error = heard(Command::new("sh").args(["-c", "echo no module >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().contains("no module"), "{error}");
+        let printed = heard(Command::new("sh").args(["-c", "echo slowly >&2; echo folder"])).unwrap();
+        assert_eq!(printed, "folder\n");
+    }
 
     #[test]
     fn versions_are_found_in_what_programs_print() {
