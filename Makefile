@@ -20,7 +20,7 @@ fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary
+.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -76,8 +76,14 @@ bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 m
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
 
-lab: setup image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Contour and Traefik: 25 minutes, root
+lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Contour and Traefik: 25 minutes, root
+	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
+
+lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
+	cargo build --locked -p fairway-lab
+	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx-reload --fail-on-errors fairway \
+		--set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
 
 fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 
 use super::{Cluster, wait};
 
@@ -61,6 +61,19 @@ impl Cluster {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("Deployment {namespace}/{deployment} has its pods");
         wait::until(&what, async || Ok(is_settled(&api.get(deployment).await?).then_some(()))).await
+    }
+
+    /// Ends pods at once, however long they would like to drain.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn evict(&self, namespace: &str) -> anyhow::Result<()> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let at_once = DeleteParams::default().grace_period(0);
+        api.delete_collection(&at_once, &ListParams::default())
+            .await
+            .map(|_| ())
+            .with_context(|| format!("remove the pods of {namespace}"))
     }
 
     /// Waits until a Deployment's pods are gone, those that are still ending too.

@@ -31,6 +31,9 @@ pub struct RunArguments {
     pub(super) fitting: Fitting,
     #[command(flatten)]
     pub(super) place: Place,
+    /// Exit with 1 when a request of these peers failed, separated by commas: for CI
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(super) fail_on_errors: Vec<String>,
     /// Where the results go [default: lab-results/TIME]
     #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -124,7 +127,7 @@ impl RunArguments {
         let fit = Fit { quick: self.fitting.quick, scale: self.fitting.scale, set: self.fitting.set.clone() };
         let scenarios = catalogue::named(&self.scenarios, &fit)?;
         match &self.inside {
-            Some(handover) => inside::run(handover, &scenarios),
+            Some(handover) => inside::run(handover, &scenarios, &self.fail_on_errors),
             None => prepare::run(&self, &scenarios),
         }
     }

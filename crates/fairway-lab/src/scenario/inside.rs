@@ -20,7 +20,7 @@ use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, 
 use crate::{measure, report};
 
 /// Measures what was handed over.
-pub(super) fn run(handover: &Path, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
+pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
     let handover = Handover::read(handover)?;
     if scenarios.iter().any(Scenario::needs_cluster) {
         be_early();
@@ -35,7 +35,12 @@ pub(super) fn run(handover: &Path, scenarios: &[Scenario]) -> anyhow::Result<Exi
         let contenders =
             contenders.iter().filter(|peer| handover.peers.iter().any(|known| known.name == peer.name()));
         let mut session = Session::begin(&handover, cluster, contenders.map(AsRef::as_ref).collect()).await?;
-        session.all(scenarios).await
+        let code = session.all(scenarios).await?;
+        let failed = session.failed(faultless);
+        for text in &failed {
+            session.progress.say(text);
+        }
+        Ok(if failed.is_empty() { code } else { ExitCode::from(1) })
     })
 }
 
@@ -123,6 +128,23 @@ impl<'a> Session<'a> {
         }
         self.progress.say(&format!("the report is {}", page.display()));
         Ok(code)
+    }
+
+    /// What failed of peers that should have no errors, one sentence each.
+    fn failed(&self, peers: &[String]) -> Vec<String> {
+        let measured = |name: &String| {
+            self.results.runs.iter().any(|run| run.measures.iter().any(|one| one.peer == *name))
+        };
+        let unmeasured =
+            peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
+        let measures = self.results.runs.iter().flat_map(|run| &run.measures);
+        let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
+        let said = |one: &results::Measure| {
+            let errors: Vec<_> =
+                one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
+            format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
+        };
+        unmeasured.chain(wrong.map(said)).collect()
     }
 
     /// Where it was when it ended.

@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     let file = handover.workshop.folder.join("handover.json");
     if !in_cluster {
         handover.write(&file)?;
-        return inside::run(&file, scenarios);
+        return inside::run(&file, scenarios, &arguments.fail_on_errors);
     }
     archives.push(backend_image(&handover.workshop)?);
     handover.write(&file)?;

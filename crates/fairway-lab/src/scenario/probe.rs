@@ -33,8 +33,17 @@ impl Probe {
         Self { address, connection: None }
     }
 
-    /// Asks once. A connection that fails is opened anew the next time.
+    /// Asks once. A proxy may close a connection that is idle: a question that found it closed is asked again on a new
+    /// one, as every client does with GET (RFC 9110 section 9.2.2).
     pub(super) async fn ask(&mut self, host: &str) -> anyhow::Result<Answer> {
+        let was_kept = self.connection.is_some();
+        match self.ask_once(host).await {
+            Err(_) if was_kept => self.ask_once(host).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn ask_once(&mut self, host: &str) -> anyhow::Result<Answer> {
         let asked = tokio::time::timeout(PATIENCE, self.exchange(host)).await;
         let outcome =
             asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));

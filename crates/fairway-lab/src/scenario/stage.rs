@@ -114,6 +114,8 @@ impl<'a> Stage<'a> {
             for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
                 self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
             }
+            // Nothing is measured any more: there is nobody to drain for.
+            self.cluster.evict(&self.placement.namespace).await?;
             self.cluster.vacant(&self.placement.namespace, "").await?;
         }
         self.cluster.vacant(NAMESPACE, &format!("app={}", site::BACKEND)).await
