@@ -39,6 +39,8 @@ pub(super) struct Stage<'a> {
     direct: Option<SocketAddr>,
     /// The objects of the route that streams use, as they were applied last.
     applied: RefCell<Vec<Value>>,
+    /// What routes before referred to.
+    left: RefCell<Vec<Value>>,
 }
 
 /// What a stage needs beside the contender.
@@ -97,6 +99,7 @@ impl<'a> Stage<'a> {
             clock: Instant::now(),
             direct,
             applied: RefCell::default(),
+            left: RefCell::default(),
         };
         stage.route(&site::route()).await?;
         stage.served().await?;
@@ -105,7 +108,8 @@ impl<'a> Stage<'a> {
 
     /// Puts the contender away, so that the next one is alone.
     pub(super) async fn close(self) -> anyhow::Result<()> {
-        let applied = self.applied.take();
+        let mut applied = self.applied.take();
+        applied.extend(self.left.take());
         self.cluster.remove(&applied).await?;
         for deployment in [site::BACKEND, site::OTHER] {
             self.cluster.scale(NAMESPACE, deployment, 0).await?;
@@ -121,11 +125,15 @@ impl<'a> Stage<'a> {
         self.cluster.vacant(NAMESPACE, &format!("app={}", site::BACKEND)).await
     }
 
-    /// Makes the route of the streams what it should be; returns when the API server has it.
+    /// Makes the route of the streams what it should be; returns when the API server has it. What a route only referred to
+    /// (a Middleware, a ConfigMap) stays until the end, as a careful operator leaves it: a controller may read its objects
+    /// in any order.
     pub(super) async fn route(&self, route: &Route) -> anyhow::Result<()> {
         let after = self.contender.peer.route(&self.placement, route);
         let before = self.applied.replace(after.clone());
-        self.cluster.replace(&before, &after).await
+        let (routes, referred): (Vec<_>, Vec<_>) = before.into_iter().partition(is_route);
+        self.left.borrow_mut().extend(referred);
+        self.cluster.replace(&routes, &after).await
     }
 
     /// Waits until the route is served over HTTPS, as the streams will ask.
@@ -245,6 +253,10 @@ impl<'a> Stage<'a> {
             cost,
         })
     }
+}
+
+fn is_route(object: &Value) -> bool {
+    ["Ingress", "HTTPProxy"].iter().any(|kind| object["kind"] == *kind)
 }
 
 /// Waits for a peer's Deployments, and says where it is.
