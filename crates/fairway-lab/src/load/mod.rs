@@ -28,6 +28,7 @@ mod probe;
 mod schedule;
 mod segment;
 mod series;
+mod sessions;
 mod shared;
 mod slot;
 mod stream;

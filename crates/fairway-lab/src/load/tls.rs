@@ -15,6 +15,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use super::sessions::Sessions;
 use super::{Protocol, TlsPlan, TlsVersion, Verify};
 use crate::results::Tls;
 
@@ -27,9 +28,6 @@ const OPENSSL: [(&str, &str); 6] = [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
 ];
-
-/// Sessions that a thread remembers for resumption.
-const SESSIONS: usize = 4_096;
 
 /// The configuration of a thread; each has its own, so that no cache of sessions is shared.
 ///
@@ -58,7 +56,7 @@ pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Resul
         Protocol::Http2 => vec![b"h2".to_vec()],
     };
     config.resumption =
-        if plan.resumption { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+        if plan.resumption { Resumption::store(Arc::new(Sessions::new())) } else { Resumption::disabled() };
     Ok(config)
 }
 
