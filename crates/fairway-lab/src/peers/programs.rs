@@ -82,7 +82,9 @@ pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Res
         format!("{}{}", String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
     let line = both.lines().find(|line| line.to_lowercase().contains(mark));
     let line = line.with_context(|| format!("{} {argument} printed no version", program.display()))?;
-    Ok(line.trim().to_owned())
+    // Some begin with the path that they were started by, which is nobody's version.
+    let (path, name) = (program.to_string_lossy(), program.file_name().unwrap_or_default().to_string_lossy());
+    Ok(line.trim().replace(path.as_ref(), name.as_ref()))
 }
 
 /// The number in a line, e.g. `1.22.1` in `nginx version: nginx/1.22.1`.
