@@ -1,5 +1,5 @@
 //! `capacity`: what one proxy can carry with so many worker threads, and what a request costs it. Proxies, backend and
-//! generator are processes on loopback; every peer is up, and blocks of load go to one after the other, forth and back.
+//! generator are processes on loopback; every peer is up, and blocks of load go to Fairway and to one of the others in turn.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -186,16 +186,20 @@ fn free() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// The blocks of a case: forth, back, forth, with the first runner once more at the end of each, for the noise floor.
+/// The blocks of a case. Every other block is the first runner's, so that each block of another has one of it right beside
+/// it: a machine whose speed changes every few seconds hurts both. Forth, back, forth; the first runner is among the
+/// others too, for the noise floor.
 async fn blocks(
     yard: &Yard<'_>,
     terms: &Terms,
     case: &Case,
     runners: &[Runner<'_>],
 ) -> anyhow::Result<Vec<Measure>> {
-    let mut order: Vec<(&Runner<'_>, bool)> = runners.iter().map(|runner| (runner, false)).collect();
-    if let Some(first) = runners.first() {
-        order.insert(1, (first, true));
+    let Some(first) = runners.first() else { return Ok(Vec::new()) };
+    let mut order: Vec<(&Runner<'_>, bool)> = Vec::new();
+    for runner in runners {
+        let is_again = std::ptr::eq(runner, first);
+        order.extend([(first, false), (runner, is_again)]);
     }
     let mut measures = Vec::new();
     let mut place = 0;
