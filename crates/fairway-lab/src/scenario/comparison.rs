@@ -52,6 +52,10 @@ enum Change {
 
 /// Every variant with one contender.
 pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+    // A controller that was there before may have other replicas.
+    let (namespace, deployment) = (stage.placement.namespace.clone(), stage.deployment()?.to_owned());
+    stage.cluster.scale(&namespace, &deployment, terms.proxy_replicas).await?;
+    stage.cluster.settled(&namespace, &deployment).await?;
     for variant in &terms.variants {
         with_variant(stage, terms, run, *variant).await?;
     }

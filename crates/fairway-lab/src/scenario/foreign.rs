@@ -56,11 +56,30 @@ pub(super) fn run(
             !cluster.has_namespace(NAMESPACE).await?,
             "there is a namespace {NAMESPACE} already: a run of another time left it, or it is yours; remove it first"
         );
+        let before = replicas(&cluster, &peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
         let mut session = Session::begin(&handover, Some(cluster.clone()), all).await?;
         let outcome = session.all(scenarios).await;
         let swept = cluster.sweep().await.context("remove what the run created");
+        for (namespace, deployment, replicas) in &before {
+            cluster.scale(namespace, deployment, *replicas).await.context("give a controller its replicas back")?;
+        }
         let code = outcome?;
         swept.map(|()| code)
     })
+}
+
+/// How many replicas the controllers have now that the run may scale.
+async fn replicas(cluster: &Cluster, peers: &[Described]) -> anyhow::Result<Vec<(String, String, u32)>> {
+    let mut found = Vec::new();
+    for existing in peers.iter().filter_map(Peer::existing) {
+        let Some(deployment) = &existing.deployment else { continue };
+        let all = cluster.deployments(&existing.namespace).await?;
+        let (_, replicas) = all
+            .into_iter()
+            .find(|(name, _)| name == deployment)
+            .with_context(|| format!("there is no Deployment {}/{deployment}", existing.namespace))?;
+        found.push((existing.namespace.clone(), deployment.clone(), replicas));
+    }
+    Ok(found)
 }
