@@ -19,7 +19,7 @@ use super::{Outcome, Pace, Plan, Protocol, Reuse, Stream, target, write_histogra
 /// Arguments of `fairway-lab load`.
 #[derive(Args)]
 pub struct LoadArguments {
-    /// Where requests go: http://HOST[:PORT]/PATH or https://...; several paths by --path.
+    /// Where requests go: http://HOST:PORT/PATH or https://...; several paths by --path.
     url: String,
     #[command(flatten)]
     pace: PaceFlags,

@@ -65,7 +65,7 @@ pub fn write(results: &[Results], folder: &Path) -> anyhow::Result<PathBuf> {
 /// Writes the report of runs to a file.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_to(results: &[Results], place: &Path) -> anyhow::Result<()> {
     let text = page(results)?;
     let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
