@@ -111,7 +111,8 @@ pub(super) async fn run(
             stop(runners);
         }
     }
-    backend.stop()
+    drop(backend);
+    Ok(())
 }
 
 fn stop(runners: Vec<Runner<'_>>) {
@@ -369,7 +370,8 @@ const FIGURES: [Figure; 2] = [
     ("requests/s", |one| Some(one.load.rate).filter(|figure| *figure > 0.0)),
 ];
 
-/// The backend of all proxies: this program, in a process of its own.
+/// The backend of all proxies: this program, in a process of its own. It is ended when it is dropped, so that it does not
+/// outlive a run that is interrupted.
 struct Backend {
     addresses: Vec<SocketAddr>,
     child: Child,
@@ -384,17 +386,12 @@ impl Backend {
             command.arg("--listen").arg(address.to_string());
         }
         let child = command.spawn().context("start the backend")?;
-        let mut backend = Self { addresses, child };
-        match backend.wait_for() {
-            Ok(()) => Ok(backend),
-            Err(error) => {
-                backend.stop()?;
-                Err(error)
-            }
-        }
+        let backend = Self { addresses, child };
+        backend.wait_for()?;
+        Ok(backend)
     }
 
-    fn wait_for(&mut self) -> anyhow::Result<()> {
+    fn wait_for(&self) -> anyhow::Result<()> {
         let end = Instant::now() + Duration::from_secs(10);
         for address in &self.addresses {
             while std::net::TcpStream::connect(address).is_err() {
@@ -404,8 +401,13 @@ impl Backend {
         }
         Ok(())
     }
+}
 
-    fn stop(mut self) -> anyhow::Result<()> {
-        self.child.kill().and_then(|()| self.child.wait().map(|_| ())).context("end the backend")
+impl Drop for Backend {
+    fn drop(&mut self) {
+        // It may have ended by itself, by the same signal that interrupts the run.
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
+            tracing::warn!(%error, "the backend cannot be ended");
+        }
     }
 }
