@@ -1,0 +1,160 @@
+//! One thread of the generator: its connections, the line of requests that are due, and the loop around them.
+//!
+//! ```text
+//! schedule ─ due ─► an idle connection? ─► written ─► answered ─► tally
+//!                    └ no: the line ──────► the next connection that is free or newly open takes the first of it
+//! ```
+//!
+//! A connection that ends is opened again at once; one that cannot be opened fails the first request of the line, and is
+//! tried again when a request needs it. Nothing is sent twice. Shares nothing with other threads per request.
+
+mod connections;
+mod endings;
+mod events;
+mod line;
+mod phase;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use self::line::Queues;
+pub(super) use self::phase::End;
+use self::phase::Phase;
+use super::compose::Composer;
+use super::dialer::Dialer;
+use super::http1::Expected;
+use super::poller::{Happened, Poller};
+use super::schedule::Schedule;
+use super::series::fine_enough;
+use super::shared::{Recent, Shared};
+use super::slot::Slot;
+use super::tally::{Exchange, Fate, Tally};
+use super::transport::Scratch;
+use super::{Plan, Reuse};
+
+/// One thread.
+pub(super) struct Worker {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    index: usize,
+    io: Io,
+    slots: Vec<Slot>,
+    queues: Queues,
+    schedule: Schedule,
+    composer: Composer,
+    expected: Expected,
+    tally: Tally,
+    phase: Phase,
+    second: Second,
+}
+
+struct Io {
+    poller: Poller,
+    scratch: Scratch,
+    dialer: Dialer,
+    happened: Vec<Happened>,
+    ended: Vec<(Exchange, Fate)>,
+}
+
+/// What happened in the running second.
+struct Second {
+    until: u64,
+    answers: u64,
+    latency: Histogram<u32>,
+    errors: u64,
+}
+
+/// What a thread hands back.
+pub(super) struct Report {
+    pub(super) tally: Tally,
+    pub(super) end: End,
+}
+
+impl Worker {
+    /// # Errors
+    /// A plan that cannot be carried out, or no file descriptors.
+    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>, run: u64, index: usize) -> anyhow::Result<Self> {
+        let threads = plan.shape.threads;
+        let connections =
+            plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
+        let untried = if plan.wire.reuse == Reuse::KeepAlive { connections } else { 0 };
+        Ok(Self {
+            index,
+            io: Io {
+                poller: Poller::new()?,
+                scratch: Scratch::new(),
+                dialer: Dialer::new(&plan, index)?,
+                happened: Vec::new(),
+                ended: Vec::new(),
+            },
+            slots: (0..connections).map(|_| Slot::empty()).collect(),
+            queues: Queues { closed: (0..connections).rev().collect(), ..Queues::default() },
+            schedule: Schedule::new(&plan, index, threads),
+            composer: Composer::new(&plan, run, index)?,
+            expected: Expected::new(&plan.expect, &plan.request.method),
+            tally: Tally::new(&plan),
+            phase: Phase::Opening { untried },
+            second: Second { until: 0, answers: 0, latency: fine_enough(), errors: 0 },
+            plan,
+            shared,
+        })
+    }
+
+    /// Runs to the end of the plan.
+    ///
+    /// # Errors
+    /// The system's polling failed.
+    pub(super) fn run(mut self) -> anyhow::Result<Report> {
+        loop {
+            let sleep = self.sleep();
+            let mut happened = std::mem::take(&mut self.io.happened);
+            happened.clear();
+            self.io.poller.wait(sleep, &mut happened)?;
+            for event in &happened {
+                self.on_event(*event)?;
+            }
+            self.io.happened = happened;
+            self.expire();
+            self.advance_phase();
+            self.serve_line()?;
+            self.release()?;
+            self.poll_unpolled()?;
+            self.open_what_is_needed();
+            self.show();
+            if self.shared.is_asked(self.index) {
+                let counted = std::mem::replace(&mut self.tally, Tally::new(&self.plan));
+                self.shared.hand_over(self.index, counted);
+            }
+            if let Some(end) = self.finished() {
+                return Ok(Report { tally: self.tally, end });
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        nanos(self.shared.origin, Instant::now())
+    }
+
+    /// What the owner of the stream may see.
+    fn show(&mut self) {
+        let board = &self.shared.boards[self.index];
+        board.sent.store(self.tally.counts.requests, Ordering::Relaxed);
+        board.ok.store(self.tally.counts.ok, Ordering::Relaxed);
+        board.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
+        board.errors.store(self.second.errors, Ordering::Relaxed);
+        let is_running = matches!(self.phase, Phase::Running { .. } | Phase::Draining { .. });
+        if is_running && self.now() >= self.second.until {
+            self.second.until += 1_000_000_000;
+            let answers = std::mem::take(&mut self.second.answers);
+            let latency = std::mem::replace(&mut self.second.latency, fine_enough());
+            board.show(Recent { answers, latency: Some(latency) });
+        }
+    }
+}
+
+fn nanos(origin: Instant, time: Instant) -> u64 {
+    u64::try_from(time.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
+}
