@@ -35,3 +35,6 @@ pub mod report;
 pub mod results;
 #[cfg(feature = "laboratory")]
 pub mod scenario;
+
+#[cfg(feature = "laboratory")]
+mod timer;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::alarm::Alarm;
 use super::options::{Options, Turn};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
@@ -25,6 +26,7 @@ pub(super) struct Site {
     pub(super) ledger: Arc<Ledger>,
     pub(super) recorder: Option<Recorder>,
     pub(super) is_draining: Arc<AtomicBool>,
+    pub(super) alarm: Alarm,
 }
 
 /// How a connection ended.
@@ -68,8 +70,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
         };
         let is_closing = request.close || site.is_draining.load(Ordering::Relaxed);
         let turn = site.decide(&request, &mut random);
-        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed) {
-            tokio::time::sleep(delay).await;
+        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed)
+            && let Err(error) = site.alarm.sleep(delay).await
+        {
+            tracing::error!("an answer cannot be delayed, its connection is cut: {error}");
+            return Ending::Reset;
         }
         output.clear();
         let is_head = request.method == b"HEAD";

@@ -10,6 +10,7 @@
 
 pub mod command;
 
+mod alarm;
 mod collector;
 mod connection;
 mod delay;

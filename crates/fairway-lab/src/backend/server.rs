@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::alarm::Alarm;
 use super::connection::{Ending, Site, serve};
 use super::recorder::Recorder;
 use super::respond::Identity;
@@ -60,8 +61,8 @@ impl Server {
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let site = Site { options, identity, ledger, recorder, is_draining };
-                    run(listeners, &Rc::new(site), tls.as_ref(), told);
+                    let site = |alarm| Site { options, identity, ledger, recorder, is_draining, alarm };
+                    run(listeners, site, tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
             server.threads.push(thread);
@@ -118,7 +119,7 @@ fn listen(address: &mut SocketAddr) -> anyhow::Result<std::net::TcpListener> {
 
 fn run(
     listeners: Vec<std::net::TcpListener>,
-    site: &Rc<Site>,
+    site: impl FnOnce(Alarm) -> Site,
     tls: Option<&TlsAcceptor>,
     mut over: watch::Receiver<bool>,
 ) {
@@ -128,6 +129,11 @@ fn run(
     };
     let local = LocalSet::new();
     local.block_on(&runtime, async {
+        let site = match Alarm::new() {
+            Ok(alarm) => Rc::new(site(alarm)),
+            Err(error) => return tracing::error!("a thread of the backend has no timer: {error}"),
+        };
+        tokio::task::spawn_local(ring(site.clone()));
         for listener in listeners {
             match TcpListener::from_std(listener) {
                 Ok(listener) => {
@@ -139,6 +145,13 @@ fn run(
         // An error says that the server is gone, which is an end too.
         _ = over.wait_for(|is_over| *is_over).await;
     });
+}
+
+/// Ends delays, for ever; what waits for one that cannot end is told so when the alarm is gone.
+async fn ring(site: Rc<Site>) {
+    if let Err(error) = site.alarm.run().await {
+        tracing::error!("the timer of a thread of the backend failed, delays do not end: {error}");
+    }
 }
 
 async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>) {

@@ -85,14 +85,10 @@ impl Block {
     }
 }
 
-/// The backend's timer ticks in milliseconds. A rate that divides them would meet the ticks at the same phases in every
-/// request, where tools with a less even pace meet all phases; this one drifts through them in two seconds.
-const DETUNED: f64 = 0.9995;
-
 /// One run of the laboratory's own generator; in a closed loop without a rate.
 pub(super) fn own(task: &Task, rate: Option<u64>) -> anyhow::Result<crate::load::Outcome> {
     let mut plan = Plan::to(&task.url)?;
-    plan.pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate: rate as f64 * DETUNED, poisson: false });
+    plan.pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate: rate as f64, poisson: false });
     plan.shape.connections = task.connections;
     plan.bounds.duration = Some(std::time::Duration::from_secs(task.seconds));
     Stream::start(plan)?.join()
