@@ -35,6 +35,3 @@ pub mod report;
 pub mod results;
 #[cfg(feature = "laboratory")]
 pub mod scenario;
-
-#[cfg(feature = "laboratory")]
-mod timer;

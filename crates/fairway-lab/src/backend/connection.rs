@@ -70,11 +70,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
         };
         let is_closing = request.close || site.is_draining.load(Ordering::Relaxed);
         let turn = site.decide(&request, &mut random);
-        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed)
-            && let Err(error) = site.alarm.sleep(delay).await
-        {
-            tracing::error!("an answer cannot be delayed, its connection is cut: {error}");
-            return Ending::Reset;
+        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed) {
+            site.alarm.sleep(delay).await;
         }
         output.clear();
         let is_head = request.method == b"HEAD";

@@ -44,6 +44,7 @@ impl Server {
         let (over, told) = watch::channel(false);
         let tls = if options.tls { Some(self_signed(&options.name)?) } else { None };
         let recorder = options.record.map(Recorder::start).transpose()?;
+        let alarm = Alarm::start().context("start the thread that ends delays")?;
         let mut server = Self {
             addresses: options.listen.clone(),
             ledger: Arc::new(Ledger::new(LEDGER)),
@@ -56,13 +57,13 @@ impl Server {
             let listeners = server.addresses.iter_mut().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
             let (ledger, recorder) = (server.ledger.clone(), server.recorder.clone());
             let (options, is_draining) = (options.clone(), server.is_draining.clone());
-            let (tls, told) = (tls.clone(), told.clone());
+            let (tls, told, alarm) = (tls.clone(), told.clone(), alarm.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let site = |alarm| Site { options, identity, ledger, recorder, is_draining, alarm };
-                    run(listeners, site, tls.as_ref(), told);
+                    let site = Site { options, identity, ledger, recorder, is_draining, alarm };
+                    run(listeners, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
             server.threads.push(thread);
@@ -119,7 +120,7 @@ fn listen(address: &mut SocketAddr) -> anyhow::Result<std::net::TcpListener> {
 
 fn run(
     listeners: Vec<std::net::TcpListener>,
-    site: impl FnOnce(Alarm) -> Site,
+    site: &Rc<Site>,
     tls: Option<&TlsAcceptor>,
     mut over: watch::Receiver<bool>,
 ) {
@@ -129,11 +130,6 @@ fn run(
     };
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let site = match Alarm::new() {
-            Ok(alarm) => Rc::new(site(alarm)),
-            Err(error) => return tracing::error!("a thread of the backend has no timer: {error}"),
-        };
-        tokio::task::spawn_local(ring(site.clone()));
         for listener in listeners {
             match TcpListener::from_std(listener) {
                 Ok(listener) => {
@@ -145,13 +141,6 @@ fn run(
         // An error says that the server is gone, which is an end too.
         _ = over.wait_for(|is_over| *is_over).await;
     });
-}
-
-/// Ends delays, for ever; what waits for one that cannot end is told so when the alarm is gone.
-async fn ring(site: Rc<Site>) {
-    if let Err(error) = site.alarm.run().await {
-        tracing::error!("the timer of a thread of the backend failed, delays do not end: {error}");
-    }
 }
 
 async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>) {

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::time::Timespec;
-
-use crate::timer::Timer;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 /// Events taken at a time.
 const EVENTS: usize = 512;
@@ -38,7 +38,7 @@ pub(super) struct Happened {
 /// An epoll with its timer.
 pub(super) struct Poller {
     epoll: OwnedFd,
-    timer: Timer,
+    timer: OwnedFd,
     events: Box<[MaybeUninit<Event>]>,
     /// The timer has expired and was not set again: it would end every sleep at once.
     is_due: bool,
@@ -47,7 +47,8 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let timer = Timer::new()?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         Ok(Self {
             epoll,
@@ -101,9 +102,18 @@ impl Poller {
         Ok(())
     }
 
+    /// Sets the timer; that also takes back an expiry that nobody read.
     fn set(&mut self, nanos: u64) -> io::Result<()> {
         self.is_due = false;
-        self.timer.set(nanos)
+        let value =
+            Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec { it_interval: never, it_value: value },
+        )?;
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
         return;
     }
     book.html.raw("<h4>Spikes after events</h4>");
-    book.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s.");
+    book.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s. The direct stream has rows of its own, by the same rule and with nothing taken off: it goes past every change, so that what it shows is the machine.");
     let columns = [
         "peer",
         "#events",
@@ -24,6 +24,7 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
         "after",
         "#direct then ms",
         "#most above direct ms",
+        "#with a duration",
         "#longest s",
         "#failed",
     ];
@@ -65,6 +66,7 @@ fn worst(spikes: &[&Spike], book: &Book) -> Option<Vec<Cell>> {
         Cell::Text(highest.event.clone()),
         Cell::Number(number::maybe(highest.direct_ms)),
         Cell::Number(number::maybe(spikes.iter().filter_map(|spike| above_direct(spike)).reduce(f64::max))),
+        Cell::Number(spikes.iter().filter(|spike| spike.lasted_s > 0.0).count().to_string()),
         Cell::Number(number::maybe(spikes.iter().map(|spike| spike.lasted_s).reduce(f64::max))),
         if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
     ])
@@ -84,7 +86,7 @@ fn every(run: &Run, book: &mut Book) {
     let mut table = Table::new("Every event", &columns);
     for (case, settings, peer) in whose(&run.spikes, &book.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
-        for spike in run.spikes.iter().filter(of) {
+        for spike in run.spikes.iter().filter(of).filter(|spike| spike.beside.is_none()) {
             table.row(vec![
                 Cell::Text(spike.case.clone()),
                 Cell::Markup(book.palette.cell(&spike.peer, spike.settings)),

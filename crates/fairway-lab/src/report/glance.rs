@@ -124,7 +124,9 @@ impl Glance {
     }
 
     fn spikes(&mut self, run: &Run) {
-        let usable = |spike: &&Spike| spike.settings == Settings::Recommended && spike.highest_ms.is_finite();
+        let usable = |spike: &&Spike| {
+            spike.settings == Settings::Recommended && spike.highest_ms.is_finite() && spike.beside.is_none()
+        };
         let recommended = || run.spikes.iter().filter(usable);
         for case in distinct(recommended().map(|spike| &spike.case)) {
             let place = in_case(run, case, None);

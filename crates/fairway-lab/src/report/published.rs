@@ -275,8 +275,11 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
         }));
         table.row(cells);
     }
-    let spikes =
-        || runs.iter().flat_map(|run| &run.spikes).filter(|spike| spike.settings == Settings::Recommended);
+    let spikes = || {
+        runs.iter()
+            .flat_map(|run| &run.spikes)
+            .filter(|spike| spike.settings == Settings::Recommended && spike.beside.is_none())
+    };
     let mut peers = distinct(spikes().map(|spike| spike.peer.as_str()));
     peers.sort_by_key(|peer| book.palette.place(peer));
     for peer in peers {

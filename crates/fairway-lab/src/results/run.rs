@@ -103,6 +103,10 @@ pub struct Spike {
     pub lasted_s: f64,
     /// Failed requests from the event to the next.
     pub errors: u64,
+    /// For the stream straight to the pods by the same rule, which is what the rule makes of the machine alone: the peer
+    /// whose stream ran at the same time.
+    #[serde(default)]
+    pub beside: Option<String>,
 }
 
 /// How soon changes had an effect.

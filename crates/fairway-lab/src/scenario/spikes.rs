@@ -31,6 +31,7 @@ pub(super) fn spikes(
             direct_ms: straight.map(highest),
             lasted_s: (lasted(through) - straight.map_or(0.0, lasted)).max(0.0),
             errors: within(through, event.at_s, end).map(|bucket| bucket.errors).sum(),
+            beside: through.beside.clone(),
         }
     };
     events.iter().zip(ends).map(spike).collect()
@@ -49,15 +50,19 @@ fn highest(stream: &Measure, from_s: f64, to_s: f64) -> f64 {
     within(stream, from_s, to_s).map(|bucket| bucket.max_ms).fold(0.0, f64::max)
 }
 
-/// The median of the buckets' p99: one hiccup of the machine before the first event does not raise it.
+/// The p99 of the quiet time, from the highest latency of each bucket: of `n` requests none is above the p99 in `0.99^n`
+/// of all buckets, so that quantile of the highest is the p99. A bucket of ten requests has no p99 of its own, and one
+/// hiccup of the machine before the first event is one bucket.
 fn quiet_p99(stream: &Measure, until_s: f64) -> f64 {
     let settled = (stream.begun_s + 0.5).min(until_s / 2.0);
-    let mut values: Vec<f64> = within(stream, settled, until_s)
-        .filter(|bucket| bucket.requests > bucket.errors)
-        .map(|bucket| bucket.p99_ms)
-        .collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    let quiet: Vec<&Bucket> =
+        within(stream, settled, until_s).filter(|bucket| bucket.requests > bucket.errors).collect();
+    let requests: u64 = quiet.iter().map(|bucket| bucket.requests).sum();
+    let mut highest: Vec<f64> = quiet.iter().map(|bucket| bucket.max_ms).collect();
+    highest.sort_by(f64::total_cmp);
+    let share = 0.99_f64.powf(requests as f64 / quiet.len().max(1) as f64);
+    let rank = (share * highest.len() as f64).ceil() as usize;
+    highest.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// From the first bucket above the limit, if it is in the second after the event, to the first that is not.
@@ -126,6 +131,17 @@ mod tests {
         assert_eq!((found[0].highest_ms, found[0].direct_ms), (40.0, Some(0.5)));
         assert!((found[0].lasted_s - 0.4).abs() < 1e-6, "{}", found[0].lasted_s);
         assert_eq!((found[1].highest_ms, found[1].lasted_s), (1.0, 0.0));
+    }
+
+    /// Of ten requests the highest is the p90.4 or so in the median bucket, and the p99 in one of ten.
+    #[test]
+    fn the_quiet_p99_is_that_of_the_requests_and_not_of_the_median_bucket() {
+        let quiet = |at: f64| 1.0 + (at * 10.0).round() % 10.0;
+        let through = stream("haproxy", |at| if at < 5.0 { quiet(at) } else { 19.0 });
+        let found = spikes(&through, None, &[event(5.0, "up")], 0.9);
+        assert_eq!(found[0].lasted_s, 0.0, "twice the p99 is 20 ms");
+        let through = stream("haproxy", |at| if at < 5.0 { quiet(at) } else { 21.0 });
+        assert!(spikes(&through, None, &[event(5.0, "up")], 0.9)[0].lasted_s > 0.8);
     }
 
     #[test]

@@ -101,7 +101,11 @@ async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64)
         measure.beside = Some(name.to_owned());
         straight = Some(measure);
     }
-    run.spikes.extend(spikes(&through, straight.as_ref(), &run.events[first..], terms.phase_s));
+    let events = &run.events[first..];
+    run.spikes.extend(spikes(&through, straight.as_ref(), events, terms.phase_s));
+    if let Some(straight) = &straight {
+        run.spikes.extend(spikes(straight, None, events, terms.phase_s));
+    }
     run.measures.push(through);
     run.measures.extend(straight);
     Ok(())

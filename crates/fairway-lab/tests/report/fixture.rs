@@ -270,7 +270,7 @@ impl Formula {
                     label: (*label).to_owned(),
                     kind: (*kind).to_owned(),
                 });
-                run.spikes.push(Spike {
+                let spike = Spike {
                     peer: name.to_owned(),
                     settings: Settings::Recommended,
                     case: case.to_owned(),
@@ -280,7 +280,18 @@ impl Formula {
                     direct_ms: Some(2.2),
                     lasted_s: if spike > 10.0 { self.around(0.8) } else { 0.0 },
                     errors: if spike > 200.0 { 12 } else { 0 },
+                    beside: None,
+                };
+                run.spikes.push(Spike {
+                    peer: "direct".to_owned(),
+                    highest_ms: 2.2,
+                    direct_ms: None,
+                    lasted_s: if at == 0 { 0.1 } else { 0.0 },
+                    errors: 0,
+                    beside: Some(name.to_owned()),
+                    ..spike.clone()
                 });
+                run.spikes.push(spike);
             }
         }
     }
