@@ -6,6 +6,7 @@
 mod objects;
 mod pods;
 mod testbed;
+mod usage;
 mod wait;
 
 pub use objects::OWNED;
@@ -42,6 +43,12 @@ impl Cluster {
             .await
             .context("no cluster: KUBECONFIG names none that can be used")?;
         Ok(Self { client, kinds: Mutex::default() })
+    }
+
+    /// The one behind this client.
+    #[cfg(test)]
+    pub(crate) fn with(client: kube::Client) -> Self {
+        Self { client, kinds: Mutex::default() }
     }
 
     /// Kubernetes' version, e.g. `v1.36.3`.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 
 use super::{Cluster, wait};
@@ -18,7 +18,9 @@ pub struct ProxyPod {
     pub uid: String,
     /// Its address, once it has one.
     pub address: Option<IpAddr>,
-    /// The identifiers of its containers, without the runtime's prefix.
+    /// The node it runs on, once it has one.
+    pub node: Option<String>,
+    /// The identifiers of its containers that run, without the runtime's prefix.
     pub containers: Vec<String>,
 }
 
@@ -26,12 +28,17 @@ impl ProxyPod {
     fn of(pod: Pod) -> Self {
         let status = pod.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
+        let runs = |container: &ContainerStatus| {
+            container.state.as_ref().is_some_and(|state| state.running.is_some())
+        };
         Self {
             name: pod.metadata.name.unwrap_or_default(),
             uid: pod.metadata.uid.unwrap_or_default(),
             address: status.pod_ip.and_then(|address| address.parse().ok()),
+            node: pod.spec.and_then(|spec| spec.node_name),
             containers: containers
                 .into_iter()
+                .filter(runs)
                 .filter_map(|container| container.container_id)
                 .map(|id| id.rsplit("//").next().unwrap_or_default().to_owned())
                 .collect(),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::cgroup::Containers;
 use super::process;
+use super::samples::Samples;
 use crate::results::Cost;
 
 /// One of those that are measured.
@@ -35,10 +36,12 @@ pub struct Spent {
     pub user_s: Option<f64>,
     /// Memory at the last reading of those that were there then, bytes.
     pub memory_bytes: Option<u64>,
-    /// Context switches, where threads did not end meanwhile.
-    pub switches: u64,
+    /// Context switches, where threads did not end meanwhile; samples do not tell.
+    pub switches: Option<u64>,
     /// How long, seconds.
     pub seconds: f64,
+    /// What the sums rest on, where somebody else's samples were all there is.
+    pub(super) samples: Option<Samples>,
 }
 
 /// Reads what subjects use.
@@ -84,6 +87,12 @@ impl Meter {
         self.read = Instant::now();
     }
 
+    /// Whether this one can be read here at all.
+    #[must_use]
+    pub fn reads(subject: &Subject) -> bool {
+        Self::begin(&[]).usage(subject).is_some()
+    }
+
     /// What was spent until the last reading.
     #[must_use]
     pub fn spent(&self) -> Spent {
@@ -96,8 +105,9 @@ impl Meter {
             cpu_s: ns(cpu_ns),
             user_s: user_ns.map(ns),
             memory_bytes: all().filter(|one| one.present).map(|one| one.last.memory_bytes).sum(),
-            switches: all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum(),
+            switches: Some(all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum()),
             seconds: (self.read - self.begun).as_secs_f64(),
+            samples: None,
         }
     }
 
@@ -113,34 +123,42 @@ impl Spent {
     /// With what was spent in the time that followed.
     #[must_use]
     pub fn and(self, next: &Self) -> Self {
+        // The first of a sum.
+        if self.seconds == 0.0 {
+            return *next;
+        }
+        let samples = self.samples.zip(next.samples).map(|(one, other)| one.and(&other));
         Self {
-            cpu_s: self.cpu_s + next.cpu_s,
-            user_s: match self.user_s {
-                // The first of a sum.
-                None if self.seconds == 0.0 => next.user_s,
-                user_s => user_s.zip(next.user_s).map(|(one, other)| one + other),
-            },
+            cpu_s: samples.map_or(self.cpu_s + next.cpu_s, |samples| samples.cpu_s()),
+            user_s: self.user_s.zip(next.user_s).map(|(one, other)| one + other),
             memory_bytes: next.memory_bytes,
-            switches: self.switches + next.switches,
+            switches: self.switches.zip(next.switches).map(|(one, other)| one + other),
             seconds: self.seconds + next.seconds,
+            samples,
         }
     }
 
-    /// As a cost of so many answered requests; nothing when there was no reading at all.
-    #[must_use]
-    pub fn cost(&self, requests: u64, source: &str, of: &str) -> Option<Cost> {
-        if self.cpu_s <= 0.0 {
-            return None;
+    /// As a cost of so many answered requests.
+    ///
+    /// # Errors
+    /// There was no reading, or too few samples: a sentence.
+    pub fn cost(&self, requests: u64, source: &str, of: &str) -> Result<Cost, String> {
+        if let Some(reason) = self.samples.and_then(|samples| samples.wanting(self.seconds)) {
+            return Err(reason);
         }
-        Some(Cost {
+        if self.cpu_s <= 0.0 {
+            return Err(format!("nothing of {of} could be read ({source})"));
+        }
+        Ok(Cost {
             cpu_s: self.cpu_s,
             user_s: self.user_s,
             us_per_request: if requests == 0 { 0.0 } else { self.cpu_s * 1e6 / requests as f64 },
             cpus: self.cpu_s / self.seconds.max(1e-9),
             memory_bytes: self.memory_bytes,
-            switches: Some(self.switches),
+            switches: self.switches,
             source: source.to_owned(),
             of: of.to_owned(),
+            covered: self.samples.map(|samples| samples.part()),
         })
     }
 }
@@ -208,6 +226,7 @@ mod tests {
         let absent = [Subject::Container("0123456789abcdef-not-there".to_owned())];
         let mut meter = Meter::begin(&absent);
         meter.read(&absent);
-        assert_eq!(meter.spent().cost(10, "cgroup", "no pods"), None);
+        let reason = meter.spent().cost(10, "cgroup", "1 container").expect_err("nothing was read");
+        assert!(reason.contains("1 container"), "{reason}");
     }
 }

@@ -7,8 +7,10 @@ mod meter;
 mod pairs;
 mod pinning;
 mod process;
+mod samples;
 
 pub use machine::environment;
 pub use meter::{Meter, Spent, Subject};
 pub use pairs::{Block, ratio};
 pub use pinning::{MachineTime, pin};
+pub use samples::{Reading, Sample, Sampled, Samples};

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{CERTIFICATE, Peer, Placement, Prepared, Route, Workshop};
 use crate::results::{PeerKind, PeerRecord};
 
-/// A description: `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller`.
+/// A description:
+/// `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller,cpu=kubelet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     name: String,
@@ -29,7 +30,36 @@ pub struct Existing {
     pub selector: Option<String>,
     /// Its Deployment, which `comparison` scales.
     pub deployment: Option<String>,
+    /// Where the CPU of its pods is read.
+    pub cpu: CpuSource,
 }
+
+/// Where CPU and memory of pods are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuSource {
+    /// Their cgroups where they run on this machine, else their kubelets, else the metrics API.
+    #[default]
+    Automatic,
+    /// Their cgroups.
+    Cgroup,
+    /// The counters of their kubelets, through the API server.
+    Kubelet,
+    /// The metrics API, which a metrics server answers.
+    Metrics,
+}
+
+impl CpuSource {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "cgroup" => Some(Self::Cgroup),
+            "kubelet" => Some(Self::Kubelet),
+            "metrics" => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+}
+
+const KEYS: [&str; 7] = ["name", "class", "address", "selector", "namespace", "deployment", "cpu"];
 
 impl Described {
     /// Reads a description.
@@ -42,14 +72,19 @@ impl Described {
             let (key, value) =
                 part.split_once('=').with_context(|| format!("--peer {text}: {part:?} is no KEY=VALUE"))?;
             anyhow::ensure!(
-                ["name", "class", "address", "selector", "namespace", "deployment"].contains(&key),
-                "--peer {text}: {key:?} is not known; there are name, class, address, selector, namespace, deployment"
+                KEYS.contains(&key),
+                "--peer {text}: {key:?} is not known; there are {}",
+                KEYS.join(", ")
             );
             words.insert(key, value.to_owned());
         }
         let mut take = |key: &str| words.remove(key);
         let missing = |key: &str| format!("--peer {text}: {key}=... is missing");
         let address = take("address").with_context(|| missing("address"))?;
+        let cpu = take("cpu").map(|cpu| {
+            CpuSource::parse(&cpu)
+                .with_context(|| format!("--peer {text}: cpu={cpu} is not cgroup, kubelet or metrics"))
+        });
         Ok(Self {
             name: take("name").with_context(|| missing("name"))?,
             class: take("class").with_context(|| missing("class"))?,
@@ -60,6 +95,7 @@ impl Described {
                 namespace: take("namespace").unwrap_or_else(|| "default".to_owned()),
                 selector: take("selector"),
                 deployment: take("deployment"),
+                cpu: cpu.transpose()?.unwrap_or_default(),
             },
         })
     }
@@ -159,6 +195,7 @@ mod tests {
             ("name=a,class=b,address=here", "\"here\" is no IP address"),
             ("name=a,clas=b,address=192.0.2.1", "\"clas\" is not known"),
             ("name", "is no KEY=VALUE"),
+            ("name=a,class=b,address=192.0.2.1,cpu=guess", "cpu=guess is not cgroup, kubelet or metrics"),
         ] {
             let error = format!("{:#}", Described::parse(text).expect_err("it is wrong"));
             assert!(error.contains(part), "{error}");

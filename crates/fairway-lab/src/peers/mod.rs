@@ -12,7 +12,7 @@ mod route;
 mod traefik;
 mod yaml;
 
-pub use described::{Described, Existing};
+pub use described::{CpuSource, Described, Existing};
 pub use route::{Filters, Route};
 
 use std::path::{Path, PathBuf};

@@ -126,6 +126,7 @@ fn scenario(run: &Run, book: &mut Book) {
     effects::propagation(run, book);
     curves::curves(run, book);
     bars(&COST, run, book);
+    provenance::costs(run, book);
     errors::table(run, book);
     provenance::discarded(run, book);
     provenance::generator(run, book);

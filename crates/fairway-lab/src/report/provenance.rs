@@ -1,6 +1,8 @@
 //! What a reader needs to repeat or doubt a figure: machine, programs, parameters, what was shortened, discarded blocks,
 //! absent peers, the generator's own lateness, configurations, limitations. Never a figure of a peer.
 
+use std::collections::BTreeSet;
+
 use crate::results::{Completeness, Environment, Measure, PeerKind, PeerRecord, Results, Run};
 
 use super::book::Book;
@@ -107,7 +109,6 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
             format!("{} {} {key} {}", tls.version, tls.cipher, tls.protocol)
         },
     );
-    let cost = measure.cost.as_ref();
     vec![
         Cell::Text(measure.case.clone()),
         Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
@@ -123,8 +124,47 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
         Cell::Number(number::figure(late.max_ms)),
         Cell::Number(number::maybe(sent.map(|point| point.ms))),
         Cell::Text(tls),
-        Cell::Text(cost.map_or_else(|| UNKNOWN.to_owned(), |cost| format!("{}, {}", cost.source, cost.of))),
+        Cell::Text(cost_source(measure)),
     ]
+}
+
+/// Where CPU was read, or why it was not.
+fn cost_source(measure: &Measure) -> String {
+    match (&measure.cost, &measure.uncosted) {
+        (Some(cost), _) => {
+            let covered = cost
+                .covered
+                .map(|part| format!(", samples cover {:.0}% of the time", part * 100.0))
+                .unwrap_or_default();
+            format!("{}, {}{covered}", cost.source, cost.of)
+        }
+        (None, Some(reason)) => format!("not read: {reason}"),
+        (None, None) => UNKNOWN.to_owned(),
+    }
+}
+
+/// Says beside CPU which peers' figures are not the kernel's own counters, and which have none and why.
+pub(super) fn costs(run: &Run, book: &mut Book) {
+    let mut sentences: BTreeSet<String> = BTreeSet::new();
+    for measure in &run.measures {
+        let said = match (&measure.cost, &measure.uncosted) {
+            (Some(cost), _) if cost.source == "kubelet" => {
+                "CPU is from the counters of its pods' kubelets, which are renewed every 10 s or so: the mean between the \
+                 samples, taken for the whole. It is coarser than what is read from cgroups."
+            }
+            (Some(cost), _) if cost.source == "metrics-api" => {
+                "CPU is from the metrics API: means of windows of some 15 s. It is the coarsest figure of CPU here."
+            }
+            (None, Some(reason)) => {
+                &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase)
+            }
+            _ => continue,
+        };
+        sentences.insert(format!("{}: {said}", measure.peer));
+    }
+    if !sentences.is_empty() {
+        book.html.raw("<div class=\"note\">").list(sentences.iter().map(String::as_str)).raw("</div>");
+    }
 }
 
 /// What should have been measured and could not be.

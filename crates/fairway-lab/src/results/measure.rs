@@ -33,6 +33,9 @@ pub struct Measure {
     pub load: Load,
     /// What the proxy spent, where it could be read.
     pub cost: Option<Cost>,
+    /// Why there is no cost, in a sentence, where one was to be read.
+    #[serde(default)]
+    pub uncosted: Option<String>,
 }
 
 /// What the clients of a stream saw.
@@ -310,8 +313,13 @@ pub struct Cost {
     pub memory_bytes: Option<u64>,
     /// Context switches.
     pub switches: Option<u64>,
-    /// Where it was read: `cgroup`, `process` or `metrics`.
+    /// Where it was read: `cgroup` or `process`, which are the kernel's own counters at the beginning and the end;
+    /// `kubelet`, the counters of pods as their nodes sample them every 10 s or so; `metrics-api`, means of windows.
     pub source: String,
     /// Which pods or processes, e.g. `5 pods`.
     pub of: String,
+    /// For `kubelet` and `metrics-api`: the part of the pods' time between samples, 0 to 1. Their mean use there is taken
+    /// for the whole.
+    #[serde(default)]
+    pub covered: Option<f64>,
 }

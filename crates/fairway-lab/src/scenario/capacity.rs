@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::handover::Handover;
+use super::metering::split;
 use super::progress::Progress;
 use super::site::HOST;
 use super::stage::{Contender, file_name, finish, start as begin};
@@ -264,7 +265,7 @@ fn measure(
         &yard.handover.folder,
         &file_name(&["capacity", name, &tag, case, &format!("{workers}-{place}")]),
     )?;
-    let answered = outcome.load.counts.ok;
+    let (cost, uncosted) = split(spent.cost(outcome.load.counts.ok, "process", "the proxy's processes"));
     Ok(Measure {
         peer: name.to_owned(),
         settings,
@@ -282,7 +283,8 @@ fn measure(
         workers: Some(workers),
         begun_s: outcome.begun.saturating_duration_since(begun).as_secs_f64(),
         load: outcome.load,
-        cost: spent.cost(answered, "process", "the proxy's processes"),
+        cost,
+        uncosted,
     })
 }
 

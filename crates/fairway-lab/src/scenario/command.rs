@@ -48,8 +48,8 @@ pub(super) struct Who {
     /// Peers, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) peers: Vec<String>,
-    /// A controller in your cluster: name=..,class=..,address=.. and, if known, selector=.., namespace=.., deployment=..; may
-    /// be repeated
+    /// A controller in your cluster: name=..,class=..,address=.. and, if known, selector=.., namespace=.., deployment=..,
+    /// cpu=cgroup|kubelet|metrics; may be repeated
     #[arg(long = "peer", value_name = "DESCRIPTION")]
     pub(super) described: Vec<String>,
     /// With recommended settings (equal upstream keep-alive, workers, TLS, logs), with each peer's defaults, or both

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::metering::Metering;
+use super::metering::{Metered, Metering};
 use super::site::route;
 use super::stage::{Cast, Stage, finish, start};
 use crate::load::{Pace, Segment, Stream};
-use crate::measure::Spent;
 use crate::peers::Filters;
 use crate::results::Run;
 
@@ -66,7 +65,7 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
 struct Watched {
     stream: Stream,
     metering: Metering,
-    phases: Vec<(Segment, (Spent, usize))>,
+    phases: Vec<(Segment, Metered)>,
 }
 
 impl Watched {
@@ -168,14 +167,12 @@ fn redirect() -> Filters {
     Filters { redirect, ..Filters::default() }
 }
 
-type Phase = (String, (Segment, (Spent, usize)));
+type Phase = (String, (Segment, Metered));
 
 fn record(stage: &Stage<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
     let name = stage.contender.peer.name();
     let pooled = phases.iter().map(|(_, (segment, _))| segment.clone()).reduce(Segment::and);
-    let all = phases.iter().fold((Spent::default(), 0), |(sum, most), (_, (_, (spent, pods)))| {
-        (sum.and(spent), most.max(*pods))
-    });
+    let all = phases.iter().fold(Metered::default(), |sum, (_, (_, metered))| sum.and(metered));
     for (label, (segment, spent)) in phases {
         run.measures.push(stage.measure((name, case, &label), segment.outcome(), Some(spent))?);
     }

@@ -1,20 +1,26 @@
-//! The meter of a peer's pods while streams run: it follows pods that come and go. Never decides what a phase is.
+//! The meter of a peer's pods while streams run: it follows pods that come and go, and reads their cgroups where they run
+//! on this machine, else what the API server can tell. Never decides what a phase is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::cluster::Cluster;
-use crate::measure::{Meter, Spent, Subject};
+use crate::cluster::{Cluster, ProxyPod};
+use crate::measure::{Meter, Sample, Sampled, Spent, Subject};
+use crate::peers::CpuSource;
+use crate::results::Cost;
 
-/// How often pods are looked up and read.
+/// How often pods are looked up and cgroups are read.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How often the API server is asked: samples are renewed every 10 s or so.
+const ASKED: Duration = Duration::from_secs(2);
 
 /// A meter that is running.
 pub(super) struct Metering {
-    meter: Arc<Mutex<Meter>>,
+    gauge: Arc<Mutex<Gauge>>,
     follow: Follow,
     reader: JoinHandle<()>,
 }
@@ -26,40 +32,225 @@ pub(super) struct Follow {
     pub(super) namespace: String,
     /// Without one there is nothing that could be read.
     pub(super) selector: Option<String>,
+    pub(super) source: CpuSource,
+}
+
+/// How pods are read.
+enum Gauge {
+    /// By their cgroups, on these nodes, which are this machine.
+    Here { meter: Meter, nodes: BTreeSet<String>, elsewhere: Option<String> },
+    /// By samples.
+    There { from: From, sampled: Sampled },
+    /// Not at all, and why.
+    Nothing(String),
+}
+
+/// Who takes the samples.
+#[derive(Clone, Copy)]
+enum From {
+    Kubelet,
+    MetricsApi,
+}
+
+/// What was spent between two cuts, or why nobody knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Metered {
+    pub(super) spent: Spent,
+    source: &'static str,
+    of: usize,
+    unread: Option<String>,
+}
+
+impl Metered {
+    /// With that of the time which followed.
+    pub(super) fn and(self, next: &Self) -> Self {
+        Self {
+            spent: self.spent.and(&next.spent),
+            source: next.source,
+            of: self.of.max(next.of),
+            unread: self.unread.or_else(|| next.unread.clone()),
+        }
+    }
+
+    /// As a cost of so many answered requests, or why there is none.
+    pub(super) fn cost(&self, requests: u64) -> (Option<Cost>, Option<String>) {
+        if let Some(reason) = &self.unread {
+            return (None, Some(reason.clone()));
+        }
+        let unit = if self.source == "cgroup" { "containers" } else { "pods" };
+        split(self.spent.cost(requests, self.source, &format!("{} {unit}", self.of)))
+    }
+}
+
+/// A cost, or why there is none, as a measure has them.
+pub(super) fn split(cost: Result<Cost, String>) -> (Option<Cost>, Option<String>) {
+    match cost {
+        Ok(cost) => (Some(cost), None),
+        Err(reason) => (None, Some(reason)),
+    }
 }
 
 impl Follow {
-    async fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+    async fn pods(&self) -> anyhow::Result<Vec<ProxyPod>> {
         let Some(selector) = &self.selector else { return Ok(Vec::new()) };
-        let pods = self.cluster.pods(&self.namespace, selector).await?;
-        Ok(pods.into_iter().flat_map(|pod| pod.containers).map(Subject::Container).collect())
+        let mut pods = self.cluster.pods(&self.namespace, selector).await?;
+        pods.retain(|pod| !pod.containers.is_empty());
+        Ok(pods)
     }
+
+    async fn samples(&self, from: From, pods: &[ProxyPod]) -> anyhow::Result<Vec<Sample>> {
+        match from {
+            From::Kubelet => self.cluster.kubelets(&nodes(pods), &self.namespace).await,
+            From::MetricsApi => {
+                self.cluster.rates(&self.namespace, self.selector.as_deref().unwrap_or_default()).await
+            }
+        }
+    }
+
+    /// Chooses how these pods are read.
+    async fn gauge(&self, pods: &[ProxyPod]) -> Gauge {
+        let Some(selector) = &self.selector else {
+            return Gauge::Nothing("its pods are not known: describe it with selector=LABELS".to_owned());
+        };
+        if pods.is_empty() {
+            return Gauge::Nothing(format!(
+                "no pod that runs in {} has the labels {selector}",
+                self.namespace
+            ));
+        }
+        if matches!(self.source, CpuSource::Automatic | CpuSource::Cgroup) {
+            let here = machine(pods);
+            if pods.iter().all(|pod| pod.node.as_ref().is_some_and(|node| here.contains(node))) {
+                return Gauge::Here { meter: Meter::begin(&subjects(pods)), nodes: here, elsewhere: None };
+            }
+        }
+        let sources: &[From] = match self.source {
+            CpuSource::Kubelet => &[From::Kubelet],
+            CpuSource::Metrics => &[From::MetricsApi],
+            CpuSource::Cgroup => &[],
+            CpuSource::Automatic => &[From::Kubelet, From::MetricsApi],
+        };
+        let mut reasons = Vec::new();
+        if matches!(self.source, CpuSource::Automatic | CpuSource::Cgroup) {
+            reasons.push(format!("the cgroups of pods of {} cannot be seen from here", self.namespace));
+        }
+        for from in sources {
+            match self.samples(*from, pods).await {
+                Ok(samples) => {
+                    return Gauge::There { from: *from, sampled: Sampled::begin(now(), &samples) };
+                }
+                Err(error) => reasons.push(format!("{error:#}")),
+            }
+        }
+        Gauge::Nothing(reasons.join("; "))
+    }
+
+    /// Reads what is there now. A failed look leaves the readings before; the next one catches up.
+    async fn read(&self, gauge: &mut Gauge) -> anyhow::Result<usize> {
+        let pods = self.pods().await?;
+        match gauge {
+            Gauge::Here { meter, nodes, elsewhere } => {
+                let subjects = subjects(&pods);
+                meter.read(&subjects);
+                let stranger =
+                    pods.iter().find(|pod| pod.node.as_ref().is_some_and(|node| !nodes.contains(node)));
+                if let Some(pod) = stranger {
+                    let node = pod.node.as_deref().unwrap_or_default();
+                    *elsewhere = Some(format!(
+                        "pod {} came up on node {node}, whose cgroups are not here; say cpu=kubelet",
+                        pod.name
+                    ));
+                }
+                Ok(subjects.len())
+            }
+            Gauge::There { from, sampled } => {
+                let samples = self.samples(*from, &pods).await?;
+                let names: Vec<_> = pods.into_iter().map(|pod| pod.name).collect();
+                sampled.read(now(), &names, &samples);
+                Ok(names.len())
+            }
+            Gauge::Nothing(_) => Ok(0),
+        }
+    }
+}
+
+impl Gauge {
+    fn interval(&self) -> Duration {
+        match self {
+            Self::There { .. } => ASKED,
+            Self::Here { .. } | Self::Nothing(_) => INTERVAL,
+        }
+    }
+}
+
+fn subjects(pods: &[ProxyPod]) -> Vec<Subject> {
+    pods.iter().flat_map(|pod| &pod.containers).cloned().map(Subject::Container).collect()
+}
+
+/// The nodes whose cgroups are to be seen from here: one container of theirs is enough, for another may just have ended.
+fn machine(pods: &[ProxyPod]) -> BTreeSet<String> {
+    let seen = |pod: &&ProxyPod| {
+        pod.containers.iter().cloned().map(Subject::Container).any(|one| Meter::reads(&one))
+    };
+    pods.iter().filter(seen).filter_map(|pod| pod.node.clone()).collect()
+}
+
+fn nodes(pods: &[ProxyPod]) -> BTreeSet<String> {
+    pods.iter().filter_map(|pod| pod.node.clone()).collect()
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 impl Metering {
     pub(super) async fn begin(follow: Follow) -> anyhow::Result<Self> {
-        let meter = Arc::new(Mutex::new(Meter::begin(&follow.subjects().await?)));
-        let (shared, followed) = (meter.clone(), follow.clone());
+        let gauge = follow.gauge(&follow.pods().await?).await;
+        let interval = gauge.interval();
+        let gauge = Arc::new(Mutex::new(gauge));
+        let (shared, followed) = (gauge.clone(), follow.clone());
         let reader = tokio::spawn(async move {
             loop {
-                tokio::time::sleep(INTERVAL).await;
-                // One look that fails leaves the readings before; the next one catches up.
-                if let Ok(subjects) = followed.subjects().await {
-                    shared.lock().await.read(&subjects);
+                tokio::time::sleep(interval).await;
+                if let Err(error) = followed.read(&mut *shared.lock().await).await {
+                    tracing::debug!(%error, "pods could not be read this time");
                 }
             }
         });
-        Ok(Self { meter, follow, reader })
+        Ok(Self { gauge, follow, reader })
     }
 
-    /// What was spent since the beginning or the last cut, and how many containers there are now.
-    pub(super) async fn cut(&mut self) -> anyhow::Result<(Spent, usize)> {
-        let subjects = self.follow.subjects().await?;
-        let mut meter = self.meter.lock().await;
-        meter.read(&subjects);
-        let spent = meter.spent();
-        *meter = Meter::begin(&subjects);
-        Ok((spent, subjects.len()))
+    /// What was spent since the beginning or the last cut.
+    pub(super) async fn cut(&mut self) -> anyhow::Result<Metered> {
+        let mut gauge = self.gauge.lock().await;
+        let of = match self.follow.read(&mut gauge).await {
+            Ok(of) => of,
+            // Samples are missing then, and what is missing is counted.
+            Err(error) if matches!(*gauge, Gauge::There { .. }) => {
+                tracing::debug!(%error, "samples could not be had at the end");
+                0
+            }
+            Err(error) => return Err(error),
+        };
+        let metered = match &mut *gauge {
+            Gauge::Here { meter, elsewhere, .. } => {
+                Metered { spent: meter.spent(), source: "cgroup", of, unread: elsewhere.take() }
+            }
+            Gauge::There { from, sampled } => {
+                let source = match from {
+                    From::Kubelet => "kubelet",
+                    From::MetricsApi => "metrics-api",
+                };
+                let spent = sampled.spent();
+                sampled.cut();
+                return Ok(Metered { spent, source, of, unread: None });
+            }
+            Gauge::Nothing(reason) => {
+                return Ok(Metered { unread: Some(reason.clone()), ..Metered::default() });
+            }
+        };
+        *gauge = self.follow.gauge(&self.follow.pods().await?).await;
+        Ok(metered)
     }
 
     /// Ends it; [`Metering::cut`] comes first.
@@ -67,3 +258,7 @@ impl Metering {
         self.reader.abort();
     }
 }
+
+#[cfg(test)]
+#[path = "metering_tests.rs"]
+mod tests;

@@ -213,7 +213,7 @@ async fn many(stage: &Stage<'_>, terms: &Terms, added: &mut Vec<Value>) -> anyho
     found.wrong = seen.wrong;
     found.routes = u64::from(terms.total_routes);
     let mut metering = stage.metering().await?;
-    found.memory_bytes = metering.cut().await?.0.memory_bytes;
+    found.memory_bytes = metering.cut().await?.spent.memory_bytes;
     metering.end();
     Ok(found)
 }

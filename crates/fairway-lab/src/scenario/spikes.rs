@@ -108,6 +108,7 @@ mod tests {
                 ..Load::default()
             },
             cost: None,
+            uncosted: None,
         }
     }
 

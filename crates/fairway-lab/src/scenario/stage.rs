@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 
-use super::metering::{Follow, Metering};
+use super::metering::{Follow, Metered, Metering};
 use super::progress::Progress;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
 use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
-use crate::measure::Spent;
-use crate::peers::{PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
+use crate::peers::{CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
 use crate::results::{Event, Measure, Settings};
 
 /// A peer with settings: what is installed, measured and put away again.
@@ -181,12 +180,12 @@ impl<'a> Stage<'a> {
 
     /// A meter of the proxy's pods.
     pub(super) async fn metering(&self) -> anyhow::Result<Metering> {
-        let selector = match self.contender.peer.existing() {
-            Some(existing) => existing.selector.clone(),
-            None => Some(format!("{PROXY_LABEL}={}", self.contender.peer.name())),
+        let (selector, source) = match self.contender.peer.existing() {
+            Some(existing) => (existing.selector.clone(), existing.cpu),
+            None => (Some(format!("{PROXY_LABEL}={}", self.contender.peer.name())), CpuSource::Cgroup),
         };
         let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
-        Metering::begin(Follow { cluster, namespace, selector }).await
+        Metering::begin(Follow { cluster, namespace, selector, source }).await
     }
 
     /// The Deployment of the proxy's data plane, in the placement's namespace.
@@ -225,7 +224,7 @@ impl<'a> Stage<'a> {
         &self,
         name: (&str, &str, &str),
         mut outcome: Outcome,
-        spent: Option<(Spent, usize)>,
+        metered: Option<Metered>,
     ) -> anyhow::Result<Measure> {
         let (peer, case, phase) = name;
         let file = file_name(&[
@@ -237,8 +236,7 @@ impl<'a> Stage<'a> {
         ]);
         outcome.save(self.folder, &file)?;
         let answered = outcome.load.counts.ok;
-        let cost =
-            spent.and_then(|(spent, pods)| spent.cost(answered, "cgroup", &format!("{pods} containers")));
+        let (cost, uncosted) = metered.map_or((None, None), |metered| metered.cost(answered));
         Ok(Measure {
             peer: peer.to_owned(),
             settings: self.contender.settings,
@@ -251,6 +249,7 @@ impl<'a> Stage<'a> {
             begun_s: outcome.begun.saturating_duration_since(self.clock).as_secs_f64(),
             load: outcome.load,
             cost,
+            uncosted,
         })
     }
 }

@@ -115,6 +115,37 @@ fn odd_results_make_a_page_all_the_same() {
 }
 
 #[test]
+fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
+    let mut results = synthetic(SMALL);
+    let quiet = page(std::slice::from_ref(&results));
+    assert!(!quiet.contains("kubelets") && !quiet.contains("no figure of CPU"));
+    let run = results.runs.iter_mut().find(|run| run.scenario == "dynamic").unwrap();
+    let cost = run.measures[0].cost.as_mut().unwrap();
+    ("kubelet".clone_into(&mut cost.source), cost.covered = Some(0.815));
+    let other = run.measures.iter_mut().rfind(|measure| measure.cost.is_some()).unwrap();
+    (other.cost, other.uncosted) = (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
+    let told = page(&[results]);
+    assert!(
+        told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")
+    );
+    assert!(told.contains("it is forbidden: grant `get` &lt;b&gt;now&lt;/b&gt;"));
+}
+
+#[test]
+fn results_without_the_source_of_cpu_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    let place = folder.path().join(results::RESULTS);
+    let older = fs::read_to_string(&place)
+        .unwrap()
+        .replace(r#","uncosted":null"#, "")
+        .replace(r#","covered":null"#, "");
+    assert!(!older.contains("uncosted") && !older.contains("covered"));
+    fs::write(&place, older).unwrap();
+    results::read(folder.path()).unwrap();
+}
+
+#[test]
 fn runs_stand_side_by_side_and_are_never_mixed() {
     let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
     second.begun = "2026-02-03T04:05:06Z".to_owned();

@@ -162,6 +162,7 @@ impl Formula {
             workers: Some(10),
             beside: None,
             begun_s: 0.0,
+            uncosted: None,
             cost: Some(Cost {
                 cpu_s: cpu * ok as f64 / 1e6,
                 us_per_request: cpu,

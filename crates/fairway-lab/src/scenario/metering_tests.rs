@@ -1,0 +1,165 @@
+//! The meter against an API server that is no API server: pods whose cgroups are not on this machine.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// What this API server knows of CPU, besides one pod `a` on node `far`.
+#[derive(Clone, Copy)]
+enum Knows {
+    /// What kubelets count. It goes on by 20 s, of which a pod uses 10 s of CPU, each time that it is asked.
+    Counters,
+    /// What a metrics server says; kubelets are forbidden.
+    Rates,
+    Nothing,
+}
+
+struct ApiServer {
+    knows: Knows,
+    asked: AtomicU64,
+}
+
+const POD: &str = r#"{"metadata":{"name":"a","namespace":"edge"},"spec":{"nodeName":"far","containers":[]},"status":{
+  "containerStatuses":[{"name":"proxy","image":"i","imageID":"i","ready":true,"restartCount":0,"state":{"running":{}},
+  "containerID":"containerd://0123456789abcdef-elsewhere"}]}}"#;
+
+impl ApiServer {
+    /// One that answers on loopback, and a client of it.
+    async fn start(knows: Knows) -> Arc<Cluster> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback has a free port");
+        let address: SocketAddr = listener.local_addr().expect("it is bound");
+        let server = Arc::new(Self { knows, asked: AtomicU64::new(0) });
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                let server = server.clone();
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let answer = server.answer(request.uri().path());
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                let serving = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(connection), service);
+                tokio::spawn(serving);
+            }
+        });
+        let place = format!("http://{address}").parse().expect("an address makes a URL");
+        let client = kube::Client::try_from(kube::Config::new(place)).expect("no TLS is asked for");
+        Arc::new(Cluster::with(client))
+    }
+
+    fn answer(&self, path: &str) -> Response<Full<Bytes>> {
+        let asked = self.asked.load(Ordering::SeqCst);
+        let (status, body) = match (path, self.knows) {
+            ("/api/v1/namespaces/edge/pods", _) => {
+                (200, format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{POD}]}}"#))
+            }
+            ("/api/v1/nodes/far/proxy/metrics/resource", Knows::Counters) => {
+                self.asked.fetch_add(1, Ordering::SeqCst);
+                let (cpu, at) = (asked * 10, 1_795_000_000_000 + asked * 20_000);
+                let labels = r#"{namespace="edge",pod="a"}"#;
+                (
+                    200,
+                    format!(
+                        "pod_cpu_usage_seconds_total{labels} {cpu} {at}\npod_memory_working_set_bytes{labels} 5e+06 {at}\n"
+                    ),
+                )
+            }
+            ("/apis/metrics.k8s.io/v1beta1/namespaces/edge/pods", Knows::Rates) => {
+                self.asked.fetch_add(1, Ordering::SeqCst);
+                let pod = json!({ "metadata": { "name": "a" }, "timestamp": "2026-11-21T11:15:11Z", "window": "15s",
+                    "containers": [{ "name": "proxy", "usage": { "cpu": "500m", "memory": "5Mi" } }] });
+                (200, json!({ "kind": "PodMetricsList", "items": [pod] }).to_string())
+            }
+            (path, _) => {
+                let (code, reason) =
+                    if path.contains("/proxy/") { (403, "Forbidden") } else { (404, "NotFound") };
+                let said = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                    "reason": reason, "message": format!("no {path} for you") });
+                (code, said.to_string())
+            }
+        };
+        let mut answer = Response::new(Full::new(Bytes::from(body)));
+        *answer.status_mut() = hyper::StatusCode::from_u16(status).expect("these are statuses");
+        answer
+    }
+}
+
+async fn metering(knows: Knows, source: CpuSource) -> Metering {
+    let follow = Follow {
+        cluster: ApiServer::start(knows).await,
+        namespace: "edge".to_owned(),
+        selector: Some("app=proxy".to_owned()),
+        source,
+    };
+    Metering::begin(follow).await.expect("pods can be listed")
+}
+
+/// Why there is no cost.
+async fn reason(knows: Knows, source: CpuSource) -> String {
+    let metered = metering(knows, source).await.cut().await.expect("pods can be listed");
+    let (cost, uncosted) = metered.cost(100);
+    assert_eq!(cost, None);
+    uncosted.expect("the reason is said")
+}
+
+#[tokio::test]
+async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
+    let mut metering = metering(Knows::Counters, CpuSource::Automatic).await;
+    for _ in 0..3 {
+        let mut gauge = metering.gauge.lock().await;
+        assert!(matches!(&*gauge, Gauge::There { from: From::Kubelet, .. }), "no cgroup of them is here");
+        metering.follow.read(&mut gauge).await.expect("the kubelet answers");
+    }
+    let metered = metering.cut().await.expect("the kubelet answers");
+    assert_eq!((metered.spent.memory_bytes, metered.source, metered.of), (Some(5_000_000), "kubelet", 1));
+    // All of this took a moment, whatever the samples say of their own times.
+    let (cost, uncosted) = metered.cost(100);
+    assert!(cost.is_none() && uncosted.is_some_and(|reason| reason.contains("samples of its pods cover")));
+    metering.end();
+}
+
+#[tokio::test]
+async fn where_kubelets_are_forbidden_the_metrics_api_is_asked() {
+    let metering = metering(Knows::Rates, CpuSource::Automatic).await;
+    assert!(matches!(&*metering.gauge.lock().await, Gauge::There { from: From::MetricsApi, .. }));
+    metering.end();
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_read_the_reason_names_all_that_was_tried() {
+    let reason = reason(Knows::Nothing, CpuSource::Automatic).await;
+    for part in ["cgroups of pods of edge", "`get` on `nodes/proxy`", "the metrics API", "does not serve it"]
+    {
+        assert!(reason.contains(part), "{part:?} is not in {reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_was_asked_for_is_the_only_one() {
+    let reason = reason(Knows::Counters, CpuSource::Cgroup).await;
+    assert!(reason.contains("cannot be seen from here") && !reason.contains("kubelet"), "{reason}");
+    let reason = self::reason(Knows::Rates, CpuSource::Kubelet).await;
+    assert!(reason.contains("node far") && !reason.contains("metrics API"), "{reason}");
+}
+
+#[tokio::test]
+async fn without_a_selector_the_reason_says_so() {
+    let follow = Follow {
+        cluster: ApiServer::start(Knows::Counters).await,
+        namespace: "edge".to_owned(),
+        selector: None,
+        source: CpuSource::Automatic,
+    };
+    let metered = Metering::begin(follow).await.expect("nothing is asked").cut().await.expect("nor here");
+    assert!(metered.cost(1).1.is_some_and(|reason| reason.contains("selector=LABELS")));
+}
