@@ -121,7 +121,8 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
     assert!(!quiet.contains("kubelets") && !quiet.contains("no figure of CPU"));
     let run = results.runs.iter_mut().find(|run| run.scenario == "dynamic").unwrap();
     let cost = run.measures[0].cost.as_mut().unwrap();
-    ("kubelet".clone_into(&mut cost.source), cost.covered = Some(0.815));
+    "kubelet".clone_into(&mut cost.source);
+    cost.covered = Some(0.815);
     let other = run.measures.iter_mut().rfind(|measure| measure.cost.is_some()).unwrap();
     (other.cost, other.uncosted) = (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
     let told = page(&[results]);
