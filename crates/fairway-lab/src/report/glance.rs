@@ -8,6 +8,7 @@ use super::headline::{against_fairway, interval, is_noise};
 use super::number::{self, UNKNOWN};
 use super::palette::Palette;
 use super::pool::{Pool, distinct, in_case, whole};
+use super::stretch::stretch;
 
 /// The table.
 pub(super) struct Glance {
@@ -60,6 +61,7 @@ pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
     for run in &results.runs {
         glance.ratios(run);
         glance.streams(run, palette);
+        glance.stretches(run, palette);
         glance.spikes(run);
         glance.propagations(run);
     }
@@ -121,6 +123,13 @@ impl Glance {
                 })
             });
         }
+    }
+
+    fn stretches(&mut self, run: &Run, palette: &Palette) {
+        let pools = whole(run, palette);
+        self.row((Kind::Effect, "p99.9 dynamic ÷ static (straight to the pods)"), &run.scenario, |peer| {
+            stretch(&pools, (peer, Settings::Recommended), 99.9).map(|found| found.told())
+        });
     }
 
     fn spikes(&mut self, run: &Run) {

@@ -6,7 +6,7 @@
 //! Within a run the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► pool ─► tables (figures, errors, effects, headline, glance, published, provenance) ─► html ─┐
+//! results ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
 //!                └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
 //!                                                               └─► JSON ─► page.js: the same, alive  ─┘
 //! ```
@@ -36,6 +36,7 @@ mod provenance;
 mod published;
 pub mod readme;
 mod scale;
+mod stretch;
 mod thin;
 
 use std::fs::{self, Permissions};

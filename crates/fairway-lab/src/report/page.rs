@@ -11,7 +11,9 @@ use super::book::Book;
 use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
 use super::palette::Palette;
-use super::{capacity, curves, effects, errors, figures, headline, moments, number, provenance, published};
+use super::{
+    capacity, curves, effects, errors, figures, headline, moments, number, provenance, published, stretch,
+};
 
 const STYLE: &str = include_str!("page.css");
 const PLOT: &str = include_str!("plot.js");
@@ -120,6 +122,7 @@ fn scenario(run: &Run, book: &mut Book) {
     book.html.element("<p class=\"lead\">", &run.purpose, "</p>");
     provenance::parameters(run, book);
     figures::table(run, book);
+    stretch::table(run, book);
     capacity::by_workers(run, book);
     moments::over_time(run, book);
     effects::spikes(run, book);
