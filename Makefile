@@ -76,7 +76,7 @@ bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 m
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
 
-lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Contour and Traefik: 25 minutes, root
+lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 25 minutes, root
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 

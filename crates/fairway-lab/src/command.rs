@@ -37,7 +37,7 @@ enum Order {
     Report(ReportArguments),
     /// The backend that requests end at, with knobs.
     Backend(BackendArguments),
-    /// What runs beside nginx, HAProxy or Envoy in a pod, and tells them of changes. Runs of the laboratory start it.
+    /// What runs beside nginx, HAProxy, Envoy or Caddy in a pod, and tells them of changes. Runs of the laboratory start it.
     #[command(hide = true)]
     Adapter(AdapterArguments),
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! scenario ─► peers ─► cluster (testbed or the user's)          backend ◄─ the pods that proxies forward to
-//!    │                    ▲ adapter: what runs beside nginx, HAProxy and Envoy in their pods
+//!    │                    ▲ adapter: what runs beside nginx, HAProxy, Envoy and Caddy in their pods
 //!    ├─► load ──► requests through the proxy, and straight to the pods
 //!    ├─► measure: CPU, memory, pairs of blocks
 //!    └─► results.json + histograms ─► report: one HTML file

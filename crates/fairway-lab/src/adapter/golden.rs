@@ -95,6 +95,17 @@ fn envoy_gets_its_resources_in_the_order_in_which_they_refer_to_each_other() {
 }
 
 #[test]
+fn caddy_gets_one_server_with_a_route_for_each_host() {
+    let admin = Some("127.0.0.1:2019".parse().unwrap());
+    for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
+        let value = caddy::render(&frame(settings), &site(), admin);
+        check(&format!("caddy-{name}.json"), &format!("{value:#}\n"));
+    }
+    let alone = caddy::render(&frame(Settings::Recommended), &site(), None);
+    assert_eq!(alone["admin"]["disabled"], true);
+}
+
+#[test]
 fn tls_is_narrowed_to_what_a_study_had() {
     let narrowed = |tls| Frame { tls, ..frame(Settings::Recommended) };
     let slots = haproxy::Slots::default();
@@ -104,6 +115,10 @@ fn tls_is_narrowed_to_what_a_study_had() {
     assert!(haproxy.contains("ssl-default-bind-ciphers ECDHE-RSA-AES256-GCM-SHA384"), "{haproxy}");
     let envoy = format!("{:?}", envoy::render(&narrowed(TlsChoice::Tls12), &site()));
     assert!(envoy.contains("ECDHE-RSA-AES256-GCM-SHA384") && !envoy.contains("TLSv1_3"), "{envoy}");
+    let caddy = caddy::render(&narrowed(TlsChoice::Tls12), &site(), None).to_string();
+    assert!(caddy.contains("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384") && !caddy.contains("tls1.3"), "{caddy}");
     let nginx = nginx::render(&narrowed(TlsChoice::Tls13), &site(), 1);
     assert!(nginx.contains("ssl_protocols TLSv1.3;"), "{nginx}");
+    let caddy = caddy::render(&narrowed(TlsChoice::Tls13), &site(), None).to_string();
+    assert!(caddy.contains("tls1.3") && !caddy.contains("tls1.2"), "{caddy}");
 }

@@ -1,15 +1,17 @@
-//! What runs beside nginx, HAProxy or Envoy in a pod: it watches the objects that a controller watches and tells the proxy
+//! What runs beside nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and tells the proxy
 //! of changes in the way in which that proxy's controllers do.
 //!
 //! ```text
 //! Ingresses, Services, EndpointSlices, Secrets ─► Desired ─► nginx.conf and a reload
 //!                                                        ├─► haproxy.cfg and a reload, or the runtime API
-//!                                                        └─► files that Envoy watches (LDS, RDS, CDS, EDS, SDS)
+//!                                                        ├─► files that Envoy watches (LDS, RDS, CDS, EDS, SDS)
+//!                                                        └─► Caddy's admin API
 //! ```
 //!
-//! [`Desired`] is computed by a pure function and rendered by pure functions; only the three drivers touch a process.
+//! [`Desired`] is computed by a pure function and rendered by pure functions; only the drivers touch a process.
 //! An adapter is no controller: reports call it what it is. It never answers a request of a client.
 
+pub mod caddy;
 pub mod command;
 mod derive;
 mod desired;

@@ -20,11 +20,17 @@ impl Process {
     /// # Errors
     /// It cannot be started.
     pub fn start(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
-        let child = Command::new(program)
-            .args(arguments)
-            .spawn()
-            .with_context(|| format!("start {}", program.display()))?;
-        Ok(Self { child, name: program.display().to_string() })
+        Self::of(Command::new(program).args(arguments))
+    }
+
+    /// Starts a program with whatever a command says of it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn of(command: &mut Command) -> anyhow::Result<Self> {
+        let name = Path::new(command.get_program()).display().to_string();
+        let child = command.spawn().with_context(|| format!("start {name}"))?;
+        Ok(Self { child, name })
     }
 
     /// Its number.

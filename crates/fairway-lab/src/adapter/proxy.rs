@@ -1,7 +1,8 @@
-//! The three proxies behind one set of verbs. Never decides when something changes.
+//! The proxies behind one set of verbs. Never decides when something changes.
 
 use std::time::Duration;
 
+use super::caddy::Caddy;
 use super::desired::Desired;
 use super::envoy::Envoy;
 use super::frame::Frame;
@@ -18,6 +19,8 @@ pub(super) enum Kind {
     Haproxy,
     /// Files that it watches.
     Envoy,
+    /// The whole configuration through its admin API.
+    Caddy,
 }
 
 /// A proxy that runs.
@@ -25,6 +28,7 @@ pub(super) enum Proxy {
     Nginx(Nginx),
     Haproxy(Haproxy),
     Envoy(Envoy),
+    Caddy(Caddy),
 }
 
 impl Proxy {
@@ -34,6 +38,7 @@ impl Proxy {
             Kind::Nginx => Self::Nginx(Nginx::start(frame, desired).await?),
             Kind::Haproxy => Self::Haproxy(Haproxy::start(frame, desired).await?),
             Kind::Envoy => Self::Envoy(Envoy::start(frame, desired).await?),
+            Kind::Caddy => Self::Caddy(Caddy::start(frame, desired).await?),
         })
     }
 
@@ -43,6 +48,7 @@ impl Proxy {
             Self::Nginx(nginx) => nginx.apply(desired).await,
             Self::Haproxy(haproxy) => haproxy.apply(desired).await,
             Self::Envoy(envoy) => envoy.apply(desired).await,
+            Self::Caddy(caddy) => caddy.apply(desired).await,
         }
     }
 
@@ -53,7 +59,8 @@ impl Proxy {
             // at a time. Here changes that come during a reload are one, which is kinder.
             // HAProxy's controller passes endpoints on as they come; routes wait for its sync period, 5 s by default,
             // which is left out here, also to its advantage.
-            Self::Nginx(_) | Self::Haproxy(_) => Duration::ZERO,
+            // Caddy's controller, too, takes one change after the other and loads a configuration for each.
+            Self::Nginx(_) | Self::Haproxy(_) | Self::Caddy(_) => Duration::ZERO,
             // Contour's and Envoy Gateway's hold-off.
             Self::Envoy(_) => Duration::from_millis(100),
         }
@@ -70,6 +77,7 @@ impl Proxy {
             Self::Nginx(nginx) => nginx.drain().await,
             Self::Haproxy(haproxy) => haproxy.drain().await,
             Self::Envoy(envoy) => envoy.drain().await,
+            Self::Caddy(caddy) => caddy.drain().await,
         }
     }
 
@@ -78,6 +86,7 @@ impl Proxy {
             Self::Nginx(nginx) => nginx.process(),
             Self::Haproxy(haproxy) => haproxy.process(),
             Self::Envoy(envoy) => envoy.process(),
+            Self::Caddy(caddy) => caddy.process(),
         }
     }
 }

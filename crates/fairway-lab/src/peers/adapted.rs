@@ -1,4 +1,4 @@
-//! nginx, HAProxy and Envoy under the laboratory's adapter, which stands in for their controllers.
+//! nginx, HAProxy, Envoy and Caddy under the laboratory's adapter, which stands in for their controllers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::adapter::{
     Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
-    Rule, TlsChoice, envoy, haproxy, nginx,
+    Rule, TlsChoice, caddy, envoy, haproxy, nginx,
 };
 use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
 
@@ -34,8 +34,8 @@ pub(super) struct Adapted {
     render: fn(&Frame, &Desired) -> Vec<NamedText>,
 }
 
-/// The three.
-pub(super) const ADAPTED: [Adapted; 3] = [
+/// All of them.
+pub(super) const ADAPTED: [Adapted; 4] = [
     Adapted {
         name: "nginx-reload",
         program: "nginx",
@@ -92,6 +92,28 @@ pub(super) const ADAPTED: [Adapted; 3] = [
             files.map(|(name, value)| text(&name, frame, format!("{value:#}"))).collect()
         },
     },
+    Adapted {
+        name: "caddy",
+        program: "caddy",
+        summary: "Caddy under the laboratory's adapter: the whole configuration through its admin API",
+        stands_for: "Caddy's ingress controller; a proxy in Go",
+        way: "admin API",
+        conduct: "Every change, endpoints included, is the whole configuration as JSON (POST /load), which Caddy takes over \
+            within its process: new servers start, the old ones finish what they have and close idle connections of \
+            clients. One at a time; changes that come meanwhile are one. Caddy's ingress controller loads one for each \
+            entry of its queue, so this is kinder. Only ready endpoints are used. An end (SIGTERM) is a graceful stop at \
+            once: its chart has no preStop hook; grace period 30 s. Recommended: upstream keep-alive without the limit of \
+            32 idle connections, least connections, tries for 5 s elsewhere (what never reached a backend, and GET; Caddy \
+            2.6 gives up what waits for another try when a configuration is loaded), HTTP/1.1 and 2, no gzip of its own towards backends, GOMAXPROCS as many as workers were asked for. Defaults: \
+            a random endpoint, one try, 32 idle connections for each endpoint, HTTP/3 offered, a thread for each CPU. The \
+            access log is off in both, as Caddy comes.",
+        // The chart of Caddy's ingress controller says none, and this is Kubernetes' own.
+        grace_s: 30,
+        render: |frame, desired| {
+            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 2019));
+            vec![text("caddy.json", frame, format!("{:#}", caddy::render(frame, desired, Some(admin))))]
+        },
+    },
 ];
 
 fn text(name: &str, frame: &Frame, text: String) -> NamedText {
@@ -109,8 +131,13 @@ impl Peer for Adapted {
 
     fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
         let program = find(workshop, self.program)?;
-        let argument = if self.program == "envoy" { "--version" } else { "-v" };
-        let version = programs::version(&program, argument, "version")?;
+        let (argument, mark) = match self.program {
+            "envoy" => ("--version", "version"),
+            // It prints the number and nothing else.
+            "caddy" => ("version", "."),
+            _ => ("-v", "version"),
+        };
+        let version = programs::version(&program, argument, mark)?;
         let place = format!("/usr/sbin/{}", self.program);
         let archive = programs::pack(
             workshop,

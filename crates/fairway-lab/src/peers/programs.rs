@@ -15,7 +15,7 @@ pub(super) fn debian(cache: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
     folders.push(PathBuf::from("/usr/sbin"));
     let kept = cache.join(package);
-    folders.push(kept.join("usr/sbin"));
+    folders.extend(["usr/sbin", "usr/bin"].map(|folder| kept.join(folder)));
     let found = || folders.iter().map(|folder| folder.join(package)).find(|program| program.is_file());
     if let Some(program) = found() {
         return Ok(program);
@@ -26,7 +26,7 @@ pub(super) fn debian(cache: &Path, package: &str) -> anyhow::Result<PathBuf> {
         )
     })?;
     let program =
-        found().with_context(|| format!("the Debian package {package} has no usr/sbin/{package}"))?;
+        found().with_context(|| format!("the Debian package {package} has no program {package}"))?;
     let libraries = output(Command::new("ldd").arg(&program))?;
     let missing: Vec<_> =
         libraries.lines().filter(|line| line.ends_with("not found")).map(str::trim).collect();
@@ -176,6 +176,7 @@ mod tests {
             ("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", "2.6.12"),
             ("envoy  version: 5a1e/1.40.0/Clean/RELEASE/BoringSSL", "1.40.0"),
             ("Version:      v3.6.7", "3.6.7"),
+            ("2.6.2", "2.6.2"),
             ("fairway 0.1.0 (abc)", "0.1.0"),
         ] {
             assert_eq!(number(line), expected, "{line}");

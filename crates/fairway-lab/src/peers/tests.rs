@@ -2,6 +2,8 @@
 
 use super::*;
 
+const ADAPTED: [&str; 4] = ["nginx-reload", "haproxy", "envoy", "caddy"];
+
 fn placement(peer: &str) -> Placement {
     Placement {
         namespace: format!("lab-{peer}"),
@@ -41,7 +43,7 @@ fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
 fn the_table_of_peers_is_complete_and_fairway_is_first() {
     let all = all();
     let names: Vec<_> = all.iter().map(|peer| peer.name()).collect();
-    assert_eq!(names, ["fairway", "nginx-reload", "haproxy", "envoy", "contour", "traefik"]);
+    assert_eq!(names, ["fairway", "nginx-reload", "haproxy", "envoy", "caddy", "contour", "traefik"]);
     assert!(all.iter().all(|peer| !peer.summary().is_empty() && peer.existing().is_none()));
 }
 
@@ -97,7 +99,7 @@ fn contour_takes_a_location_in_pieces() {
 #[test]
 fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_settings_its_workers() {
     let workshop = workshop();
-    for peer in all().into_iter().filter(|peer| ["nginx-reload", "haproxy", "envoy"].contains(&peer.name())) {
+    for peer in all().into_iter().filter(|peer| ADAPTED.contains(&peer.name())) {
         let arguments = |settings| {
             let placement = Placement { settings, ..placement(peer.name()) };
             let objects = peer.objects(&workshop, &placement).unwrap();
@@ -130,7 +132,7 @@ fn a_peer_without_its_programs_says_what_is_missing() {
 fn contour_says_why_it_is_absent_without_a_cluster() {
     let reason = local::local("contour").err().unwrap().to_string();
     assert!(reason.contains("without a cluster"), "{reason}");
-    for name in ["fairway", "nginx-reload", "haproxy", "envoy", "traefik"] {
+    for name in ["fairway", "nginx-reload", "haproxy", "envoy", "caddy", "traefik"] {
         assert!(local::local(name).is_ok(), "{name}");
     }
 }

@@ -78,3 +78,31 @@ impl Palette {
         html
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::peers;
+
+    #[test]
+    fn every_peer_of_the_laboratory_has_a_colour_of_its_own_in_light_and_in_dark() {
+        let palette = Palette::of([]);
+        let look = include_str!("page.css");
+        let mut seen = BTreeSet::new();
+        for peer in peers::all() {
+            let class = palette.class(peer.name());
+            let colours =
+                look.lines().find(|line| line.trim_start().starts_with(&format!("--{class}: light-dark(")));
+            let colours = colours.unwrap_or_else(|| panic!("{} has no colour", peer.name()));
+            let (light, dark) = colours.split_once('(').unwrap().1.split_once(", ").unwrap();
+            assert_ne!(class, NEUTRAL, "{}", peer.name());
+            assert!(
+                seen.insert(light.to_owned()) && seen.insert(dark.to_owned()),
+                "{}: {colours}",
+                peer.name()
+            );
+        }
+    }
+}

@@ -67,7 +67,7 @@ pub enum PeerKind {
 /// A peer as it was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerRecord {
-    /// The name that measures use: `fairway`, `nginx-reload`, `haproxy`, `envoy`, `contour`, `traefik`, `direct`.
+    /// The name that measures use: `fairway`, `nginx-reload`, `haproxy`, `envoy`, `caddy`, `contour`, `traefik`, `direct`.
     pub name: String,
     /// For people, e.g. `nginx 1.22.1 under the adapter (reload)`.
     pub title: String,

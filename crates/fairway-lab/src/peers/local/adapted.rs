@@ -1,11 +1,11 @@
-//! nginx, HAProxy and Envoy with the configurations that the adapter renders.
+//! nginx, HAProxy, Envoy and Caddy with the configurations that the adapter renders.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::adapter::haproxy::Slots;
 use crate::adapter::{
-    Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, envoy, haproxy, nginx,
+    Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
 use crate::results::NamedText;
 
@@ -18,6 +18,7 @@ pub(super) enum Adapted {
     Nginx,
     Haproxy,
     Envoy,
+    Caddy,
 }
 
 impl LocalPeer for Adapted {
@@ -41,6 +42,10 @@ impl LocalPeer for Adapted {
                 envoy::store(&frame, &desired)?;
                 command.args(envoy::arguments(&frame));
             }
+            Self::Caddy => {
+                caddy::store(&frame, &desired, None)?;
+                command.args(caddy::arguments(&frame)).envs(caddy::environment(&frame));
+            }
         }
         LocalProxy::start(&mut command, site)
     }
@@ -60,6 +65,10 @@ impl LocalPeer for Adapted {
                 let files = envoy::render(&frame, &desired).into_iter();
                 files.map(|(name, value)| text(&name, format!("{value:#}"))).collect()
             }
+            Self::Caddy => {
+                let value = caddy::render(&frame, &desired, None);
+                vec![text(caddy::CONFIGURATION, format!("{value:#}"))]
+            }
         })
     }
 }
@@ -70,6 +79,7 @@ impl Adapted {
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
             Self::Envoy => "envoy",
+            Self::Caddy => "caddy",
         }
     }
 }

@@ -71,6 +71,7 @@ pub fn local(name: &str) -> anyhow::Result<Box<dyn LocalPeer>> {
         "nginx-reload" => Box::new(adapted::Adapted::Nginx),
         "haproxy" => Box::new(adapted::Adapted::Haproxy),
         "envoy" => Box::new(adapted::Adapted::Envoy),
+        "caddy" => Box::new(adapted::Adapted::Caddy),
         "traefik" => Box::new(traefik::Traefik),
         "contour" => {
             anyhow::bail!(
