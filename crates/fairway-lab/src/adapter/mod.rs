@@ -1,5 +1,5 @@
-//! What runs beside nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and tells the proxy
-//! of changes in the way in which that proxy's controllers do.
+//! What runs beside nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and tells
+//! the proxy of changes in the way in which that proxy's controllers do.
 //!
 //! ```text
 //! Ingresses, Services, EndpointSlices, Secrets ─► Desired ─► nginx.conf and a reload

@@ -274,8 +274,8 @@ const LIMITATIONS: [&str; 6] = [
      busy small machine; compare peers with one another and with the stream straight to a pod.",
     "In the scenarios in Kubernetes peers ran one after the other, once each; only capacity interleaves them in blocks and \
      has intervals.",
-    "nginx, HAProxy, Envoy and Caddy run under the laboratory's own adapter, which applies changes as controllers of that proxy \
-     do (reload, runtime API, dynamic discovery, admin API); they are not those controllers.",
+    "nginx, HAProxy, Envoy and Caddy run under the laboratory's own adapter, which applies changes as controllers of that \
+     proxy do (reload, runtime API, dynamic discovery, admin API); they are not those controllers.",
     "Backends end at once on SIGTERM, without preStop: the hardest case, and that of most programs that nobody changed.",
     "CPU of a peer in Kubernetes is that of its proxy pods, with the adapter where there is one; Contour's controller and \
      the API server are not counted.",

@@ -1,7 +1,6 @@
 //! Caddy as a process: its start, configurations through its admin API, its end.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
