@@ -45,7 +45,7 @@ pub struct BackendArguments {
     /// Speak TLS, with a certificate that the backend signs itself.
     #[arg(long)]
     tls: bool,
-    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory.
+    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory, and keep none for /ids.
     #[arg(long, value_name = "ADDR")]
     record: Option<SocketAddr>,
 }

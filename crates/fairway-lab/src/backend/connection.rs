@@ -109,10 +109,10 @@ impl Site {
             return Decision { asked, fault: Turn::Answer(200), is_delayed: false };
         }
         if let Some(id) = request.id {
-            self.ledger.note(id);
-            if let Some(recorder) = &self.recorder {
-                let name = if self.options.pod.is_empty() { &self.options.name } else { &self.options.pod };
-                recorder.note(name, id);
+            match &self.recorder {
+                // A table of its own would grow, and stop requests while it does.
+                Some(recorder) => recorder.note(id),
+                None => _ = self.ledger.note(id),
             }
         }
         Decision { asked, fault: self.options.faults.turn(random), is_delayed: true }

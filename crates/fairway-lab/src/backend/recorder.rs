@@ -1,7 +1,8 @@
-//! Sends ids to a collector in the background, a write every 50 ms, so that requests do not wait for it.
+//! Sends ids to a collector in the background, so that requests do not wait for it: a write every 50 ms, and at once when
+//! the collector asks. [`Collector`](super::Collector) says in which words.
 
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,93 +11,178 @@ use anyhow::Context;
 /// Bytes that wait for the collector at most; what comes then is counted as lost.
 const BACKLOG: usize = 32 * 1024 * 1024;
 const EVERY: Duration = Duration::from_millis(50);
+/// For a connection, and for a write.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tells a collector.
 #[derive(Clone)]
 pub(super) struct Recorder {
-    state: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<Waiting>>,
     sender: Arc<Mutex<Sender>>,
 }
 
+/// Ids that are to be told.
 #[derive(Default)]
 struct Waiting {
     lines: Vec<u8>,
+    count: u64,
     lost: u64,
 }
 
 struct Sender {
     address: SocketAddr,
-    collector: Option<TcpStream>,
+    /// By which the collector knows this backend again.
+    token: u64,
+    /// Ids that were told.
+    told: u64,
+    state: State,
     has_complained: bool,
+}
+
+enum State {
+    Unconnected,
+    Connected(Wire),
+    /// Nothing is told any more.
+    Over,
+}
+
+/// A connection to the collector.
+#[derive(Clone)]
+struct Wire {
+    stream: Arc<TcpStream>,
+    /// How often the collector has asked, and how often that was heeded.
+    asked: u64,
+    heeded: u64,
 }
 
 impl Recorder {
     /// Begins; the collector may come later.
     pub(super) fn start(address: SocketAddr) -> anyhow::Result<Self> {
-        let sender = Sender { address, collector: None, has_complained: false };
-        let recorder = Self { state: Arc::default(), sender: Arc::new(Mutex::new(sender)) };
+        let token = fastrand::u64(..);
+        let sender = Sender { address, token, told: 0, state: State::Unconnected, has_complained: false };
+        let recorder = Self { waiting: Arc::default(), sender: Arc::new(Mutex::new(sender)) };
         let background = recorder.clone();
         std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || {
-                loop {
-                    std::thread::sleep(EVERY);
-                    background.flush();
-                }
-            })
+            .spawn(move || while background.turn() {})
             .context("start the recorder")?;
         Ok(recorder)
     }
 
     /// An id to tell.
-    pub(super) fn note(&self, pod: &str, id: &[u8]) {
-        let mut waiting = lock(&self.state);
+    pub(super) fn note(&self, id: &[u8]) {
+        let mut waiting = lock(&self.waiting);
         if waiting.lines.len() > BACKLOG {
             waiting.lost += 1;
             return;
         }
-        waiting.lines.extend_from_slice(pod.as_bytes());
-        waiting.lines.push(b' ');
+        waiting.lines.extend_from_slice(b"i ");
         waiting.lines.extend_from_slice(id);
         waiting.lines.push(b'\n');
+        waiting.count += 1;
     }
 
     /// Ids that the collector was not told.
     pub(super) fn lost(&self) -> u64 {
-        lock(&self.state).lost
+        lock(&self.waiting).lost
     }
 
-    /// Tells now what waits; also before the process ends.
-    pub(super) fn flush(&self) {
+    /// Tells what waits, and nothing after it.
+    pub(super) fn finish(&self) {
+        self.flush();
+        let before = std::mem::replace(&mut lock(&self.sender).state, State::Over);
+        if let State::Connected(wire) = before {
+            // A collector that is gone needs no end.
+            _ = wire.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Tells what waits and listens to the collector for a while; false at the end.
+    fn turn(&self) -> bool {
+        self.flush();
+        let wire = match &lock(&self.sender).state {
+            State::Over => return false,
+            State::Unconnected => None,
+            State::Connected(wire) => Some(wire.clone()),
+        };
+        let Some(wire) = wire else {
+            std::thread::sleep(EVERY);
+            return true;
+        };
+        let mut questions = [0; 64];
+        match (&*wire.stream).read(&mut questions) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Ok(count) if count > 0 => lock(&self.sender).asked(count as u64),
+            Ok(_) | Err(_) => lock(&self.sender).disconnect(),
+        }
+        true
+    }
+
+    fn flush(&self) {
         let mut sender = lock(&self.sender);
-        let lines = std::mem::take(&mut lock(&self.state).lines);
-        if lines.is_empty() {
+        if matches!(sender.state, State::Over) {
             return;
         }
-        if let Err(error) = sender.send(&lines) {
-            sender.collector = None;
+        let (lines, count) = {
+            let mut waiting = lock(&self.waiting);
+            (std::mem::take(&mut waiting.lines), std::mem::take(&mut waiting.count))
+        };
+        if let Err(error) = sender.send(&lines, count) {
+            sender.disconnect();
             if !sender.has_complained {
                 sender.has_complained = true;
                 tracing::warn!("the collector {} cannot be told of ids: {error}; trying on", sender.address);
             }
-            let mut waiting = lock(&self.state);
+            let mut waiting = lock(&self.waiting);
             let newer = std::mem::replace(&mut waiting.lines, lines);
             waiting.lines.extend_from_slice(&newer);
+            waiting.count += count;
         }
     }
 }
 
 impl Sender {
-    fn send(&mut self, lines: &[u8]) -> io::Result<()> {
-        let collector = match &mut self.collector {
-            Some(collector) => collector,
-            None => {
-                let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(1))?;
-                stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-                self.collector.insert(stream)
+    /// Tells ids, and that questions were heeded.
+    fn send(&mut self, lines: &[u8], count: u64) -> io::Result<()> {
+        let wire = match &mut self.state {
+            State::Over => return Ok(()),
+            State::Connected(wire) => wire,
+            State::Unconnected => {
+                self.state = State::Connected(Wire::open(self.address, self.token, self.told)?);
+                return self.send(lines, count);
             }
         };
-        collector.write_all(lines)
+        let mut stream = &*wire.stream;
+        stream.write_all(lines)?;
+        self.told += count;
+        if wire.heeded < wire.asked {
+            stream.write_all(format!("m {}\n", wire.asked).as_bytes())?;
+            wire.heeded = wire.asked;
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, count: u64) {
+        if let State::Connected(wire) = &mut self.state {
+            wire.asked += count;
+        }
+    }
+
+    fn disconnect(&mut self) {
+        if matches!(self.state, State::Connected(_)) {
+            self.state = State::Unconnected;
+        }
+    }
+}
+
+impl Wire {
+    fn open(address: SocketAddr, token: u64, told: u64) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(EVERY))?;
+        (&stream).write_all(format!("b {token:x} {told}\n").as_bytes())?;
+        Ok(Self { stream: Arc::new(stream), asked: 0, heeded: 0 })
     }
 }
 

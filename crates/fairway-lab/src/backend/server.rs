@@ -77,7 +77,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Which ids it saw.
+    /// Which ids it saw; with a collector that one knows, and this nothing.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.ledger.seen()
@@ -97,7 +97,7 @@ impl Server {
             }
         }
         if let Some(recorder) = self.recorder {
-            recorder.flush();
+            recorder.finish();
         }
     }
 }

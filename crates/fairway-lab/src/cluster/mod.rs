@@ -18,8 +18,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, ApiResource};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::{Api, ApiResource, ListParams};
 use kube::core::GroupVersionKind;
 use tokio::sync::Mutex;
 
@@ -73,5 +73,19 @@ impl Cluster {
             Ok(ingress.into_iter().flatten().find_map(|point| point.ip?.parse().ok()))
         })
         .await
+    }
+
+    /// The address of the only node, at which pods reach what runs on it.
+    ///
+    /// # Errors
+    /// There is none, or more than one, or it has no address.
+    pub async fn node(&self) -> anyhow::Result<IpAddr> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let mut found = nodes.list(&ListParams::default()).await.context("list nodes")?.items;
+        anyhow::ensure!(found.len() == 1, "the cluster has {} nodes instead of one", found.len());
+        let addresses = found.pop().and_then(|node| node.status?.addresses).unwrap_or_default();
+        let internal = addresses.iter().find(|address| address.type_ == "InternalIP");
+        let address = &internal.context("the node has no InternalIP")?.address;
+        address.parse().with_context(|| format!("the node's InternalIP {address:?} is no address"))
     }
 }

@@ -4,18 +4,30 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 
+use super::fates::{Fates, is_post};
 use super::{Plan, Protocol, Reuse};
 
 /// The field by which backends know a request.
 pub const ID_FIELD: &str = "x-lab-id";
 
+/// The content of the POSTs that are mixed with other requests.
+const POSTED: &[u8] = b"a small content that a backend must not be given twice\n";
+
 /// Makes the requests of one thread.
 pub(super) struct Composer {
-    heads: Heads,
-    body: Bytes,
+    usual: Form,
+    /// The POSTs among them, and their fraction.
+    posts: Form,
+    share: f64,
     ids: Option<Ids>,
     turn: usize,
     buffer: Vec<u8>,
+}
+
+/// Requests of one method.
+struct Form {
+    heads: Heads,
+    body: Bytes,
 }
 
 enum Heads {
@@ -24,10 +36,11 @@ enum Heads {
     Http2(Vec<http::Request<()>>),
 }
 
-/// `<run>-<thread>-<number>`: unique over runs, threads and requests.
+/// See [`Id`](super::Id).
 struct Ids {
+    run: u64,
+    thread: u64,
     prefix: String,
-    number: u64,
 }
 
 impl Composer {
@@ -35,66 +48,85 @@ impl Composer {
     /// A method, path or field that HTTP does not allow.
     pub(super) fn new(plan: &Plan, run: u64, thread: usize) -> anyhow::Result<Self> {
         anyhow::ensure!(!plan.request.paths.is_empty(), "the plan has no path");
-        let requests =
-            plan.request.paths.iter().map(|path| request(plan, path)).collect::<anyhow::Result<Vec<_>>>()?;
-        let heads = match plan.wire.protocol {
-            Protocol::Http1 => {
-                Heads::Http1(requests.iter().map(|request| http1_head(plan, request)).collect())
-            }
-            Protocol::Http2 => Heads::Http2(requests),
-        };
-        let ids = plan.request.ids.then(|| Ids { prefix: format!("{run:x}-{thread:x}-"), number: 0 });
-        Ok(Self { heads, body: plan.request.body.clone(), ids, turn: 0, buffer: Vec::new() })
+        let thread = thread as u64;
+        let ids = plan.request.ids.then(|| Ids { run, thread, prefix: format!("{run:x}-{thread:x}-") });
+        Ok(Self {
+            usual: Form::new(plan, &plan.request.method, plan.request.body.clone())?,
+            posts: Form::new(plan, "POST", Bytes::from_static(POSTED))?,
+            share: plan.request.posts,
+            ids,
+            turn: 0,
+            buffer: Vec::new(),
+        })
     }
 
-    /// The bytes of the next request.
-    pub(super) fn http1(&mut self) -> &[u8] {
+    /// Where it is kept what becomes of requests with an id.
+    pub(super) fn fates(&self) -> Option<Fates> {
+        self.ids.as_ref().map(|ids| Fates::new(ids.run, ids.thread, self.share))
+    }
+
+    /// The bytes of the next request, which has this number on its thread.
+    pub(super) fn http1(&mut self, number: u64) -> &[u8] {
+        let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
-        if let Heads::Http1(heads) = &self.heads {
+        if let Heads::Http1(heads) = &form.heads {
             self.buffer.extend_from_slice(&heads[self.turn % heads.len()]);
         }
         self.turn = self.turn.wrapping_add(1);
-        if let Some(ids) = &mut self.ids {
+        if let Some(ids) = &self.ids {
             self.buffer.extend_from_slice(b"X-Lab-Id: ");
-            self.buffer.extend_from_slice(ids.prefix.as_bytes());
-            ids.write(&mut self.buffer);
+            ids.write(number, &mut self.buffer);
             self.buffer.extend_from_slice(b"\r\n");
         }
         self.buffer.extend_from_slice(b"\r\n");
-        self.buffer.extend_from_slice(&self.body);
+        self.buffer.extend_from_slice(&form.body);
         &self.buffer
     }
 
-    /// The next request and its content.
-    pub(super) fn http2(&mut self) -> (http::Request<()>, Bytes) {
-        let mut request = match &self.heads {
+    /// The next request, which has this number on its thread, and its content.
+    pub(super) fn http2(&mut self, number: u64) -> (http::Request<()>, Bytes) {
+        let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
+        let mut request = match &form.heads {
             Heads::Http2(requests) => requests[self.turn % requests.len()].clone(),
             Heads::Http1(_) => http::Request::new(()),
         };
         self.turn = self.turn.wrapping_add(1);
-        if let Some(ids) = &mut self.ids {
+        if let Some(ids) = &self.ids {
             self.buffer.clear();
-            self.buffer.extend_from_slice(ids.prefix.as_bytes());
-            ids.write(&mut self.buffer);
+            ids.write(number, &mut self.buffer);
             let value = HeaderValue::from_bytes(&self.buffer).expect("hexadecimal digits and dashes");
             request.headers_mut().insert(HeaderName::from_static(ID_FIELD), value);
         }
-        (request, self.body.clone())
+        (request, form.body.clone())
+    }
+}
+
+impl Form {
+    fn new(plan: &Plan, method: &str, body: Bytes) -> anyhow::Result<Self> {
+        let requests = plan.request.paths.iter().map(|path| request(plan, method, path));
+        let requests = requests.collect::<anyhow::Result<Vec<_>>>()?;
+        let heads = match plan.wire.protocol {
+            Protocol::Http1 => {
+                Heads::Http1(requests.iter().map(|request| http1_head(plan, request, &body)).collect())
+            }
+            Protocol::Http2 => Heads::Http2(requests),
+        };
+        Ok(Self { heads, body })
     }
 }
 
 impl Ids {
-    fn write(&mut self, buffer: &mut Vec<u8>) {
-        let digits = (64 - self.number.leading_zeros()).div_ceil(4).max(1);
+    fn write(&self, number: u64, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(self.prefix.as_bytes());
+        let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
         for place in (0..digits).rev() {
-            buffer.push(b"0123456789abcdef"[(self.number >> (4 * place) & 15) as usize]);
+            buffer.push(b"0123456789abcdef"[(number >> (4 * place) & 15) as usize]);
         }
-        self.number += 1;
     }
 }
 
 /// Checked as `http` checks it; also what HTTP/2 sends.
-fn request(plan: &Plan, path: &str) -> anyhow::Result<http::Request<()>> {
+fn request(plan: &Plan, method: &str, path: &str) -> anyhow::Result<http::Request<()>> {
     let scheme = if plan.wire.tls.is_some() { "https" } else { "http" };
     let uri = http::Uri::builder()
         .scheme(scheme)
@@ -102,7 +134,7 @@ fn request(plan: &Plan, path: &str) -> anyhow::Result<http::Request<()>> {
         .path_and_query(path)
         .build()
         .with_context(|| format!("{path:?} cannot be asked of {:?}", plan.target.authority))?;
-    let mut request = http::Request::builder().method(plan.request.method.as_str()).uri(uri);
+    let mut request = http::Request::builder().method(method).uri(uri);
     for (name, value) in &plan.request.headers {
         let own = ["host", "content-length", "connection", "transfer-encoding"];
         anyhow::ensure!(
@@ -114,7 +146,7 @@ fn request(plan: &Plan, path: &str) -> anyhow::Result<http::Request<()>> {
     request.body(()).context("the request is not what HTTP allows")
 }
 
-fn http1_head(plan: &Plan, request: &http::Request<()>) -> Vec<u8> {
+fn http1_head(plan: &Plan, request: &http::Request<()>, body: &Bytes) -> Vec<u8> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut head =
         format!("{} {path} HTTP/1.1\r\nHost: {}\r\n", request.method(), plan.target.authority).into_bytes();
@@ -124,8 +156,8 @@ fn http1_head(plan: &Plan, request: &http::Request<()>) -> Vec<u8> {
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
-    if !plan.request.body.is_empty() || matches!(plan.request.method.as_str(), "POST" | "PUT" | "PATCH") {
-        head.extend_from_slice(format!("Content-Length: {}\r\n", plan.request.body.len()).as_bytes());
+    if !body.is_empty() || matches!(request.method().as_str(), "POST" | "PUT" | "PATCH") {
+        head.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
     }
     if plan.wire.reuse == Reuse::ConnectionPerRequest {
         head.extend_from_slice(b"Connection: close\r\n");

@@ -16,6 +16,7 @@ pub(crate) mod answer;
 pub(crate) mod chunks;
 mod compose;
 mod dialer;
+mod fates;
 pub(crate) mod flags;
 mod head;
 mod http1;
@@ -40,6 +41,7 @@ mod transport;
 mod worker;
 
 pub use compose::ID_FIELD;
+pub use fates::{Ended, Fates, Id};
 pub use outcome::{Outcome, at_percent, distribution, write_histogram};
 pub use plan::{
     Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify,

@@ -9,6 +9,7 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
+use super::fates::Fates;
 use super::tally::Tally;
 use super::{Pace, Plan};
 use crate::results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub service: Histogram<u64>,
     /// When the first request was due.
     pub begun: Instant,
+    /// What became of requests with an id, where the plan asks for ids.
+    pub fates: Option<Fates>,
 }
 
 impl Outcome {
@@ -66,7 +69,13 @@ impl Outcome {
             tls: tally.tls.take(),
             over_time: OverTime { series: tally.series.buckets(), samples: tally.samples.ordered() },
         };
-        Self { load, latency: tally.distributions.latency, service: tally.distributions.service, begun }
+        Self {
+            load,
+            latency: tally.distributions.latency,
+            service: tally.distributions.service,
+            begun,
+            fates: tally.fates,
+        }
     }
 
     /// Writes the raw histograms into the `histograms` folder of a run as `name.latency.hdr` and `name.service.hdr` (HDR

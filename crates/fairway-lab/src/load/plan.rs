@@ -53,6 +53,8 @@ pub struct Ask {
     pub body: Bytes,
     /// Whether each request carries `X-Lab-Id` with a value of its own, by which backends find duplicates.
     pub ids: bool,
+    /// The fraction of requests that are a POST with a small content instead, 0 to 1, evenly spread.
+    pub posts: f64,
 }
 
 /// How requests are carried.
@@ -222,6 +224,13 @@ impl Plan {
         anyhow::ensure!(self.shape.streams > 0, "a connection of HTTP/2 needs at least one stream");
         anyhow::ensure!(!self.target.addresses.is_empty(), "a stream needs an address to connect to");
         anyhow::ensure!(!self.bounds.timeout.is_zero(), "a time-out of 0 leaves no time for an answer");
+        let posts = self.request.posts;
+        anyhow::ensure!((0.0..=1.0).contains(&posts), "the fraction of POSTs, {posts}, is not from 0 to 1");
+        anyhow::ensure!(
+            posts == 0.0 || self.request.method == "GET",
+            "POSTs can be mixed with GET, not with {}",
+            self.request.method
+        );
         if let Pace::Open { rate, .. } = self.pace {
             anyhow::ensure!(
                 rate.is_finite() && rate > 0.0,
@@ -267,6 +276,7 @@ impl Address {
                 headers: Vec::new(),
                 body: Bytes::new(),
                 ids: false,
+                posts: 0.0,
             },
             wire: Wire {
                 tls: self.tls.then(TlsPlan::default),

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use rustls::HandshakeKind;
 
 use super::Plan;
+use super::fates::Fates;
 use super::series::{Samples, Series};
 use crate::results::{Class, Counts, Example, Tls};
 
@@ -26,6 +27,8 @@ pub(super) struct Tally {
     pub(super) samples: Samples,
     pub(super) tls: Option<Tls>,
     pub(super) answers: Answers,
+    /// Of requests with an id; none where there are no ids.
+    pub(super) fates: Option<Fates>,
 }
 
 /// Microseconds.
@@ -53,7 +56,7 @@ pub(super) struct Exchange {
     pub(super) due: u64,
     /// When it was written.
     pub(super) sent: u64,
-    /// Its number on this thread.
+    /// Its number on this thread; 0 when it was never written.
     pub(super) number: u64,
 }
 
@@ -71,7 +74,7 @@ pub(super) fn histogram() -> Histogram<u64> {
 }
 
 impl Tally {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, fates: Option<Fates>) -> Self {
         Self {
             counts: Counts::default(),
             errors: BTreeMap::new(),
@@ -85,6 +88,7 @@ impl Tally {
             samples: Samples::new(plan.records.sample),
             tls: None,
             answers: Answers::default(),
+            fates,
         }
     }
 
@@ -111,6 +115,9 @@ impl Tally {
 
     /// A request ended at `now`; the plan's time ends at `end`.
     pub(super) fn ended(&mut self, exchange: Exchange, fate: Fate, (now, end): (u64, u64)) {
+        if let Some(fates) = self.fates.as_mut().filter(|_| exchange.number > 0) {
+            fates.ended(exchange.number, matches!(fate, Fate::Answered { wrong: None, .. }));
+        }
         match fate {
             Fate::Answered { status, wrong } => {
                 self.answers.all += 1;
@@ -162,6 +169,9 @@ impl Tally {
         self.answers.all += other.answers.all;
         self.answers.in_time += other.answers.in_time;
         self.answers.last = self.answers.last.max(other.answers.last);
+        if let (Some(fates), Some(more)) = (&mut self.fates, other.fates) {
+            fates.add(more);
+        }
     }
 
     /// The first examples of each class, by time.

@@ -19,6 +19,7 @@ mod book;
 mod capacity;
 pub mod command;
 mod curves;
+mod deliveries;
 mod drawing;
 mod effects;
 mod errors;

@@ -12,7 +12,8 @@ use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
 use super::palette::Palette;
 use super::{
-    capacity, curves, effects, errors, figures, headline, moments, number, provenance, published, stretch,
+    capacity, curves, deliveries, effects, errors, figures, headline, moments, number, provenance, published,
+    stretch,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -131,6 +132,7 @@ fn scenario(run: &Run, book: &mut Book) {
     bars(&COST, run, book);
     provenance::costs(run, book);
     errors::table(run, book);
+    deliveries::table(run, book);
     provenance::discarded(run, book);
     provenance::generator(run, book);
 }

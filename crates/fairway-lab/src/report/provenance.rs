@@ -130,7 +130,7 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
 
 /// Where CPU was read, or why it was not.
 fn cost_source(measure: &Measure) -> String {
-    match (&measure.cost, &measure.uncosted) {
+    match (&measure.cost, &measure.backstage.uncosted) {
         (Some(cost), _) => {
             let covered = cost
                 .covered
@@ -147,7 +147,7 @@ fn cost_source(measure: &Measure) -> String {
 pub(super) fn costs(run: &Run, book: &mut Book) {
     let mut sentences: BTreeSet<String> = BTreeSet::new();
     for measure in &run.measures {
-        let said = match (&measure.cost, &measure.uncosted) {
+        let said = match (&measure.cost, &measure.backstage.uncosted) {
             (Some(cost), _) if cost.source == "kubelet" => {
                 "CPU is from the counters of its pods' kubelets, which are renewed every 10 s or so: the mean between the \
                  samples, taken for the whole. It is coarser than what is read from cgroups."

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::{Backstage, Settings};
 
 /// A stream of load through a peer in a phase of a scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,9 +33,9 @@ pub struct Measure {
     pub load: Load,
     /// What the proxy spent, where it could be read.
     pub cost: Option<Cost>,
-    /// Why there is no cost, in a sentence, where one was to be read.
-    #[serde(default)]
-    pub uncosted: Option<String>,
+    /// What is known from behind the proxy.
+    #[serde(flatten)]
+    pub backstage: Backstage,
 }
 
 /// What the clients of a stream saw.
@@ -139,7 +139,7 @@ pub enum Class {
     Status(u16),
     /// An answer from another route or backend than the expected one.
     WrongRoute,
-    /// Backends were given the same request twice.
+    /// A POST that was answered as expected was given to backends more than once.
     Duplicated,
     /// The generator was too late to send it at all.
     NotSent,

@@ -7,11 +7,13 @@
 //!
 //! Owns the words and reading and writing the file. Never measures and never draws.
 
+mod delivery;
 mod environment;
 mod file;
 mod measure;
 mod run;
 
+pub use delivery::{Backstage, Delivered, Deliveries};
 pub use environment::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Settings};
 pub use file::{HISTOGRAMS, RESULTS, read, write};
 pub use measure::{

@@ -17,7 +17,7 @@ use crate::adapter::TlsChoice;
 use crate::load::{Outcome, Plan, Reuse, TlsPlan, TlsVersion};
 use crate::measure::{Block, MachineTime, Meter, Spent, Subject, pin, ratio};
 use crate::peers::local::{self, LocalProxy, LocalSite};
-use crate::results::{Absent, Measure, Ratio, Run, Settings};
+use crate::results::{Absent, Backstage, Measure, Ratio, Run, Settings};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -284,7 +284,7 @@ fn measure(
         begun_s: outcome.begun.saturating_duration_since(begun).as_secs_f64(),
         load: outcome.load,
         cost,
-        uncosted,
+        backstage: Backstage { uncosted, deliveries: None },
     })
 }
 

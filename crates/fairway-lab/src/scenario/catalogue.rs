@@ -21,6 +21,8 @@ pub(super) const ALL: [(&str, &str); 5] = [
 pub(super) struct Scenario {
     pub(super) definition: Definition,
     pub(super) terms: Terms,
+    /// The fraction of requests of its streams that are POST.
+    pub(super) posts: f64,
 }
 
 /// The terms of each kind.
@@ -74,7 +76,9 @@ fn file(name: &str) -> anyhow::Result<String> {
 }
 
 fn read(text: &str, fit: &Fit) -> anyhow::Result<Scenario> {
-    let definition = Definition::read(text, fit)?;
+    let mut definition = Definition::read(text, fit)?;
+    let posts =
+        if definition.heading.scenario == "capacity" { 0.0 } else { definition.take_fraction("posts")? };
     let terms = match definition.heading.scenario.as_str() {
         "capacity" => Terms::Capacity(definition.terms()?),
         "dynamic" => Terms::Dynamic(definition.terms()?),
@@ -85,7 +89,7 @@ fn read(text: &str, fit: &Fit) -> anyhow::Result<Scenario> {
             "scenario = {other:?}: a file's scenario is one of those that `fairway-lab list` names"
         ),
     };
-    Ok(Scenario { definition, terms })
+    Ok(Scenario { definition, terms, posts })
 }
 
 #[cfg(test)]

@@ -77,6 +77,18 @@ impl Definition {
         Ok(Self { heading, parameters, shortened, table })
     }
 
+    /// Takes a parameter that is a fraction out of those that the scenario itself knows; 0 where the file has none.
+    ///
+    /// # Errors
+    /// It is no number from 0 to 1.
+    pub(super) fn take_fraction(&mut self, name: &str) -> anyhow::Result<f64> {
+        let Some(value) = self.table.remove(name) else { return Ok(0.0) };
+        let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+        number
+            .filter(|fraction| (0.0..=1.0).contains(fraction))
+            .with_context(|| format!("{name} = {}: a fraction from 0 to 1 is wanted", said(&value)))
+    }
+
     /// The parameters as a scenario knows them.
     ///
     /// # Errors

@@ -30,7 +30,15 @@ pub(super) struct Handover {
     pub(super) prepared_s: f64,
 }
 
+/// [`Handover::place`] of a testbed.
+pub(super) const TESTBED: &str = "testbed";
+
 impl Handover {
+    /// Whether the run is on the node of a testbed.
+    pub(super) fn is_in_testbed(&self) -> bool {
+        self.place == TESTBED
+    }
+
     pub(super) fn write(&self, place: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_vec(self).context("write what was prepared")?;
         fs::write(place, text).with_context(|| format!("write {}", place.display()))

@@ -11,8 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::catalogue::{Scenario, Terms};
 use super::handover::Handover;
 use super::progress::Progress;
-use super::site::{self, Certificate};
-use super::stage::{Cast, Contender, Ground, Stage};
+use super::receipts::Receipts;
+use super::site::{self, Backends, Certificate};
+use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
@@ -58,6 +59,7 @@ pub(super) struct Session<'a> {
     cluster: Option<Arc<Cluster>>,
     contenders: Vec<Contender<'a>>,
     certificate: Certificate,
+    receipts: Receipts,
     progress: Progress,
     results: Results,
 }
@@ -78,9 +80,11 @@ impl<'a> Session<'a> {
         });
         let mut known = handover.peers.clone();
         known.push(direct());
+        let receipts = Receipts::begin(handover, cluster.as_deref()).await;
         Ok(Self {
             handover,
             cluster,
+            receipts,
             contenders: contenders.collect(),
             certificate: Certificate::make()?,
             progress: Progress::begin(),
@@ -161,7 +165,8 @@ impl<'a> Session<'a> {
 
     async fn scenarios(&mut self, scenarios: &[Scenario]) -> anyhow::Result<()> {
         if let Some(cluster) = &self.cluster {
-            cluster.apply(&site::objects(&self.handover.image, &self.certificate)).await?;
+            let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
+            cluster.apply(&site::objects(backends, &self.certificate)).await?;
         }
         for scenario in scenarios {
             let before = self.progress.seconds();
@@ -192,6 +197,7 @@ impl<'a> Session<'a> {
             workshop: &self.handover.workshop,
             progress: self.progress,
             folder: &self.handover.folder,
+            ids: Ids { receipts: &self.receipts, posts: scenario.posts },
         };
         for contender in &self.contenders {
             let name = contender.peer.name();

@@ -18,6 +18,7 @@ mod prepare;
 mod probe;
 mod progress;
 mod propagation;
+mod receipts;
 mod site;
 mod spikes;
 mod stage;

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::catalogue::Scenario;
 use super::command::RunArguments;
-use super::handover::Handover;
+use super::handover::{Handover, TESTBED};
 use super::inside;
 use super::progress::Progress;
 use crate::cluster::Testbed;
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         peers: Vec::new(),
         absent: Vec::new(),
         settings: arguments.who.settings.all(),
-        place: if in_cluster { "testbed" } else { "local" }.to_owned(),
+        place: if in_cluster { TESTBED } else { "local" }.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
         prepared_s: 0.0,
     };

@@ -1,6 +1,8 @@
 //! What stands behind the proxies in a cluster: a namespace, the backends and the certificate. Objects as values; never
 //! applies them.
 
+use std::net::SocketAddr;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
@@ -48,19 +50,32 @@ impl Certificate {
     }
 }
 
+/// What backends run.
+#[derive(Clone, Copy)]
+pub(super) struct Backends<'a> {
+    pub(super) image: &'a str,
+    /// Where they tell the ids of requests, if they can.
+    pub(super) collector: Option<SocketAddr>,
+}
+
 /// The namespace with all that is in it before the first scenario; no backend has pods yet.
-pub(super) fn objects(image: &str, certificate: &Certificate) -> Vec<Value> {
+pub(super) fn objects(backends: Backends<'_>, certificate: &Certificate) -> Vec<Value> {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
     let mut objects = vec![namespace, certificate.secret()];
     for name in [BACKEND, OTHER, STEADY] {
-        objects.push(deployment(image, name));
+        objects.push(deployment(backends, name));
     }
     objects.extend([BACKEND, OTHER].map(service));
     objects
 }
 
 /// Its pods end at once on SIGTERM, as nginx and most programs do that nobody taught better.
-fn deployment(image: &str, name: &str) -> Value {
+fn deployment(backends: Backends<'_>, name: &str) -> Value {
+    let listen = format!("0.0.0.0:{PORT}");
+    let mut arguments = ["backend", "--listen", &listen, "--name", name].map(str::to_owned).to_vec();
+    if let Some(collector) = backends.collector {
+        arguments.extend(["--record".to_owned(), collector.to_string()]);
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -76,9 +91,9 @@ fn deployment(image: &str, name: &str) -> Value {
                     "enableServiceLinks": false,
                     "containers": [{
                         "name": "backend",
-                        "image": image,
+                        "image": backends.image,
                         "imagePullPolicy": "IfNotPresent",
-                        "args": ["backend", "--listen", format!("0.0.0.0:{PORT}"), "--name", name],
+                        "args": arguments,
                         "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
                         "ports": [{ "containerPort": PORT }],
                         "readinessProbe": {

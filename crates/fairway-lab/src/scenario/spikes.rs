@@ -77,7 +77,7 @@ fn lasted(stream: &Measure, (from_s, to_s): (f64, f64), limit: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Load, OverTime, Settings};
+    use crate::results::{Backstage, Load, OverTime, Settings};
 
     /// A stream whose buckets of 100 ms have this latency.
     fn stream(peer: &str, ms: impl Fn(f64) -> f64) -> Measure {
@@ -108,7 +108,7 @@ mod tests {
                 ..Load::default()
             },
             cost: None,
-            uncosted: None,
+            backstage: Backstage::default(),
         }
     }
 

@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::metering::{Follow, Metered, Metering};
 use super::progress::Progress;
+use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
 use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 use crate::peers::{CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
-use crate::results::{Event, Measure, Settings};
+use crate::results::{Backstage, Event, Measure, Settings};
 
 /// A peer with settings: what is installed, measured and put away again.
 pub(super) struct Contender<'a> {
@@ -32,6 +33,7 @@ pub(super) struct Stage<'a> {
     pub(super) placement: Placement,
     pub(super) address: IpAddr,
     pub(super) folder: &'a Path,
+    ids: Ids<'a>,
     /// The clock of a case: measures and events say seconds since.
     pub(super) clock: Instant,
     /// The pod that streams without a proxy go to.
@@ -48,6 +50,16 @@ pub(super) struct Ground<'a> {
     pub(super) workshop: &'a Workshop,
     pub(super) progress: Progress,
     pub(super) folder: &'a Path,
+    pub(super) ids: Ids<'a>,
+}
+
+/// What is asked of requests beside an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Ids<'a> {
+    /// Where backends tell which of them they were given.
+    pub(super) receipts: &'a Receipts,
+    /// The fraction of them that are POST.
+    pub(super) posts: f64,
 }
 
 /// How many of what a scenario wants at its beginning.
@@ -95,6 +107,7 @@ impl<'a> Stage<'a> {
             placement,
             address,
             folder: ground.folder,
+            ids: ground.ids,
             clock: Instant::now(),
             direct,
             applied: RefCell::default(),
@@ -107,6 +120,7 @@ impl<'a> Stage<'a> {
 
     /// Puts the contender away, so that the next one is alone.
     pub(super) async fn close(self) -> anyhow::Result<()> {
+        self.ids.receipts.forget();
         let mut applied = self.applied.take();
         applied.extend(self.left.take());
         self.cluster.remove(&applied).await?;
@@ -140,6 +154,8 @@ impl<'a> Stage<'a> {
         let end = Instant::now() + crate::cluster::PATIENCE;
         loop {
             let mut plan = self.plan("/")?;
+            // These are no part of any stream.
+            (plan.request.ids, plan.request.posts) = (false, 0.0);
             plan.bounds.requests = Some(3);
             plan.bounds.duration = Some(Duration::from_secs(3));
             let outcome = finish(start(plan)?).await?;
@@ -166,6 +182,7 @@ impl<'a> Stage<'a> {
     pub(super) fn plan(&self, path: &str) -> anyhow::Result<Plan> {
         let mut plan = Plan::at(&format!("https://{HOST}{path}"), vec![SocketAddr::new(self.address, 443)])?;
         plan.wire.tls = Some(TlsPlan::default());
+        self.ids.apply(&mut plan);
         Ok(plan)
     }
 
@@ -175,6 +192,7 @@ impl<'a> Stage<'a> {
         let mut plan = Plan::at(&format!("http://{HOST}{path}"), vec![pod])?;
         plan.pace = Pace::Open { rate, poisson: false };
         plan.shape.connections = 4;
+        self.ids.apply(&mut plan);
         Ok(Some(plan))
     }
 
@@ -219,7 +237,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What a stream found, as it is kept: its histogram in the folder, and what the proxy spent meanwhile.
+    /// What a stream found, as it is kept: its histogram in the folder, what the proxy spent meanwhile, and what backends say
+    /// of its requests.
     pub(super) fn measure(
         &self,
         name: (&str, &str, &str),
@@ -235,6 +254,9 @@ impl<'a> Stage<'a> {
             phase,
         ]);
         outcome.save(self.folder, &file)?;
+        let receipts = self.ids.receipts;
+        let deliveries =
+            tokio::task::block_in_place(|| receipts.compare(outcome.fates.as_ref(), &mut outcome.load));
         let answered = outcome.load.counts.ok;
         let (cost, uncosted) = metered.map_or((None, None), |metered| metered.cost(answered));
         Ok(Measure {
@@ -249,8 +271,16 @@ impl<'a> Stage<'a> {
             begun_s: outcome.begun.saturating_duration_since(self.clock).as_secs_f64(),
             load: outcome.load,
             cost,
-            uncosted,
+            backstage: Backstage { uncosted, deliveries },
         })
+    }
+}
+
+impl Ids<'_> {
+    /// Makes a stream send them.
+    fn apply(&self, plan: &mut Plan) {
+        plan.request.ids = self.receipts.address().is_some();
+        plan.request.posts = self.posts;
     }
 }
 

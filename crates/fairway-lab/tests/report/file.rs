@@ -124,7 +124,8 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
     "kubelet".clone_into(&mut cost.source);
     cost.covered = Some(0.815);
     let other = run.measures.iter_mut().rfind(|measure| measure.cost.is_some()).unwrap();
-    (other.cost, other.uncosted) = (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
+    (other.cost, other.backstage.uncosted) =
+        (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
     let told = page(&[results]);
     assert!(
         told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")

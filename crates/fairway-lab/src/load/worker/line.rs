@@ -105,7 +105,7 @@ impl Worker {
             State::Http1(http1) => {
                 self.queues.in_flight += 1;
                 self.queues.deadlines.push_back((deadline, index, number));
-                if let Err(error) = http1.send(self.composer.http1(), exchange) {
+                if let Err(error) = http1.send(self.composer.http1(number), exchange) {
                     let ended = http1.write_failed(&error);
                     self.close(index, false);
                     self.note(ended);
@@ -114,7 +114,7 @@ impl Worker {
                 }
             }
             State::Http2(http2) => {
-                if http2.send(self.composer.http2(), exchange) {
+                if http2.send(self.composer.http2(number), exchange) {
                     self.queues.in_flight += 1;
                     self.queues.deadlines.push_back((deadline, index, number));
                 } else {

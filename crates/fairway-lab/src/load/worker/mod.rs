@@ -80,6 +80,7 @@ impl Worker {
         let threads = plan.shape.threads;
         let connections =
             plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
+        let composer = Composer::new(&plan, run, index)?;
         let untried = if plan.wire.reuse == Reuse::KeepAlive { connections } else { 0 };
         Ok(Self {
             index,
@@ -93,9 +94,9 @@ impl Worker {
             slots: (0..connections).map(|_| Slot::empty()).collect(),
             queues: Queues { closed: (0..connections).rev().collect(), ..Queues::default() },
             schedule: Schedule::new(&plan, index, threads),
-            composer: Composer::new(&plan, run, index)?,
             expected: Expected::new(&plan.expect, &plan.request.method),
-            tally: Tally::new(&plan),
+            tally: Tally::new(&plan, composer.fates()),
+            composer,
             phase: Phase::Opening { untried },
             second: Second { until: 0, answers: 0, latency: fine_enough(), errors: 0 },
             plan,
@@ -125,7 +126,8 @@ impl Worker {
             self.open_what_is_needed();
             self.show();
             if self.shared.is_asked(self.index) {
-                let counted = std::mem::replace(&mut self.tally, Tally::new(&self.plan));
+                let blank = Tally::new(&self.plan, self.composer.fates());
+                let counted = std::mem::replace(&mut self.tally, blank);
                 self.shared.hand_over(self.index, counted);
             }
             if let Some(end) = self.finished() {

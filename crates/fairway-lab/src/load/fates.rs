@@ -1,0 +1,195 @@
+//! What became of each request that had an id: answered as expected or not, two bits for each number. Knows nothing of
+//! what backends saw.
+
+use std::collections::VecDeque;
+
+/// The id of a request, unique over runs, threads and requests. As text `<run>-<thread>-<number>`, hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id {
+    /// Of the stream.
+    pub run: u64,
+    /// Of the generator's thread.
+    pub thread: u64,
+    /// On that thread, ascending, with gaps.
+    pub number: u64,
+}
+
+impl Id {
+    /// Reads one; none where the text is no id of a stream.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut words = text.split(|byte| *byte == b'-').map(hexadecimal);
+        let id = Self { run: words.next()??, thread: words.next()??, number: words.next()?? };
+        words.next().is_none().then_some(id)
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:x}-{:x}-{:x}", self.run, self.thread, self.number)
+    }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    let is_short = (1..=16).contains(&digits.len());
+    is_short.then_some(())?;
+    digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))
+}
+
+/// Whether the request of a number is one of the POSTs, which are a fraction of all and evenly spread.
+pub(super) fn is_post(fraction: f64, number: u64) -> bool {
+    fraction > 0.0
+        && (number as f64 * fraction).floor() > (number.saturating_sub(1) as f64 * fraction).floor()
+}
+
+/// What became of the requests of a stream that had an id and have ended.
+#[derive(Clone)]
+pub struct Fates {
+    run: u64,
+    posts: f64,
+    threads: Vec<Marks>,
+}
+
+/// One request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its id.
+    pub id: Id,
+    /// Whether it was a POST; the others have the method of the plan.
+    pub is_post: bool,
+    /// Whether it was answered as expected.
+    pub is_answered: bool,
+}
+
+/// Those of one thread.
+#[derive(Clone)]
+struct Marks {
+    thread: u64,
+    /// The place of the first word.
+    first: u64,
+    words: VecDeque<Word>,
+}
+
+/// Those of 64 numbers, a bit each.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    answered: u64,
+    failed: u64,
+}
+
+impl Fates {
+    /// Those of a thread, none yet.
+    pub(super) fn new(run: u64, thread: u64, posts: f64) -> Self {
+        Self { run, posts, threads: vec![Marks { thread, first: 0, words: VecDeque::new() }] }
+    }
+
+    /// A request of this thread ended.
+    pub(super) fn ended(&mut self, number: u64, is_answered: bool) {
+        let Some(marks) = self.threads.first_mut() else { return };
+        let word = marks.word(number / 64);
+        let bit = 1 << (number % 64);
+        if is_answered {
+            word.answered |= bit;
+        } else {
+            word.failed |= bit;
+        }
+    }
+
+    /// Adds those of another thread, or of another part of the stream's time.
+    pub(super) fn add(&mut self, other: Self) {
+        for more in other.threads {
+            match self.threads.iter_mut().find(|marks| marks.thread == more.thread) {
+                None => self.threads.push(more),
+                Some(marks) => marks.add(&more),
+            }
+        }
+    }
+
+    /// All that ended, by thread and number.
+    pub fn all(&self) -> impl Iterator<Item = Ended> + '_ {
+        self.threads.iter().flat_map(move |marks| {
+            marks.numbers().map(move |(number, is_answered)| Ended {
+                id: Id { run: self.run, thread: marks.thread, number },
+                is_post: is_post(self.posts, number),
+                is_answered,
+            })
+        })
+    }
+}
+
+impl Marks {
+    /// The word at a place; requests end in almost the order of their numbers, so that both ends grow slowly.
+    fn word(&mut self, place: u64) -> &mut Word {
+        if self.words.is_empty() {
+            self.first = place;
+        }
+        while self.first > place {
+            self.words.push_front(Word::default());
+            self.first -= 1;
+        }
+        let index = (place - self.first) as usize;
+        if index >= self.words.len() {
+            self.words.resize(index + 1, Word::default());
+        }
+        &mut self.words[index]
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (place, more) in (other.first..).zip(&other.words) {
+            let word = self.word(place);
+            word.answered |= more.answered;
+            word.failed |= more.failed;
+        }
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        (self.first..).zip(&self.words).flat_map(|(place, word)| {
+            let ended = word.answered | word.failed;
+            (0..64)
+                .filter(move |bit| ended >> bit & 1 == 1)
+                .map(move |bit| (place * 64 + bit, word.answered >> bit & 1 == 1))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_as_it_is_written_and_nothing_else_is_one() {
+        let id = Id { run: 0xfeed, thread: 2, number: 0x1f };
+        assert_eq!(Id::parse(id.to_string().as_bytes()), Some(id));
+        for text in ["", "a", "a-b", "a-b-", "a-b-c-d", "x-1-2", "1-2-10000000000000000"] {
+            assert_eq!(Id::parse(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_kept_in_whatever_order_they_end() {
+        let mut fates = Fates::new(7, 1, 0.0);
+        for (number, is_answered) in [(200, true), (3, false), (64, true), (129, false)] {
+            fates.ended(number, is_answered);
+        }
+        let mut later = Fates::new(7, 1, 0.0);
+        later.ended(201, true);
+        fates.add(later);
+        let mut elsewhere = Fates::new(7, 0, 0.0);
+        elsewhere.ended(3, true);
+        fates.add(elsewhere);
+        let all: Vec<_> = fates.all().map(|one| (one.id.thread, one.id.number, one.is_answered)).collect();
+        assert_eq!(
+            all,
+            [(1, 3, false), (1, 64, true), (1, 129, false), (1, 200, true), (1, 201, true), (0, 3, true)]
+        );
+    }
+
+    #[test]
+    fn posts_are_the_fraction_that_was_asked_for() {
+        for (fraction, count) in [(0.0, 0), (0.05, 50), (0.5, 500), (1.0, 1_000)] {
+            let posts = (1..=1_000).filter(|number| is_post(fraction, *number)).count();
+            assert_eq!(posts, count, "{fraction}");
+        }
+        assert!(!is_post(0.5, 0));
+    }
+}
