@@ -165,9 +165,14 @@ impl Drop for Process {
 
 impl Process {
     fn start(on_sigterm: &str) -> (Self, SocketAddr) {
+        Self::start_with(&["--on-sigterm", on_sigterm])
+    }
+
+    fn start_with(arguments: &[&str]) -> (Self, SocketAddr) {
         let address = format!("127.0.0.1:{}", free_port());
         let mut child = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
-            .args(["backend", "--listen", &address, "--on-sigterm", on_sigterm])
+            .args(["backend", "--listen", &address])
+            .args(arguments)
             .env("POD_NAME", "pod-9")
             .stderr(Stdio::piped())
             .spawn()
@@ -210,4 +215,33 @@ fn sigterm_ends_it_at_once_or_after_a_drain_or_not_at_all() {
         assert!(ask(address, "/", "").starts_with("HTTP/1.1 200"));
     }
     assert!(process.0.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
+    let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
+    let record = collector.address().to_string();
+    for (turn, on_sigterm) in ["exit", "drain:1ms"].into_iter().enumerate() {
+        let (mut process, address) = Process::start_with(&["--on-sigterm", on_sigterm, "--record", &record]);
+        let mut sent = 0;
+        let mut ask_with_id = |count: u64| {
+            for _ in 0..count {
+                sent += 1;
+                ask(address, "/", &format!("X-Lab-Id: {turn:x}-0-{sent:x}\r\n"));
+            }
+            (turn as u64 * 60) + sent
+        };
+        // From the first answer on it is connected or tries to; what was asked for is there as soon as it has been told.
+        let first = ask_with_id(1);
+        eventually("the backend at the collector", || collector.seen().requests == first);
+        let expected = ask_with_id(29);
+        collector.settle(PATIENCE).unwrap();
+        assert_eq!(collector.seen().requests, expected);
+        let expected = ask_with_id(30);
+        process.terminate();
+        assert!(process.0.wait().unwrap().success());
+        collector.settle(PATIENCE).unwrap();
+        assert_eq!((collector.seen().requests, collector.seen().again), (expected, 0));
+    }
+    collector.stop();
 }

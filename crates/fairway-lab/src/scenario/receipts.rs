@@ -119,3 +119,106 @@ impl Sum {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Faults, Options, Server};
+    use crate::load::{Outcome, Pace, Plan, Stream};
+
+    fn receipts() -> Receipts {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Receipts::Collected(Collector::start(any).expect("a port is free"))
+    }
+
+    fn backend(receipts: &Receipts, faults: Faults) -> Server {
+        let options = Options { record: receipts.address(), faults, size: 8, ..Options::default() };
+        Server::start(options).expect("it starts")
+    }
+
+    /// A stream to these addresses in turn, a fifth of it POSTs.
+    fn stream(addresses: Vec<SocketAddr>, requests: u64) -> Outcome {
+        let mut plan = Plan::at("http://a.test/", addresses).expect("it is a URL");
+        plan.pace = Pace::Open { rate: 2_000.0, poisson: false };
+        plan.bounds.requests = Some(requests);
+        plan.shape.connections = 4;
+        plan.shape.threads = 2;
+        (plan.request.ids, plan.request.posts) = (true, 0.2);
+        Stream::start(plan).and_then(Stream::join).expect("it runs")
+    }
+
+    fn counted(receipts: &Receipts, outcome: &mut Outcome) -> Delivered {
+        match receipts.compare(outcome.fates.as_ref(), &mut outcome.load) {
+            Some(Deliveries::Counted(delivered)) => delivered,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_that_arrived_is_seen_once_as_soon_as_the_stream_is_over() {
+        let receipts = receipts();
+        let servers = [backend(&receipts, Faults::default()), backend(&receipts, Faults::default())];
+        let addresses = servers.iter().map(|server| server.addresses()[0]).collect();
+        let mut outcome = stream(addresses, 500);
+        let delivered = counted(&receipts, &mut outcome);
+        let posts = delivered.posts;
+        // A hundred, give or take what the numbers of connections displace.
+        assert!((90..=110).contains(&posts), "{posts}");
+        let expected = Delivered { sent: 500, posts, seen: 500, ..Delivered::default() };
+        assert_eq!((delivered, outcome.load.errors.len()), (expected, 0));
+        // Another stream's ids are others.
+        assert_eq!(counted(&receipts, &mut stream(vec![servers[0].addresses()[0]], 100)).seen, 100);
+        servers.map(Server::end);
+    }
+
+    #[test]
+    fn a_request_that_failed_is_known_to_have_been_seen_or_not() {
+        let receipts = receipts();
+        let server = backend(&receipts, Faults { statuses: vec![(503, 1.0)], ..Faults::default() });
+        let mut outcome = stream(vec![server.addresses()[0]], 50);
+        let delivered = counted(&receipts, &mut outcome);
+        assert_eq!((delivered.sent, delivered.failed_seen, delivered.failed_unseen), (50, 50, 0));
+        server.end();
+
+        // One that tells nobody stands for one that was never reached.
+        let server = Server::start(Options { size: 8, ..Options::default() }).expect("it starts");
+        let mut outcome = stream(vec![server.addresses()[0]], 50);
+        let delivered = counted(&receipts, &mut outcome);
+        assert_eq!((delivered.seen, delivered.answered_unseen), (0, 50));
+        server.end();
+    }
+
+    #[test]
+    fn a_get_may_come_twice_and_a_post_that_does_is_an_error() {
+        let receipts = receipts();
+        let server = backend(&receipts, Faults::default());
+        let mut outcome = stream(vec![server.addresses()[0]], 100);
+        let fates = outcome.fates.clone().expect("the plan asks for ids");
+        let repeated = |is_post: bool, count: usize| {
+            fates.all().filter(move |ended| ended.is_post == is_post).take(count).map(|ended| ended.id)
+        };
+        // What a proxy would do that sends a request to a second endpoint.
+        for id in repeated(false, 3).chain(repeated(true, 2)) {
+            let mut again = Plan::at("http://a.test/", vec![server.addresses()[0]]).expect("it is a URL");
+            again.bounds.requests = Some(1);
+            again.request.headers = vec![("X-Lab-Id".to_owned(), id.to_string())];
+            Stream::start(again).and_then(Stream::join).expect("it runs");
+        }
+        let delivered = counted(&receipts, &mut outcome);
+        assert_eq!((delivered.seen, delivered.repeated_gets, delivered.repeated_posts), (100, 3, 2));
+        assert_eq!(delivered.examples.len(), 5);
+        assert_eq!(outcome.load.errors.get(&Class::Duplicated), Some(&2));
+        assert_eq!(outcome.load.counts.ok, 98);
+        receipts.forget();
+        assert_eq!(counted(&receipts, &mut outcome).seen, 0);
+        server.end();
+    }
+
+    #[test]
+    fn where_backends_cannot_tell_the_reason_is_said() {
+        let receipts = Receipts::Uncollected("too far away".to_owned());
+        let deliveries = receipts.compare(None, &mut Load::default());
+        assert_eq!(deliveries, Some(Deliveries::Uncounted { reason: "too far away".to_owned() }));
+        assert_eq!(receipts.address(), None);
+    }
+}

@@ -64,6 +64,44 @@ fn a_text_from_results_never_becomes_markup() {
     assert!(!page.contains("<b>connect-refused"));
 }
 
+/// The row of a peer in the table of what backends saw, of the first scenario and its first case.
+fn row_of_deliveries(page: &str, peer: &str) -> Vec<String> {
+    let table = &page[page.find("<h4>Requests as backends saw them</h4>").unwrap()..];
+    let rows = table[..table.find("</table>").unwrap()].split("<tr");
+    let row = rows.into_iter().find(|row| row.contains(&format!(">{peer}<"))).unwrap();
+    row.split("<td").skip(2).map(|cell| cell.split(['>', '<']).nth(1).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_backends_saw_stands_beside_the_errors_with_a_dash_where_nobody_counted() {
+    let page = page(&[synthetic(SMALL)]);
+    let fairway = row_of_deliveries(&page, "fairway");
+    assert_eq!(fairway, ["120,000", "6,000", "120,000", "0", "0", "0", "0", "0"]);
+    for peer in ["envoy", "contour"] {
+        assert_eq!(row_of_deliveries(&page, peer), ["–"; 8], "{peer}");
+    }
+    assert!(page.contains("Not counted for envoy: synthetic: &lt;b&gt;nobody&lt;/b&gt; could tell."));
+    assert!(page.contains("POST 1f-0-2a, 2 times, answered"));
+    assert_eq!(
+        page.matches("<h4>Requests as backends saw them</h4>").count(),
+        1,
+        "other scenarios had no ids"
+    );
+}
+
+#[test]
+fn results_of_before_deliveries_were_known_read_as_ever() {
+    let mut json = serde_json::to_value(synthetic(SMALL)).unwrap();
+    for run in json["runs"].as_array_mut().unwrap() {
+        for measure in run["measures"].as_array_mut().unwrap() {
+            assert!(measure.as_object_mut().unwrap().remove("deliveries").is_some());
+        }
+    }
+    let old: Results = serde_json::from_value(json).unwrap();
+    assert!(old.runs.iter().flat_map(|run| &run.measures).all(|one| one.deliveries.is_none()));
+    assert!(!page(&[old]).contains("Requests as backends saw them"));
+}
+
 #[test]
 fn a_partial_run_is_marked_at_the_top() {
     let mut results = synthetic(SMALL);
