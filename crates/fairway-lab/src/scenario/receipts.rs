@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((delivered, outcome.load.errors.len()), (expected, 0));
         // Another stream's ids are others.
         assert_eq!(counted(&receipts, &mut stream(vec![servers[0].addresses()[0]], 100)).seen, 100);
-        servers.map(Server::end);
+        servers.into_iter().for_each(Server::end);
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn results_of_before_deliveries_were_known_read_as_ever() {
         }
     }
     let old: Results = serde_json::from_value(json).unwrap();
-    assert!(old.runs.iter().flat_map(|run| &run.measures).all(|one| one.deliveries.is_none()));
+    assert!(old.runs.iter().flat_map(|run| &run.measures).all(|one| one.backstage.deliveries.is_none()));
     assert!(!page(&[old]).contains("Requests as backends saw them"));
 }
 
