@@ -80,9 +80,9 @@ impl Flag {
 }
 
 impl Http2 {
-    /// Says the client's preface on a connection that is open.
-    pub(super) fn new(transport: Transport) -> Result<Self, String> {
-        let pipe = Rc::new(RefCell::new(Pipe::new(transport)));
+    /// Says the client's preface on a connection that is open, and on which the server has `said` something already.
+    pub(super) fn new(transport: Transport, said: &[u8]) -> Result<Self, String> {
+        let pipe = Rc::new(RefCell::new(Pipe::new(transport, said)));
         let (raised, waker) = Flag::raised();
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW * 4).enable_push(false);
@@ -207,7 +207,7 @@ impl Stream {
             let response = match Pin::new(response).poll(&mut context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(response)) => response,
-                Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, false)),
+                Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, None)),
             };
             let matched = expected.header.as_ref().is_none_or(|(name, value)| {
                 response.headers().get_all(name).iter().any(|found| found.as_bytes() == value.as_bytes())
@@ -223,7 +223,7 @@ impl Stream {
                     // A stream that is over has no window to give back to.
                     _ = body.flow_control().release_capacity(piece.len());
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, true)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, Some(*status))),
                 Poll::Ready(None) => {
                     return Poll::Ready(expected.judge(*status, *matched, || format!("HTTP/2 {status}")));
                 }
@@ -232,15 +232,18 @@ impl Stream {
     }
 }
 
-fn failure(error: &h2::Error, has_head: bool) -> Fate {
-    let class = if error.is_library() {
-        Class::Malformed
-    } else if has_head {
-        Class::Truncated
-    } else if error.get_io().map(std::io::Error::kind) == Some(ErrorKind::UnexpectedEof) {
-        Class::ReadEof
-    } else {
-        Class::ReadReset
+/// What broke an answer of which the status is known or not.
+fn failure(error: &h2::Error, status: Option<u16>) -> Fate {
+    // The crate says "broken pipe" when a connection ends without GOAWAY.
+    let is_end = error
+        .get_io()
+        .is_some_and(|error| matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe));
+    let (class, what) = match status {
+        _ if error.is_library() => (Class::Malformed, error.to_string()),
+        Some(_) if is_end => (Class::Truncated, "the end of the stream within its body".to_owned()),
+        Some(_) => (Class::Truncated, error.to_string()),
+        None if is_end => (Class::ReadEof, "the end of the stream instead of an answer".to_owned()),
+        None => (Class::ReadReset, error.to_string()),
     };
-    Fate::Failed(class, error.to_string())
+    Fate::Failed(class, status.map_or_else(|| what.clone(), |status| format!("HTTP/2 {status}, and {what}")))
 }

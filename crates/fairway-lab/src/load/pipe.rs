@@ -27,8 +27,10 @@ pub(super) struct Pipe {
 pub(super) struct Handle(pub(super) Rc<RefCell<Pipe>>);
 
 impl Pipe {
-    pub(super) fn new(transport: Transport) -> Self {
-        Self { transport, scratch: Scratch::new(), taken: 0, has_ended: false, received: 0 }
+    /// `said` was read from it already.
+    pub(super) fn new(transport: Transport, said: &[u8]) -> Self {
+        let scratch = Scratch::holding(said);
+        Self { transport, scratch, taken: 0, has_ended: false, received: said.len() as u64 }
     }
 
     /// Bytes received since this was last asked.

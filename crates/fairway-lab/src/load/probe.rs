@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use super::Plan;
 use super::dialer::Dialer;
@@ -19,7 +19,7 @@ use crate::results::Class;
 pub(super) fn probe(plan: &Plan) -> anyhow::Result<()> {
     let address = plan.target.addresses[0];
     let deadline = Instant::now() + plan.bounds.timeout;
-    let transport = Dialer::new(plan, 0)?.dial()?;
+    let transport = Dialer::new(plan, 0)?.dial().with_context(|| format!("no connection to {address}"))?;
     let mut poller = Poller::new()?;
     poller.add(&transport, 0, Interest::ReadAndWrite)?;
     let mut opening = Opening::new(transport, 0);
@@ -44,6 +44,9 @@ pub(super) fn probe(plan: &Plan) -> anyhow::Result<()> {
             let (_, what) = opening.give_up();
             bail!("{address}: {what} ({} ms; see --timeout)", plan.bounds.timeout.as_millis());
         }
+    }
+    if let Some((_, why)) = opening.refusal(plan.wire.protocol) {
+        bail!("{address} and {:?}: {why}", plan.target.name);
     }
     opening.transport.close();
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::Protocol;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::poller::{Interest, Poller};
@@ -32,6 +33,8 @@ pub(super) struct Opening {
     /// The number by which its deadline is found.
     pub(super) number: u64,
     is_connected: bool,
+    /// What the server said in one breath with the end of the TLS handshake, e.g. its settings of HTTP/2.
+    pub(super) said: Vec<u8>,
 }
 
 /// How far a connection is.
@@ -107,7 +110,7 @@ fn change(
 
 impl Opening {
     pub(super) fn new(transport: Transport, number: u64) -> Self {
-        Self { transport, number, is_connected: false }
+        Self { transport, number, is_connected: false, said: Vec::new() }
     }
 
     /// Goes on after the socket moved.
@@ -124,7 +127,20 @@ impl Opening {
         match self.shake_hands(scratch) {
             Ok(true) => Step::Ready,
             Ok(false) => Step::Wait,
-            Err(error) => Step::Failed(Class::Tls, error.to_string()),
+            Err(error) => Step::Failed(Class::Tls, handshake_failure(&error)),
+        }
+    }
+
+    /// Why a connection that is ready cannot carry this protocol, if it cannot.
+    pub(super) fn refusal(&self, protocol: Protocol) -> Option<(Class, String)> {
+        match protocol {
+            Protocol::Http2 if self.transport.settled().is_some_and(|(_, tls)| tls.protocol != "h2") => {
+                Some((Class::Tls, "the server does not speak h2 (ALPN)".to_owned()))
+            }
+            Protocol::Http1 if !self.said.is_empty() => {
+                Some((Class::Malformed, "the server spoke before it was asked anything".to_owned()))
+            }
+            _ => None,
         }
     }
 
@@ -140,13 +156,25 @@ impl Opening {
     fn shake_hands(&mut self, scratch: &mut super::transport::Scratch) -> io::Result<bool> {
         use super::transport::Received;
         self.transport.flush()?;
-        match self.transport.receive(scratch)? {
+        let received = self.transport.receive(scratch)?;
+        self.said.extend_from_slice(scratch.bytes());
+        match received {
             Received::End => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the end of the stream within the TLS handshake",
             )),
             Received::Nothing | Received::Bytes => Ok(!self.transport.is_handshaking()),
         }
+    }
+}
+
+fn handshake_failure(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
+            "the server speaks none of the protocols that it was offered (ALPN)".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -157,5 +185,35 @@ pub(super) fn connect_class(error: &io::Error) -> Class {
         io::ErrorKind::ConnectionReset => Class::ConnectReset,
         io::ErrorKind::TimedOut => Class::ConnectTimeout,
         _ => Class::ConnectOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::super::transport::Scratch;
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_reset_before_anybody_looked_was_reset_while_it_was_made() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let transport = Transport::open(listener.local_addr().unwrap(), None).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        let mut descriptors = [PollFd::new(&transport, PollFlags::empty())];
+        poll(&mut descriptors, None).unwrap();
+        assert!(descriptors[0].revents().contains(PollFlags::ERR));
+        match Opening::new(transport, 1).step(&mut Scratch::new()) {
+            Step::Failed(class, text) => {
+                assert_eq!(class, Class::ConnectReset);
+                assert!(text.contains("reset"), "{text}");
+            }
+            Step::Wait | Step::Ready => panic!("a reset was not seen"),
+        }
     }
 }

@@ -58,6 +58,13 @@ impl Scratch {
         }
     }
 
+    /// One whose last read found `bytes`.
+    pub(super) fn holding(bytes: &[u8]) -> Self {
+        let mut scratch = Self::new();
+        scratch.plain.extend_from_slice(bytes);
+        scratch
+    }
+
     /// What the last read found.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.filled {

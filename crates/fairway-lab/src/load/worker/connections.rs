@@ -55,13 +55,13 @@ impl Worker {
         let State::Opening(opening) = std::mem::replace(&mut slot.state, State::Closed) else {
             return Ok(());
         };
+        if let Some((class, text)) = opening.refusal(self.plan.wire.protocol) {
+            self.not_opened(index, class, text);
+            return Ok(());
+        }
         let settled = opening.transport.settled();
         if self.plan.wire.protocol == Protocol::Http2 {
-            if settled.as_ref().is_some_and(|(_, tls)| tls.protocol != "h2") {
-                self.not_opened(index, Class::Tls, "the server does not speak h2 (ALPN)".to_owned());
-                return Ok(());
-            }
-            match Http2::new(opening.transport) {
+            match Http2::new(opening.transport, &opening.said) {
                 Ok(http2) => slot.state = State::Http2(Box::new(http2)),
                 Err(error) => {
                     self.not_opened(index, Class::ConnectOther, error);

@@ -95,6 +95,8 @@ impl Worker {
     fn dispatch(&mut self, index: usize, due: u64) -> anyhow::Result<()> {
         let now = self.now();
         let due = self.intended(due, now);
+        // In a closed loop a request is due when it can be sent; in an open one it was counted when it was released.
+        let counts = (self.plan.pace == Pace::Closed).then(|| self.since_begun(due));
         self.queues.number += 1;
         let number = self.queues.number;
         let exchange = Exchange { due, sent: now, number };
@@ -103,6 +105,9 @@ impl Worker {
         slot.was_used = true;
         match &mut slot.state {
             State::Http1(http1) => {
+                if let Some(at) = counts {
+                    self.tally.due(at, 0);
+                }
                 self.queues.in_flight += 1;
                 self.queues.deadlines.push_back((deadline, index, number));
                 if let Err(error) = http1.send(self.composer.http1(number), exchange) {
@@ -115,6 +120,9 @@ impl Worker {
             }
             State::Http2(http2) => {
                 if http2.send(self.composer.http2(number), exchange) {
+                    if let Some(at) = counts {
+                        self.tally.due(at, 0);
+                    }
                     self.queues.in_flight += 1;
                     self.queues.deadlines.push_back((deadline, index, number));
                 } else {
@@ -131,14 +139,8 @@ impl Worker {
 
     /// In an open loop the schedule's time. In a closed one a request is due when it is sent, or, where each has its own
     /// connection, when that is begun.
-    fn intended(&mut self, due: u64, now: u64) -> u64 {
-        if self.plan.pace != Pace::Closed {
-            return due;
-        }
-        let due = if self.plan.wire.reuse == Reuse::KeepAlive { now } else { due };
-        let at = self.since_begun(due);
-        self.tally.due(at, 0);
-        due
+    fn intended(&self, due: u64, now: u64) -> u64 {
+        if self.plan.pace == Pace::Closed && self.plan.wire.reuse == Reuse::KeepAlive { now } else { due }
     }
 
     /// A connection of HTTP/2 that has room stands in the line of idle ones once.

@@ -5,6 +5,10 @@
     reason = "a test may; clippy does not see that functions beside tests are tests"
 )]
 
+mod frames;
+mod http2;
+mod tls;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -94,6 +98,14 @@ async fn a_connection_that_cannot_be_made_fails_each_request_that_needed_it() {
     assert_eq!(load.examples.len(), 5);
     assert!(load.examples.windows(2).all(|pair| pair[0].at_s < pair[1].at_s));
     assert_eq!(load.counts.connections, 0);
+}
+
+#[tokio::test]
+async fn a_connection_to_where_nothing_can_be_is_told_apart_from_one_that_is_refused() {
+    // The broadcast address of loopback: TCP has no route to it, and nothing leaves the machine.
+    let (class, text) = only_error(&run(plan("127.255.255.255:80".parse().unwrap(), 1)).await);
+    assert_eq!(class, Class::ConnectOther);
+    assert!(text.contains("unreachable"), "{text}");
 }
 
 #[tokio::test]
