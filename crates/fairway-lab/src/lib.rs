@@ -16,22 +16,19 @@ pub mod echo;
 #[cfg(feature = "laboratory")]
 pub mod adapter;
 #[cfg(feature = "laboratory")]
-pub mod backend;
-#[cfg(feature = "laboratory")]
 pub mod cluster;
 #[cfg(feature = "laboratory")]
 pub mod command;
-#[cfg(feature = "laboratory")]
-pub mod crosscheck;
-#[cfg(feature = "laboratory")]
-pub mod load;
 #[cfg(feature = "laboratory")]
 pub mod measure;
 #[cfg(feature = "laboratory")]
 pub mod peers;
 #[cfg(feature = "laboratory")]
-pub mod report;
-#[cfg(feature = "laboratory")]
-pub mod results;
-#[cfg(feature = "laboratory")]
 pub mod scenario;
+
+#[cfg(feature = "laboratory")]
+pub use fairway_lab_report as report;
+#[cfg(feature = "laboratory")]
+pub use fairway_lab_results as results;
+#[cfg(feature = "laboratory")]
+pub use fairway_lab_traffic::{backend, crosscheck, load};

@@ -39,7 +39,18 @@ const CRATES: &[Place] = &[
         never: KUBERNETES,
     },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
-    Place { name: "fairway-lab", may: &[], never: &["httparse"] },
+    Place {
+        name: "fairway-lab",
+        may: &["fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
+        never: &["httparse"],
+    },
+    Place { name: "fairway-lab-report", may: &["fairway-lab-results"], never: INPUT_OUTPUT },
+    Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-lab-traffic",
+        may: &["fairway-lab-results"],
+        never: &["httparse", "kube", "k8s-openapi"],
+    },
     Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
     Place {
         name: "fairway",
@@ -61,6 +72,8 @@ const CRATES: &[Place] = &[
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
 const NEVER_KUBERNETES: &[&str] = &["fairway-model", "fairway-routing", "fairway-http1", "fairway-proxy"];
 
+/// Lines of a crate without its tests; one that is larger is cut.
+const CRATE_STOP: usize = 12_000;
 const FILE_MEDIAN: usize = 200;
 const FILE_STOP: usize = 800;
 const TEST_FILE_STOP: usize = 1_200;
@@ -115,13 +128,12 @@ fn nothing_right_of_the_model_knows_kubernetes() {
 
 #[test]
 fn the_laboratory_shares_no_crate_with_the_proxy() {
-    let lab = &packages()["fairway-lab"];
-    let shared: Vec<_> =
-        lab.normal.iter().chain(&lab.development).filter(|name| name.starts_with("fairway")).collect();
-    assert!(
-        shared.iter().all(|name| *name == "fairway-testkit"),
-        "one parser bug would blind both sides: {shared:?}"
-    );
+    let is_own = |name: &str| name == "fairway-testkit" || name.starts_with("fairway-lab");
+    let packages = packages();
+    let lab = packages.iter().filter(|(name, _)| name.starts_with("fairway-lab"));
+    let used = lab.flat_map(|(_, package)| package.normal.iter().chain(&package.development));
+    let shared: Vec<_> = used.filter(|name| name.starts_with("fairway") && !is_own(name)).collect();
+    assert!(shared.is_empty(), "one parser bug would blind both sides: {shared:?}");
 }
 
 #[test]
@@ -166,6 +178,20 @@ fn files_stay_small_and_open_with_what_they_own() {
         _ = writeln!(wrong, "the median file has {median} lines, stop at {FILE_MEDIAN}");
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn a_crate_is_cut_before_it_is_too_large() {
+    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources().into_iter().filter(|source| !source.is_test) {
+        let Some(name) = source.name.strip_prefix("crates/").and_then(|path| path.split('/').next()) else {
+            continue;
+        };
+        *sizes.entry(name.to_owned()).or_default() += source.lines_without_tests();
+    }
+    assert!(sizes.len() >= 9, "the crates were found: {sizes:?}");
+    let wrong: Vec<_> = sizes.iter().filter(|(_, lines)| **lines > CRATE_STOP).collect();
+    assert!(wrong.is_empty(), "more than {CRATE_STOP} lines: {wrong:?}");
 }
 
 #[test]
@@ -259,6 +285,17 @@ struct Source {
     name: String,
     text: String,
     is_test: bool,
+}
+
+impl Source {
+    /// Up to the tests that stand at its end.
+    fn lines_without_tests(&self) -> usize {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let begins_tests = |pair: &[&str]| {
+            pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{')
+        };
+        lines.windows(2).position(begins_tests).unwrap_or(lines.len())
+    }
 }
 
 fn sources() -> Vec<Source> {

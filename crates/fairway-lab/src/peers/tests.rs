@@ -148,3 +148,10 @@ fn workshop() -> Workshop {
         laboratory: nowhere,
     }
 }
+
+#[test]
+fn every_peer_has_a_colour_in_the_report() {
+    for peer in all() {
+        assert!(crate::report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
+    }
+}

@@ -1,0 +1,75 @@
+//! Requests, handshakes, throughput and CPU per request by worker count. Nothing if no case has a worker count.
+
+use fairway_lab_results::{Run, Settings};
+
+use super::bars::{COST, Quantity, bars};
+use super::book::Book;
+use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::pool::{Pool, distinct, whole};
+use super::scale::Spread;
+
+const QUANTITIES: [Quantity; 3] = [
+    Quantity {
+        title: "Requests per second (RPS)",
+        unit: "RPS",
+        reading: "Complete answers a second with all connections kept busy. Higher is better. Generator and backends share the machine with the proxy, which brings peers closer together and flattens what more workers could do.",
+        value: |pool| (!pool.is_about_handshakes() && !pool.is_about_throughput()).then(|| pool.rate()),
+    },
+    Quantity {
+        title: "New TLS connections per second (TPS)",
+        unit: "TPS",
+        reading: "Each request opens a connection of its own and closes it. Higher is better.",
+        value: |pool| pool.is_about_handshakes().then(|| pool.handshakes()),
+    },
+    Quantity {
+        title: "Throughput",
+        unit: "Gbit/s",
+        reading: "Bytes of answers, in gigabits a second, where answers are large. Higher is better.",
+        value: |pool| pool.is_about_throughput().then(|| pool.gigabits()),
+    },
+];
+
+/// Draws the figures of a run that has worker counts: lines, or bars where there is only one count.
+pub(super) fn by_workers(run: &Run, book: &mut Book) {
+    let pools = whole(run, &book.palette);
+    match distinct(pools.iter().filter_map(|pool| pool.workers)).len() {
+        0 => {}
+        1 => QUANTITIES.iter().for_each(|quantity| bars(quantity, run, book)),
+        _ => QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, book)),
+    }
+}
+
+fn lines(quantity: &Quantity, pools: &[Pool<'_>], book: &mut Book) {
+    let cases = distinct(pools.iter().map(|pool| pool.case));
+    let panels = cases.iter().map(|case| Panel {
+        title: (*case).to_owned(),
+        series: series(pools, case, quantity),
+        events: Vec::new(),
+    });
+    book.plot(Figure {
+        title: format!("{}, by workers", quantity.title),
+        reading: format!("{} To the right are more worker threads.", quantity.reading),
+        x: Axis { label: "worker threads", spread: Spread::Doubling },
+        y: Axis { label: quantity.unit, spread: Spread::Linear },
+        panels: panels.filter(|panel| !panel.series.is_empty()).collect(),
+    });
+}
+
+fn series(pools: &[Pool<'_>], case: &str, quantity: &Quantity) -> Vec<Series> {
+    let of_case = || pools.iter().filter(|pool| pool.case == case && pool.workers.is_some());
+    let whose = distinct(of_case().map(|pool| (pool.peer, pool.settings)));
+    let line = |(peer, settings): (&str, Settings)| {
+        let own = of_case().filter(|pool| (pool.peer, pool.settings) == (peer, settings));
+        let mut points: Vec<(f64, f64)> = own
+            .filter_map(|pool| Some((f64::from(pool.workers?), (quantity.value)(pool)?)))
+            .filter(|(_, value)| value.is_finite())
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (label, look) = match settings {
+            Settings::Recommended => (peer.to_owned(), Look::Dotted),
+            Settings::Defaults => (format!("{peer}, defaults"), Look::Dashed),
+        };
+        Series { peer: peer.to_owned(), label, look, weak_from: None, points }
+    };
+    whose.into_iter().map(line).filter(|series| !series.points.is_empty()).collect()
+}

@@ -1,0 +1,100 @@
+//! The arguments of `fairway-lab report`, and which part answers to which. Never makes a report itself.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use fairway_lab_results::Results;
+
+use super::readme::{Agreement, Readme, figures};
+use super::{REPORT, write_to};
+
+/// Arguments of `fairway-lab report`.
+#[derive(clap::Args)]
+pub struct ReportArguments {
+    /// Folders of runs, each with its results.json. Runs are shown side by side in the order given, never mixed.
+    #[arg(required = true, value_name = "DIR")]
+    runs: Vec<PathBuf>,
+    /// The report; report.html in the first folder if not given.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "readme")]
+    output: Option<PathBuf>,
+    /// Write no report, but put the main figures into this file, between <!-- lab:begin --> and <!-- lab:end -->.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+    /// Where the link in that file leads; report.html in the first folder if not given.
+    #[arg(long, value_name = "LINK", requires = "readme")]
+    link: Option<String>,
+    /// Change nothing; exit with 1 if the file does not say what the results say.
+    #[arg(long, requires = "readme")]
+    check: bool,
+}
+
+impl ReportArguments {
+    /// Does what the arguments ask for.
+    ///
+    /// # Errors
+    /// Input that cannot be used.
+    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+        let results = read(&self.runs)?;
+        match &self.readme {
+            Some(readme) => self.tend(readme, &results),
+            None => {
+                let place = self.output.unwrap_or_else(|| self.runs[0].join(REPORT));
+                write_to(&results, &place)?;
+                say(&format!("{}\n", place.display()))?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+
+    fn tend(&self, path: &Path, results: &[Results]) -> anyhow::Result<ExitCode> {
+        let readme = Readme::read(path)?;
+        let link = self.link.clone().map_or_else(|| linked(&self.runs[0].join(REPORT), path), Ok)?;
+        let figures = figures(results, &link);
+        if !self.check {
+            readme.rewrite(&figures)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Agreement::Differs { found, expected } = readme.compare(&figures) else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        say(&format!(
+            "{} does not say what the results say:\n  it has   {found}\n  not      {expected}\nrun the same command without --check\n",
+            path.display()
+        ))?;
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::with_capacity(folders.len());
+    for folder in folders {
+        let real = folder
+            .canonicalize()
+            .with_context(|| format!("read {}: there is no such folder", folder.display()))?;
+        anyhow::ensure!(seen.insert(real), "{} is given twice; give each run once", folder.display());
+        all.push(fairway_lab_results::read(folder)?);
+    }
+    Ok(all)
+}
+
+/// How a file is called from the folder of another.
+fn linked(target: &Path, from: &Path) -> anyhow::Result<String> {
+    let told = || format!("find the way from {} to {}; say it with --link", from.display(), target.display());
+    let absolute = |path: &Path| -> anyhow::Result<PathBuf> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(folder.canonicalize().with_context(told)?.join(path.file_name().with_context(told)?))
+    };
+    let (target, from) = (absolute(target)?, absolute(from)?);
+    let root = from.parent().with_context(told)?;
+    let within = target.strip_prefix(root).with_context(told)?;
+    Ok(within.to_str().with_context(told)?.to_owned())
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("write to standard output")
+}

@@ -1,0 +1,103 @@
+//! Percentile curves: each case with all peers, and each peer with all of its cases beside the stream straight to the
+//! pods. Never reads a clock.
+
+use fairway_lab_results::{Percentile, Run, Settings};
+
+use super::book::Book;
+use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::pool::{Pool, distinct, titled, whole};
+use super::scale::Spread;
+
+/// With fewer samples above it a percentile may be chance.
+const ENOUGH_ABOVE: u64 = 10;
+/// More panels than these are no longer small multiples but a wall.
+const PANELS: usize = 12;
+
+/// Draws the curves of a run.
+pub(super) fn curves(run: &Run, book: &mut Book) {
+    let pools = whole(run, &book.palette);
+    let cases = distinct(pools.iter().map(|pool| (pool.case, pool.workers)));
+    let panels = cases.iter().take(PANELS).map(|(case, workers)| Panel {
+        title: titled(case, *workers),
+        series: pools
+            .iter()
+            .filter(|pool| (pool.case, pool.workers) == (case, *workers))
+            .map(|pool| series(pool, pool.peer, look(pool, book)))
+            .filter(|series| !series.points.is_empty())
+            .collect(),
+        events: Vec::new(),
+    });
+    let panels: Vec<Panel> = panels.filter(|panel| !panel.series.is_empty()).collect();
+    let title = match panels.as_slice() {
+        [only] => format!("Latency by percentile, {}", only.title),
+        _ => "Latency by percentile".to_owned(),
+    };
+    book.plot(figure(title, "Each step to the right is a tenth of the requests before it: at 99.9% one in a thousand was slower. Lower and flatter is better. Latency counts from the time at which a request was due, so waiting for a stalled proxy is in it. Hollow points on a broken line stand on fewer than 10 samples and may be chance.".to_owned(), panels));
+    if cases.len() > 1 && cases.len() <= 4 && cases.iter().all(|(_, workers)| workers.is_none()) {
+        each_peer(&pools, book);
+    }
+}
+
+fn figure(title: String, reading: String, panels: Vec<Panel>) -> Figure {
+    Figure {
+        title,
+        reading,
+        x: Axis { label: "percentile", spread: Spread::Nines },
+        y: Axis { label: "latency, ms", spread: Spread::Log },
+        panels,
+    }
+}
+
+fn look(pool: &Pool<'_>, book: &Book) -> Look {
+    if book.palette.is_neutral(pool.peer) || pool.settings == Settings::Defaults {
+        Look::Dashed
+    } else {
+        Look::Solid
+    }
+}
+
+fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
+    let mut points: Vec<Percentile> =
+        pool.percentiles().into_iter().filter(|point| point.ms.is_finite()).collect();
+    // Where no sample is above, the curve has reached the highest latency and ends.
+    let end = points.iter().position(|point| point.above == 0).map_or(points.len(), |last| last + 1);
+    points.truncate(end);
+    let label = match pool.settings {
+        Settings::Defaults => format!("{label}, defaults"),
+        Settings::Recommended => label.to_owned(),
+    };
+    Series {
+        peer: pool.peer.to_owned(),
+        label,
+        look,
+        weak_from: points.iter().position(|point| point.above < ENOUGH_ABOVE),
+        points: points.iter().map(|point| (point.percent, point.ms)).collect(),
+    }
+}
+
+/// One panel a peer: do its curves lie on each other?
+fn each_peer(pools: &[Pool<'_>], book: &mut Book) {
+    let cases = distinct(pools.iter().map(|pool| pool.case));
+    let peers = distinct(pools.iter().map(|pool| pool.peer).filter(|peer| !book.palette.is_neutral(peer)));
+    let panels = peers.iter().map(|peer| {
+        let own = pools.iter().filter(|pool| pool.peer == *peer && pool.settings == Settings::Recommended);
+        let direct = pools.iter().filter(|pool| book.palette.is_neutral(pool.peer));
+        let last = |pool: &&Pool<'_>| cases.last() == Some(&pool.case);
+        let mut all: Vec<Series> = direct
+            .filter(last)
+            .filter_map(|pool| pool.beside(peer))
+            .map(|pool| series(&pool, &format!("{}, {}", pool.peer, pool.case), Look::Faint))
+            .collect();
+        for pool in own {
+            let look = if last(&pool) { Look::Solid } else { Look::Dashed };
+            all.push(series(pool, pool.case, look));
+        }
+        Panel { title: (*peer).to_owned(), series: all, events: Vec::new() }
+    });
+    let panels: Vec<Panel> = panels.collect();
+    let solid = cases.last().copied().unwrap_or_default();
+    let reading = format!(
+        "One panel for each peer, all with the same axes. The unbroken line is {solid}, the broken ones are the other cases: where they lie on each other, the change made no difference to clients. The thin grey line is the stream straight to the pods that ran beside it: what the machine itself does."
+    );
+    book.plot(figure("The same, each peer by itself".to_owned(), reading, panels));
+}

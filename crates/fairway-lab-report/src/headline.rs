@@ -1,0 +1,241 @@
+//! What stands first: ratios with their intervals, the noise of the machine, and a sentence for each that claims no more
+//! than the interval does.
+
+use fairway_lab_results::{Ratio, Results, Settings};
+
+use super::book::Book;
+use super::html::{Cell, Html, Table};
+use super::number;
+use super::palette::Palette;
+use super::pool::{distinct, in_case};
+
+/// What an interval allows to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The interval includes 1, or lies within that of the machine's own noise.
+    None,
+    /// The peer's figure is the lower one.
+    Lower,
+    /// The peer's figure is the higher one.
+    Higher,
+}
+
+/// What may be said of a ratio, given all ratios of its run.
+pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
+    let (low, high) = ratio.interval;
+    let finite = [ratio.median, low, high].iter().all(|value| value.is_finite());
+    if !finite || includes_one((low, high)) || is_within_noise(ratio, all) {
+        Claim::None
+    } else if ratio.median < 1.0 {
+        Claim::Lower
+    } else {
+        Claim::Higher
+    }
+}
+
+/// Whether the interval includes 1 as it is printed: what reads 1.00 is not said to be another value.
+fn includes_one((low, high): (f64, f64)) -> bool {
+    low < 1.005 && high >= 0.995
+}
+
+/// Whether it is a peer against itself: the noise of the machine. Its defaults against its recommended settings are not.
+pub(super) fn is_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
+    let same = |other: &Ratio| {
+        other.peer == other.base
+            && (&other.figure, &other.case, other.workers) == (&ratio.figure, &ratio.case, ratio.workers)
+    };
+    let first = all.iter().filter(|other| same(other)).map(|other| other.settings).min();
+    ratio.peer == ratio.base && first.is_none_or(|first| first == ratio.settings)
+}
+
+fn is_within_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
+    !is_noise(ratio, all)
+        && all.iter().filter(|other| is_noise(other, all)).any(|noise| {
+            noise.figure == ratio.figure
+                && noise.case == ratio.case
+                && noise.workers == ratio.workers
+                && noise.interval.0 <= ratio.median
+                && ratio.median <= noise.interval.1
+        })
+}
+
+/// Whether a lower figure is the better one; none where that is not known.
+fn lower_is_better(figure: &str) -> Option<bool> {
+    let figure = figure.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| figure.contains(word));
+    if has(&["per cpu", "/cpu"]) {
+        Some(false)
+    } else if has(&["cpu", "latency", "memory", "error", "max", "mean", "context", "propagation"])
+        || figure
+            .strip_prefix('p')
+            .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+    {
+        Some(true)
+    } else if has(&["/s", "rps", "tps", "bps", "rate", "throughput"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The claim in words.
+pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
+    if is_noise(ratio, all) {
+        return "noise".to_owned();
+    }
+    let claim = claim(ratio, all);
+    let (more, less) = match lower_is_better(&ratio.figure) {
+        Some(true) => ("worse", "better"),
+        Some(false) => ("better", "worse"),
+        None => ("higher", "lower"),
+    };
+    match claim {
+        Claim::None if is_within_noise(ratio, all) && !includes_one(ratio.interval) => {
+            "no difference: within the noise".to_owned()
+        }
+        Claim::None => "no difference: interval includes 1".to_owned(),
+        Claim::Higher => more.to_owned(),
+        Claim::Lower => less.to_owned(),
+    }
+}
+
+/// The tables of all ratios of a run of the laboratory: one for each figure and case.
+pub(super) fn ratios(results: &Results, book: &mut Book) {
+    if results.runs.iter().all(|run| run.ratios.is_empty()) {
+        book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
+        return;
+    }
+    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
+    book.html.raw("<div class=\"ratios\">");
+    for run in &results.runs {
+        let mut order: Vec<&Ratio> = run.ratios.iter().collect();
+        order.sort_by_key(|ratio| {
+            (ratio.settings, is_noise(ratio, &run.ratios), book.palette.place(&ratio.peer))
+        });
+        for (figure, case, workers) in
+            distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
+        {
+            let of = |ratio: &&&Ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers);
+            let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
+            one_figure(&format!("{figure}, {}", in_case(run, case, workers)), &own, &run.ratios, book);
+        }
+    }
+    book.html.raw("</div>");
+}
+
+fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
+    let reach = reach(own);
+    let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
+    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio, all)).map(|ratio| &ratio.base));
+    let whose = match bases.as_slice() {
+        [base] => format!("peer ÷ {base}"),
+        _ => "peer ÷ base".to_owned(),
+    };
+    let mut table = Table::new(caption, &[&whose, "#median ×", "#95% interval", &axis, "says", "#pairs"]);
+    for ratio in own {
+        let mut peers = book.palette.cell(&ratio.peer, ratio.settings);
+        if is_noise(ratio, all) {
+            peers.raw(" <small>A/A</small>");
+        } else if bases.len() > 1 {
+            peers.raw(" <small>÷ ").text(&ratio.base).raw("</small>");
+        }
+        table.row(vec![
+            Cell::Markup(peers),
+            Cell::Number(number::ratio(ratio.median)),
+            Cell::Number(interval(ratio)),
+            Cell::Markup(bar(ratio, reach, &book.palette)),
+            Cell::Text(told(ratio, all)),
+            Cell::Number(ratio.pairs.to_string()),
+        ]);
+    }
+    book.table(&table);
+}
+
+/// How far the axis of the bars reaches to both sides of 1, in doublings.
+fn reach(ratios: &[&Ratio]) -> f64 {
+    let ends = ratios.iter().flat_map(|ratio| [ratio.interval.0, ratio.interval.1, ratio.median]);
+    let drawable = ends.filter(|value| value.is_finite() && *value > 0.0);
+    let furthest = drawable.map(|value| value.log2().abs()).fold(0.0, f64::max);
+    [0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0].into_iter().find(|reach| *reach >= furthest).unwrap_or(6.0)
+}
+
+/// `1.02 – 1.31`.
+pub(super) fn interval(ratio: &Ratio) -> String {
+    format!("{} – {}", number::ratio(ratio.interval.0), number::ratio(ratio.interval.1))
+}
+
+/// The interval as a bar around the line of 1.
+fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
+    let mut html = Html::default();
+    let (low, high) = ratio.interval;
+    if ![ratio.median, low, high].iter().all(|value| value.is_finite() && *value > 0.0) {
+        return html;
+    }
+    let place = |value: f64| 60.0 + value.log2().clamp(-reach, reach) / reach * 56.0;
+    html.raw("<svg class=\"interval ")
+        .raw(palette.class(&ratio.peer))
+        .raw("\" viewBox=\"0 0 120 14\" aria-hidden=\"true\">");
+    html.raw("<line class=\"grid\" x1=\"60\" x2=\"60\" y1=\"-5\" y2=\"19\"/><rect y=\"4\" height=\"6\" rx=\"2\" x=\"");
+    html.number(place(low)).raw("\" width=\"").number((place(high) - place(low)).max(1.5));
+    html.raw("\"/><rect class=\"median\" y=\"1\" width=\"2.5\" height=\"12\" x=\"")
+        .number(place(ratio.median) - 1.25)
+        .raw("\"/></svg>");
+    html
+}
+
+/// The ratios of recommended settings against Fairway.
+pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
+    all.iter()
+        .filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == super::palette::FAIRWAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(peer: &str, median: f64, interval: (f64, f64)) -> Ratio {
+        Ratio {
+            figure: "cpu per request".to_owned(),
+            case: "https-1k".to_owned(),
+            peer: peer.to_owned(),
+            settings: Settings::Recommended,
+            base: "fairway".to_owned(),
+            workers: Some(1),
+            median,
+            interval,
+            pairs: 8,
+        }
+    }
+
+    #[test]
+    fn nothing_is_claimed_when_the_interval_includes_one_or_lies_in_the_noise() {
+        let noise = ratio("fairway", 1.0, (0.95, 1.06));
+        let all = [
+            ratio("envoy", 1.3, (1.2, 1.4)),
+            ratio("traefik", 1.2, (0.9, 1.4)),
+            ratio("haproxy", 1.03, (1.01, 1.05)),
+            ratio("caddy", f64::NAN, (f64::NAN, f64::NAN)),
+            ratio("nginx-reload", 0.8, (0.7, 0.9)),
+            noise,
+        ];
+        let told: Vec<String> = all.iter().map(|ratio| told(ratio, &all)).collect();
+        assert_eq!(told[0], "worse");
+        assert!(told[1].contains("interval includes 1"));
+        assert!(told[2].contains("within the noise"));
+        assert!(told[3].contains("no difference"));
+        assert_eq!(told[4], "better");
+        assert!(told[5].starts_with("noise"));
+        assert!(includes_one((0.81, 0.998)) && !includes_one((0.81, 0.99)));
+        let defaults = Ratio { settings: Settings::Defaults, ..ratio("fairway", 1.4, (1.3, 1.5)) };
+        let both = [all[5].clone(), defaults];
+        assert!(is_noise(&both[0], &both) && !is_noise(&both[1], &both));
+    }
+
+    #[test]
+    fn it_is_known_which_figures_are_better_when_lower() {
+        let known =
+            ["cpu per request", "p99", "p99.9", "requests/s", "requests per cpu-second", "Gbps", "colour"];
+        let lower = known.map(lower_is_better);
+        assert_eq!(lower, [Some(true), Some(true), Some(true), Some(false), Some(false), Some(false), None]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The report: one HTML file made of `results.json` of one or more runs. No network, no font, no picture from elsewhere;
+//! a strict content security policy says so to the browser.
+//!
+//! Runs are never mixed: each has its number, each scenario of each run its own section, in the order of scenarios and
+//! then of runs. Two runs of one scenario stand one after the other; the same folder twice is an error of the caller.
+//! Within a run the blocks of a peer in a case are one ([`pool`]).
+//!
+//! ```text
+//! results ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
+//!                └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
+//!                                                               └─► JSON ─► page.js: the same, alive  ─┘
+//! ```
+//!
+//! On a screen `page.js` draws the plots; without scripts and on paper there are the drawings of [`drawing`], with all
+//! peers and the whole of every axis, whatever a reader toggled or zoomed.
+
+mod bars;
+mod book;
+mod capacity;
+pub mod command;
+mod curves;
+mod deliveries;
+mod drawing;
+mod effects;
+mod errors;
+mod figure;
+mod figures;
+mod glance;
+mod headline;
+mod html;
+mod moments;
+mod number;
+mod page;
+mod palette;
+mod pool;
+mod provenance;
+mod published;
+pub mod readme;
+mod scale;
+mod stretch;
+mod thin;
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use fairway_lab_results::Results;
+
+pub use page::page;
+pub use palette::KNOWN;
+
+/// The name of the file in a run's folder.
+pub const REPORT: &str = "report.html";
+
+/// Writes the report of runs into a folder, as [`REPORT`], and says where it is.
+///
+/// # Errors
+/// The folder cannot be written, e.g. because the disk is full; a report that was there stays as it was.
+pub fn write(results: &[Results], folder: &Path) -> anyhow::Result<PathBuf> {
+    let place = folder.join(REPORT);
+    write_to(results, &place)?;
+    Ok(place)
+}
+
+/// Writes the report of runs to a file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_to(results: &[Results], place: &Path) -> anyhow::Result<()> {
+    let text = page(results)?;
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = || {
+        format!(
+            "write {}: it cannot be written; a report that was there stays as it was, results.json is not touched",
+            place.display()
+        )
+    };
+    let mut beside = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
+    beside.write_all(text.as_bytes()).with_context(failed)?;
+    // A file that only its writer may read is no report.
+    fs::set_permissions(beside.path(), Permissions::from_mode(0o644)).with_context(failed)?;
+    beside.persist(place).with_context(failed)?;
+    Ok(())
+}

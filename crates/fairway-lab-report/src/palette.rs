@@ -1,0 +1,103 @@
+//! Which peer has which colour and which place in lists: the same one on the whole page, and in each report where the
+//! laboratory knows the peer. The colours themselves are in `page.css`, for light and dark.
+
+use std::collections::BTreeMap;
+
+use fairway_lab_results::{PeerKind, Results, Settings};
+
+use super::html::Html;
+
+/// Peers that always have the same colour. `direct` is grey: it is no proxy.
+pub const KNOWN: [&str; 7] = ["fairway", "nginx-reload", "haproxy", "envoy", "contour", "traefik", "caddy"];
+const COLOURS: usize = 9;
+/// The stream straight to the pods.
+pub(super) const DIRECT: &str = "direct";
+/// The peer that others are compared with.
+pub(super) const FAIRWAY: &str = "fairway";
+
+const CLASSES: [&str; COLOURS] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
+const NEUTRAL: &str = "cd";
+
+/// The colours of a report.
+pub(super) struct Palette {
+    places: BTreeMap<String, usize>,
+    neutral: Vec<String>,
+}
+
+impl Palette {
+    /// Gives every peer of the runs its colour.
+    pub(super) fn of<'a>(runs: impl IntoIterator<Item = &'a Results>) -> Self {
+        let mut places: BTreeMap<String, usize> =
+            KNOWN.iter().enumerate().map(|(place, name)| ((*name).to_owned(), place)).collect();
+        let mut neutral = vec![DIRECT.to_owned()];
+        for results in runs {
+            for peer in &results.peers {
+                if peer.kind == PeerKind::Direct && !neutral.contains(&peer.name) {
+                    neutral.push(peer.name.clone());
+                }
+                let next = places.len();
+                places.entry(peer.name.clone()).or_insert(next);
+            }
+            for peer in results.runs.iter().flat_map(|run| &run.measures).map(|measure| &measure.peer) {
+                let next = places.len();
+                places.entry(peer.clone()).or_insert(next);
+            }
+        }
+        Self { places, neutral }
+    }
+
+    /// The place in lists: Fairway first, direct streams last.
+    pub(super) fn place(&self, peer: &str) -> usize {
+        if self.is_neutral(peer) {
+            return usize::MAX;
+        }
+        self.places.get(peer).copied().unwrap_or(usize::MAX - 1)
+    }
+
+    /// Whether it is no proxy.
+    pub(super) fn is_neutral(&self, peer: &str) -> bool {
+        self.neutral.iter().any(|name| name == peer)
+    }
+
+    /// The class of its colour.
+    pub(super) fn class(&self, peer: &str) -> &'static str {
+        if self.is_neutral(peer) {
+            return NEUTRAL;
+        }
+        self.places.get(peer).map_or(NEUTRAL, |place| CLASSES[place % COLOURS])
+    }
+
+    /// The peer with its colour, for a table.
+    pub(super) fn cell(&self, peer: &str, settings: Settings) -> Html {
+        let mut html = Html::default();
+        html.raw("<span class=\"peer\"><i class=\"dot ").raw(self.class(peer)).raw("\"></i>").text(peer);
+        if settings == Settings::Defaults {
+            html.raw(" <small>defaults</small>");
+        }
+        html.raw("</span>");
+        html
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_known_peer_has_a_colour_of_its_own_in_light_and_in_dark() {
+        let palette = Palette::of([]);
+        let look = include_str!("page.css");
+        let mut seen = BTreeSet::new();
+        for peer in KNOWN {
+            let class = palette.class(peer);
+            let colours =
+                look.lines().find(|line| line.trim_start().starts_with(&format!("--{class}: light-dark(")));
+            let colours = colours.unwrap_or_else(|| panic!("{peer} has no colour"));
+            let (light, dark) = colours.split_once('(').unwrap().1.split_once(", ").unwrap();
+            assert_ne!(class, NEUTRAL, "{peer}");
+            assert!(seen.insert(light.to_owned()) && seen.insert(dark.to_owned()), "{peer}: {colours}");
+        }
+    }
+}

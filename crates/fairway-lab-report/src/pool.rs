@@ -1,0 +1,322 @@
+//! Streams that belong together, as one: the blocks of a peer in a case. Sums are divided by sums, distributions are
+//! merged, and nothing is ever the mean of percentiles. Discarded blocks do not count.
+
+use std::collections::BTreeMap;
+
+use fairway_lab_results::{Class, Latency, Measure, Percentile, Run, Settings};
+
+use super::palette::Palette;
+
+/// The streams of a peer in a case.
+pub(super) struct Pool<'a> {
+    /// The case.
+    pub case: &'a str,
+    /// The phase; empty when phases are pooled.
+    pub phase: &'a str,
+    /// Whose.
+    pub peer: &'a str,
+    /// With which settings.
+    pub settings: Settings,
+    /// Worker threads, where the scenario is about them.
+    pub workers: Option<u32>,
+    /// The streams, in the order of the run; at least one.
+    pub measures: Vec<&'a Measure>,
+}
+
+/// The name of a phase that holds all others.
+const POOLED: &str = "pooled";
+
+/// All phases together, by case, worker count, settings and peer.
+pub(super) fn whole<'a>(run: &'a Run, palette: &Palette) -> Vec<Pool<'a>> {
+    let mut pools = gathered(run, palette, false);
+    for pool in &mut pools {
+        // A stream that is the sum of the others must not be counted beside them.
+        if pool.measures.iter().any(|measure| measure.phase == POOLED) {
+            pool.measures.retain(|measure| measure.phase == POOLED);
+        }
+    }
+    pools
+}
+
+/// Each phase by itself.
+pub(super) fn by_phase<'a>(run: &'a Run, palette: &Palette) -> Vec<Pool<'a>> {
+    gathered(run, palette, true)
+}
+
+/// The values of a list in the order in which they first appear.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Whether a run asks what more workers do. Elsewhere their number belongs to the parameters and not to every figure.
+fn are_workers_varied(run: &Run) -> bool {
+    let keys = run.measures.iter().map(|one| (&one.peer, one.settings, &one.case, one.workers));
+    let with = distinct(keys);
+    let without = distinct(with.iter().map(|(peer, settings, case, _)| (peer, settings, case)));
+    run.scenario == "capacity" || with.len() > without.len()
+}
+
+/// How a case is called.
+pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
+    match workers {
+        Some(1) => format!("{case}, 1 worker"),
+        Some(workers) => format!("{case}, {workers} workers"),
+        None => case.to_owned(),
+    }
+}
+
+/// How a case is called in tables that have more than one scenario.
+pub(super) fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
+    format!("{}: {}", run.scenario, titled(case, workers))
+}
+
+fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
+    let counted: Vec<&Measure> = run.measures.iter().filter(|measure| measure.discarded.is_none()).collect();
+    let cases = distinct(counted.iter().map(|measure| &measure.case));
+    let orders = distinct(counted.iter().map(|measure| &measure.phase));
+    let by_workers = are_workers_varied(run);
+    let place = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
+    let mut pools: BTreeMap<_, Pool<'a>> = BTreeMap::new();
+    for measure in counted {
+        let phase = if phases { place(&orders, &measure.phase) } else { None };
+        let key = (
+            place(&cases, &measure.case),
+            phase,
+            measure.workers.filter(|_| by_workers),
+            measure.settings,
+            palette.place(&measure.peer),
+            &measure.peer,
+        );
+        let pool = pools.entry(key).or_insert_with(|| Pool {
+            case: &measure.case,
+            phase: if phases { &measure.phase } else { "" },
+            peer: &measure.peer,
+            settings: measure.settings,
+            workers: measure.workers.filter(|_| by_workers),
+            measures: Vec::new(),
+        });
+        pool.measures.push(measure);
+    }
+    pools.into_values().collect()
+}
+
+impl<'a> Pool<'a> {
+    /// Of a stream straight to the pods, what ran at the same time as a peer.
+    pub(super) fn beside(&self, peer: &str) -> Option<Pool<'a>> {
+        let meanwhile = self.measures.iter().filter(|one| one.beside.as_deref() == Some(peer));
+        let measures: Vec<&Measure> = meanwhile.copied().collect();
+        (!measures.is_empty()).then_some(Pool { measures, ..*self })
+    }
+}
+
+impl Pool<'_> {
+    /// The peer, and that it had its defaults if it did.
+    pub(super) fn name(&self) -> String {
+        match self.settings {
+            Settings::Recommended => self.peer.to_owned(),
+            Settings::Defaults => format!("{}, defaults", self.peer),
+        }
+    }
+
+    fn sum(&self, value: impl Fn(&Measure) -> f64) -> f64 {
+        self.measures.iter().map(|measure| value(measure)).sum()
+    }
+
+    fn total(&self, value: impl Fn(&Measure) -> u64) -> u64 {
+        self.measures.iter().fold(0, |sum, measure| sum.saturating_add(value(measure)))
+    }
+
+    fn a_second(&self, total: f64) -> f64 {
+        total / self.sum(|measure| measure.load.seconds)
+    }
+
+    /// Requests that were due.
+    pub(super) fn requests(&self) -> u64 {
+        self.total(|measure| measure.load.counts.requests)
+    }
+
+    /// Errors by class.
+    pub(super) fn errors(&self) -> BTreeMap<Class, u64> {
+        let mut errors = BTreeMap::new();
+        for (class, count) in self.measures.iter().flat_map(|measure| &measure.load.errors) {
+            *errors.entry(*class).or_default() += count;
+        }
+        errors
+    }
+
+    /// Requests that failed. What the generator did not send is not the peer's failure.
+    pub(super) fn failed(&self) -> u64 {
+        self.errors().iter().filter(|(class, _)| **class != Class::NotSent).map(|(_, count)| count).sum()
+    }
+
+    /// Complete answers a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.a_second(self.total(|measure| measure.load.counts.ok) as f64)
+    }
+
+    /// TLS handshakes a second.
+    pub(super) fn handshakes(&self) -> f64 {
+        let handshakes = |measure: &Measure| {
+            measure.load.counts.full_handshakes.saturating_add(measure.load.counts.resumed_handshakes)
+        };
+        self.a_second(self.total(handshakes) as f64)
+    }
+
+    /// Bytes received, in gigabits a second.
+    pub(super) fn gigabits(&self) -> f64 {
+        self.a_second(self.total(|measure| measure.load.counts.bytes) as f64) * 8.0 / 1e9
+    }
+
+    /// Whether most requests open a connection with TLS: then handshakes are the figure to look at.
+    pub(super) fn is_about_handshakes(&self) -> bool {
+        self.handshakes() > self.rate() * 0.5
+    }
+
+    /// Whether answers are so large that throughput is the figure to look at.
+    pub(super) fn is_about_throughput(&self) -> bool {
+        self.gigabits() * 1e9 / 8.0 > self.rate() * 100_000.0
+    }
+
+    /// CPU time of the proxy for an answered request, microseconds: the sum of the one by the sum of the other.
+    pub(super) fn cpu(&self) -> Option<f64> {
+        let known =
+            || self.measures.iter().filter_map(|measure| Some((measure.cost.as_ref()?, &measure.load)));
+        let answered: u64 = known().map(|(_, load)| load.counts.ok).sum();
+        if answered > 0 {
+            return Some(known().map(|(cost, _)| cost.cpu_s).sum::<f64>() * 1e6 / answered as f64);
+        }
+        None
+    }
+
+    /// CPUs that the proxy had in use.
+    pub(super) fn cpus(&self) -> Option<f64> {
+        let known = || self.measures.iter().filter(|measure| measure.cost.is_some());
+        let spent: f64 = known().filter_map(|measure| measure.cost.as_ref()).map(|cost| cost.cpu_s).sum();
+        let seconds: f64 = known().map(|measure| measure.load.seconds).sum();
+        (seconds > 0.0).then(|| spent / seconds)
+    }
+
+    /// The largest memory of the proxy at the end of a stream, bytes.
+    pub(super) fn memory(&self) -> Option<u64> {
+        self.measures.iter().filter_map(|measure| measure.cost.as_ref()?.memory_bytes).max()
+    }
+
+    /// The highest latency, milliseconds.
+    pub(super) fn highest(&self) -> Option<f64> {
+        let counted = self.measures.iter().filter(|measure| measure.load.latency.count > 0);
+        counted.map(|measure| measure.load.latency.max_ms).filter(|ms| ms.is_finite()).reduce(f64::max)
+    }
+
+    /// The distribution of latency from the intended time.
+    pub(super) fn percentiles(&self) -> Vec<Percentile> {
+        merged(&self.measures.iter().map(|measure| &measure.load.latency).collect::<Vec<_>>())
+    }
+
+    /// A percentile, if it is among those that were kept.
+    pub(super) fn percentile(&self, percent: f64) -> Option<Percentile> {
+        self.percentiles().into_iter().find(|point| (point.percent - percent).abs() < 1e-9)
+    }
+}
+
+/// One distribution of several: at each percentile of the first, the latency that as many of all values lie above.
+/// Between the points that were kept a distribution is taken to be even on the logarithm of latency.
+pub(super) fn merged(latencies: &[&Latency]) -> Vec<Percentile> {
+    let filled: Vec<&Latency> = latencies
+        .iter()
+        .copied()
+        .filter(|latency| latency.count > 0 && !latency.percentiles.is_empty())
+        .collect();
+    let usable = |point: &&Percentile| point.ms.is_finite() && point.percent < 100.0;
+    let (Some(first), false) = (filled.first(), filled.len() == 1) else {
+        return filled
+            .first()
+            .map_or_else(Vec::new, |only| only.percentiles.iter().filter(usable).copied().collect());
+    };
+    let total: u64 = filled.iter().map(|latency| latency.count).sum();
+    let grid = first.percentiles.iter().filter(usable);
+    grid.map(|point| {
+        let above = total as f64 * (1.0 - point.percent / 100.0);
+        Percentile { percent: point.percent, ms: latency_with(&filled, above), above: above as u64 }
+    })
+    .collect()
+}
+
+/// The latency that so many values of all lie above.
+fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
+    let ends = |of: fn(&Latency) -> f64| latencies.iter().map(move |latency| of(latency));
+    let mut low = ends(|latency| latency.min_ms).fold(f64::INFINITY, f64::min).max(1e-4);
+    let mut high = ends(|latency| latency.max_ms).fold(0.0, f64::max).max(low);
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        let count: f64 =
+            latencies.iter().map(|latency| share_above(latency, middle) * latency.count as f64).sum();
+        if count > above {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// Which share of the values lies above a latency.
+fn share_above(latency: &Latency, ms: f64) -> f64 {
+    let mut before = (latency.min_ms.max(1e-4), 1.0);
+    let kept = latency.percentiles.iter().map(|point| (point.ms, 1.0 - point.percent / 100.0));
+    for (value, above) in kept.chain([(latency.max_ms, 0.0)]) {
+        if value > ms {
+            let width = (value / before.0).ln();
+            let part = if width > 0.0 { ((ms / before.0).ln() / width).clamp(0.0, 1.0) } else { 1.0 };
+            return before.1 + (above - before.1) * part;
+        }
+        before = (value.max(1e-4), above);
+    }
+    0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latency(count: u64, points: &[(f64, f64)], max_ms: f64) -> Latency {
+        let point = |(percent, ms): &(f64, f64)| Percentile {
+            percent: *percent,
+            ms: *ms,
+            above: (count as f64 * (1.0 - percent / 100.0)) as u64,
+        };
+        Latency {
+            count,
+            min_ms: points[0].1,
+            max_ms,
+            percentiles: points.iter().map(point).collect(),
+            ..Latency::default()
+        }
+    }
+
+    #[test]
+    fn a_merged_percentile_is_that_of_all_values_and_no_mean() {
+        let fast = latency(9_000, &[(0.0, 1.0), (50.0, 1.0), (90.0, 1.0), (99.0, 1.0)], 1.0);
+        let slow = latency(1_000, &[(0.0, 100.0), (50.0, 100.0), (90.0, 100.0), (99.0, 100.0)], 100.0);
+        let points = merged(&[&fast, &slow]);
+        let at = |percent: f64| points.iter().find(|point| point.percent == percent).unwrap();
+        assert!((at(50.0).ms - 1.0).abs() < 0.01, "{points:?}");
+        // A tenth of all values is 100 ms; the mean of the two p99 would be 50.
+        assert!((at(99.0).ms - 100.0).abs() < 0.1, "{points:?}");
+        assert_eq!(at(99.0).above, 100);
+    }
+
+    #[test]
+    fn what_is_empty_or_no_number_is_left_out() {
+        assert!(merged(&[]).is_empty());
+        assert!(merged(&[&Latency::default()]).is_empty());
+        let broken = latency(10, &[(0.0, 1.0), (50.0, f64::NAN), (100.0, 9.0)], f64::NAN);
+        assert_eq!(merged(&[&broken]).len(), 1);
+        assert!(merged(&[&broken, &broken]).iter().all(|point| point.ms.is_finite()));
+    }
+}

@@ -1,0 +1,256 @@
+//! What a reader needs to repeat or doubt a figure: machine, programs, parameters, what was shortened, discarded blocks,
+//! absent peers, the generator's own lateness, configurations, limitations. Never a figure of a peer.
+
+use std::collections::BTreeSet;
+
+use fairway_lab_results::{Completeness, Environment, Measure, PeerKind, PeerRecord, Results, Run};
+
+use super::book::Book;
+use super::html::{Cell, Table};
+use super::number::{self, UNKNOWN};
+
+/// Says at the top what is not complete.
+pub(super) fn partial(all: &[Results], book: &mut Book) {
+    for (at, results) in all.iter().enumerate() {
+        if let Completeness::Partial { reason } = &results.completeness {
+            let which =
+                if all.len() > 1 { format!("Run {} is partial: ", at + 1) } else { "Partial: ".to_owned() };
+            book.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
+            book.html.text(reason).raw(". What follows is what was found until then.</p>");
+        }
+    }
+}
+
+/// The parameters of the paper and ours, and what was shortened.
+pub(super) fn parameters(run: &Run, book: &mut Book) {
+    if !run.shortened.is_empty() {
+        book.html.raw("<div class=\"shortened\"><b>Shortened in this run</b>");
+        book.html.list(run.shortened.iter().map(String::as_str)).raw("</div>");
+    }
+    let mut table = Table::new("Parameters", &["parameter", "the paper's", "this run's"]);
+    for parameter in &run.parameters {
+        table.row(vec![
+            Cell::Text(parameter.name.clone()),
+            Cell::Text(parameter.paper.clone()),
+            Cell::Text(parameter.used.clone()),
+        ]);
+    }
+    if !table.is_empty() {
+        book.folded("Parameters: the paper's and ours", |book| book.table(&table));
+    }
+}
+
+/// Blocks that do not count, with the reason.
+pub(super) fn discarded(run: &Run, book: &mut Book) {
+    let columns = ["case", "peer", "phase", "#block", "#began at s", "reason"];
+    let mut table = Table::new("Discarded blocks", &columns);
+    for measure in &run.measures {
+        let Some(reason) = &measure.discarded else { continue };
+        table.row(vec![
+            Cell::Text(measure.case.clone()),
+            Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+            Cell::Text(measure.phase.clone()),
+            Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
+            Cell::Number(number::figure(measure.begun_s)),
+            Cell::Text(reason.clone()),
+        ]);
+    }
+    if table.is_empty() {
+        book.note("No block was discarded.");
+        return;
+    }
+    let heading = format!(
+        "Discarded: {} of {} streams",
+        run.measures.iter().filter(|measure| measure.discarded.is_some()).count(),
+        run.measures.len()
+    );
+    book.folded(&heading, |book| book.table(&table));
+}
+
+/// What the generator did itself: what it offered, how late it was, TLS as negotiated.
+pub(super) fn generator(run: &Run, book: &mut Book) {
+    let columns = [
+        "case",
+        "peer",
+        "phase",
+        "#block",
+        "#offered/s",
+        "#connections",
+        "#threads",
+        "#seconds",
+        "#late p50 ms",
+        "#late p99 ms",
+        "#late p99.9 ms",
+        "#late max ms",
+        "#p99 ms from sending",
+        "TLS",
+        "CPU read from",
+    ];
+    let mut table = Table::new("The generator, stream by stream", &columns);
+    for measure in &run.measures {
+        table.row(stream(measure, book));
+    }
+    if !table.is_empty() {
+        book.folded("The generator: what it offered, its own lateness, TLS as negotiated", |book| {
+            book.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first.");
+            book.table(&table);
+        });
+    }
+}
+
+fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
+    let load = &measure.load;
+    let late = load.lateness;
+    let sent = load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
+    let tls = load.tls.as_ref().map_or_else(
+        || "none".to_owned(),
+        |tls| {
+            let key = tls.key.as_deref().unwrap_or("key unknown");
+            format!("{} {} {key} {}", tls.version, tls.cipher, tls.protocol)
+        },
+    );
+    vec![
+        Cell::Text(measure.case.clone()),
+        Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+        Cell::Text(measure.phase.clone()),
+        Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
+        Cell::Number(load.offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure)),
+        Cell::Number(number::count(load.offered.connections.into())),
+        Cell::Number(load.offered.threads.to_string()),
+        Cell::Number(number::figure(load.seconds)),
+        Cell::Number(number::figure(late.p50_ms)),
+        Cell::Number(number::figure(late.p99_ms)),
+        Cell::Number(number::figure(late.p999_ms)),
+        Cell::Number(number::figure(late.max_ms)),
+        Cell::Number(number::maybe(sent.map(|point| point.ms))),
+        Cell::Text(tls),
+        Cell::Text(cost_source(measure)),
+    ]
+}
+
+/// Where CPU was read, or why it was not.
+fn cost_source(measure: &Measure) -> String {
+    match (&measure.cost, &measure.backstage.uncosted) {
+        (Some(cost), _) => {
+            let covered = cost
+                .covered
+                .map(|part| format!(", samples cover {:.0}% of the time", part * 100.0))
+                .unwrap_or_default();
+            format!("{}, {}{covered}", cost.source, cost.of)
+        }
+        (None, Some(reason)) => format!("not read: {reason}"),
+        (None, None) => UNKNOWN.to_owned(),
+    }
+}
+
+/// Says beside CPU which peers' figures are not the kernel's own counters, and which have none and why.
+pub(super) fn costs(run: &Run, book: &mut Book) {
+    let mut sentences: BTreeSet<String> = BTreeSet::new();
+    for measure in &run.measures {
+        let said = match (&measure.cost, &measure.backstage.uncosted) {
+            (Some(cost), _) if cost.source == "kubelet" => {
+                "CPU is from the counters of its pods' kubelets, which are renewed every 10 s or so: the mean between the \
+                 samples, taken for the whole. It is coarser than what is read from cgroups."
+            }
+            (Some(cost), _) if cost.source == "metrics-api" => {
+                "CPU is from the metrics API: means of windows of some 15 s. It is the coarsest figure of CPU here."
+            }
+            (None, Some(reason)) => {
+                &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase)
+            }
+            _ => continue,
+        };
+        sentences.insert(format!("{}: {said}", measure.peer));
+    }
+    if !sentences.is_empty() {
+        book.html.raw("<div class=\"note\">").list(sentences.iter().map(String::as_str)).raw("</div>");
+    }
+}
+
+/// What should have been measured and could not be.
+pub(super) fn absent(results: &Results, book: &mut Book) {
+    let mut table = Table::new("Absent", &["peer", "scenario", "reason"]);
+    for absent in &results.absent {
+        table.row(vec![
+            Cell::Text(absent.peer.clone()),
+            Cell::Text(absent.scenario.clone().unwrap_or_else(|| "all".to_owned())),
+            Cell::Text(absent.reason.clone()),
+        ]);
+    }
+    if table.is_empty() {
+        book.note("No peer that was asked for is absent.");
+    } else {
+        book.table(&table);
+    }
+}
+
+/// The machine, the programs, the command line.
+pub(super) fn environment(results: &Results, book: &mut Book) {
+    let Environment { cpu, cpus, memory_bytes, kernel, system, place, kubernetes, laboratory, facts } =
+        &results.environment;
+    let html = &mut book.html;
+    html.raw("<dl class=\"facts\">");
+    let mut fact = |name: &str, value: &str| {
+        html.element("<dt>", name, "</dt>").element("<dd>", value, "</dd>");
+    };
+    fact("began", &results.begun);
+    fact("took", &number::duration(results.seconds));
+    fact("CPU", cpu);
+    fact("logical CPUs", &cpus.to_string());
+    fact("memory", &number::bytes(*memory_bytes));
+    fact("kernel", kernel);
+    fact("system", system);
+    fact("place", place);
+    fact("Kubernetes", kubernetes.as_deref().unwrap_or("none"));
+    fact("laboratory", laboratory);
+    facts.iter().for_each(|(name, value)| fact(name, value));
+    html.raw("</dl><h4>Command line</h4><pre>").text(&quoted(&results.command)).raw("</pre>");
+}
+
+/// A command line that a shell reads as the same words.
+fn quoted(words: &[String]) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
+    let quote = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// The peers with versions and full configurations.
+pub(super) fn peers(results: &Results, book: &mut Book) {
+    let mut table = Table::new("Peers", &["peer", "what it is", "kind", "stands for", "versions"]);
+    let mut order: Vec<&PeerRecord> = results.peers.iter().collect();
+    order.sort_by_key(|peer| book.palette.place(&peer.name));
+    for peer in &order {
+        let versions: Vec<String> =
+            peer.versions.iter().map(|(program, version)| format!("{program} {version}")).collect();
+        table.row(vec![
+            Cell::Markup(book.palette.cell(&peer.name, fairway_lab_results::Settings::Recommended)),
+            Cell::Text(peer.title.clone()),
+            Cell::Text(kind(peer.kind).to_owned()),
+            Cell::Text(peer.stands_for.clone()),
+            Cell::Text(versions.join(", ")),
+        ]);
+    }
+    book.table(&table);
+    for peer in order {
+        for text in &peer.configurations {
+            book.folded(&format!("{}: {}", peer.name, text.name), |book| {
+                book.html.element("<pre>", &text.text, "</pre>");
+            });
+        }
+    }
+}
+
+fn kind(kind: PeerKind) -> &'static str {
+    match kind {
+        PeerKind::Controller => "the real controller",
+        PeerKind::Adapter => "the proxy under the laboratory's own adapter",
+        PeerKind::Described => "a controller described by the user",
+        PeerKind::Direct => "no proxy: straight to the pods",
+    }
+}

@@ -1,0 +1,360 @@
+//! The figures of the published studies beside ours. They are of other machines and other years: shown as they were
+//! printed, marked, and never divided by ours.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use fairway_lab_results::{Class, Results, Run, Settings};
+
+use super::book::Book;
+use super::figures::percentile;
+use super::html::{Cell, Html, Table};
+use super::number::{self, UNKNOWN};
+use super::pool::{Pool, distinct, whole};
+
+/// The figures as they were printed; a copy of what the project agreed on.
+const PUBLISHED: &str = include_str!("../published.json");
+
+#[derive(Deserialize)]
+struct Published {
+    note: String,
+    #[serde(flatten)]
+    studies: BTreeMap<String, Value>,
+}
+
+/// The chapter.
+pub(super) fn chapter(all: &[Results], book: &mut Book) -> anyhow::Result<()> {
+    let published: Published = serde_json::from_str(PUBLISHED)?;
+    book.note(&published.note);
+    for (name, study) in &published.studies {
+        let heading = match name.as_str() {
+            "study1_dynamic" => "Study 1: NGINX controllers in a dynamic cloud",
+            "study2_capacity" => "Study 2: capacity of one controller by CPUs",
+            "study3_comparison" => "Study 3: five default installations",
+            "study4_timeline" => "Study 4: latency over time",
+            other => other,
+        };
+        book.html.element("<section class=\"study\"><h3>", heading, "</h3>");
+        book.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
+        let runs: Vec<&Run> = all
+            .iter()
+            .flat_map(|results| &results.runs)
+            .filter(|run| run.study.as_deref() == Some(name))
+            .collect();
+        match name.as_str() {
+            "study1_dynamic" => dynamic(study, &runs, book),
+            "study2_capacity" => capacity(study, &runs, book),
+            "study3_comparison" => comparison(study, &runs, book),
+            "study4_timeline" => timeline(study, &runs, book),
+            _ => {}
+        }
+        if runs.is_empty() {
+            book.note("No run of this report repeats this study.");
+        }
+        book.folded("Everything that the study prints", |book| tree(study, &mut book.html));
+        book.html.raw("</section>");
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A value as it is in the file, so that a figure is not rounded.
+fn printed(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_u64() {
+            Some(whole) => number::count(whole),
+            None => number.to_string(),
+        },
+        Value::Null => UNKNOWN.to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn theirs(name: &str) -> Cell {
+    let mut html = Html::default();
+    html.text(&name.replace('_', " ")).raw(" <span class=\"tag\">published, another machine</span>");
+    Cell::Markup(html)
+}
+
+fn ours(pool: &Pool<'_>, book: &Book) -> Cell {
+    Cell::Markup(book.palette.cell(pool.peer, pool.settings))
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn figure(value: &Value) -> Cell {
+    Cell::Number(printed(value))
+}
+
+/// The counters of wrk2 that study 1 prints: connect, timeout, read.
+fn counters(pool: &Pool<'_>) -> [u64; 3] {
+    let mut counters = [0; 3];
+    for (class, count) in pool.errors() {
+        let counter = match class {
+            Class::ConnectRefused | Class::ConnectReset | Class::ConnectOther | Class::Tls => 0,
+            Class::ConnectTimeout | Class::TlsTimeout | Class::HeadTimeout | Class::BodyTimeout => 1,
+            Class::ReadReset | Class::ReadEof | Class::Truncated | Class::Malformed => 2,
+            _ => continue,
+        };
+        counters[counter] += count;
+    }
+    counters
+}
+
+fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
+    let columns = [
+        "",
+        "#connection errors",
+        "#time-outs",
+        "#read errors",
+        "#p99 ms",
+        "#p99.99 ms",
+        "#p99.9999 ms",
+        "as printed",
+    ];
+    let mut table = Table::new("Dynamic: errors and latency", &columns);
+    for (name, errors) in entries(&study["dynamic_errors"]) {
+        let latency = &study["dynamic_latency_ms"][name];
+        let above =
+            latency.get("above").map_or_else(String::new, |above| format!("above p99: {}", text(above)));
+        table.row(vec![
+            theirs(name),
+            figure(&errors["connection_errors"]),
+            figure(&errors["connection_timeouts"]),
+            figure(&errors["read_errors"]),
+            figure(&latency["p99"]),
+            figure(&latency["p99.99"]),
+            figure(&latency["p99.9999"]),
+            Cell::Text(above),
+        ]);
+    }
+    for pool in runs.iter().flat_map(|run| whole(run, &book.palette)) {
+        table.group(&format!("ours, {}", pool.case));
+        let mut cells = vec![ours(&pool, book)];
+        cells.extend(counters(&pool).map(|count| Cell::Number(number::count(count))));
+        cells.extend([99.0, 99.99, 99.9999].map(|percent| Cell::Number(percentile(&pool, percent))));
+        cells.push(Cell::Text(String::new()));
+        table.row(cells);
+    }
+    book.table(&table);
+    let mut notes = Html::default();
+    notes.raw("<p class=\"note\">Static, as printed: ").text(text(&study["static"])).raw(". Our classes are counted as wrk2 counts them: time-outs are of connections, TLS and answers; see the errors of the scenario for each class by itself.</p>");
+    book.html.append(&notes);
+}
+
+fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
+    let cpus: Vec<u64> = study["cpus"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &book.palette)).collect();
+    let mut counts =
+        distinct(cpus.iter().copied().chain(pools.iter().filter_map(|pool| pool.workers.map(u64::from))));
+    counts.sort_unstable();
+    let mut columns = vec![String::new(), "figure".to_owned()];
+    columns.extend(counts.iter().map(|count| format!("#{count}")));
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = Table::new("Capacity by CPUs (published) and by worker threads (ours)", &columns);
+    for (key, told) in [
+        ("http_rps", "HTTP, RPS"),
+        ("https_rps", "HTTPS, RPS"),
+        ("tls_tps", "new TLS connections, TPS"),
+        ("tls_tps_hyper_threading", "new TLS connections with hyper-threading, TPS"),
+        ("throughput_gbps", "throughput, Gbit/s"),
+    ] {
+        let mut cells = vec![theirs("NGINX"), Cell::Text(told.to_owned())];
+        cells.extend(counts.iter().map(|count| {
+            let place = cpus.iter().position(|cpu| cpu == count);
+            place.map_or_else(|| Cell::Number(UNKNOWN.to_owned()), |place| figure(&study[key][place]))
+        }));
+        table.row(cells);
+    }
+    for (case, peer, settings) in distinct(pools.iter().map(|pool| (pool.case, pool.peer, pool.settings))) {
+        let own: Vec<&Pool<'_>> = pools
+            .iter()
+            .filter(|pool| (pool.case, pool.peer, pool.settings) == (case, peer, settings))
+            .collect();
+        capacity_row(&own, &counts, &mut table, book);
+    }
+    book.table(&table);
+}
+
+fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Book) {
+    let Some(first) = own.first() else { return };
+    let (unit, value): (_, fn(&Pool<'_>) -> f64) = if first.is_about_handshakes() {
+        ("TPS", |pool| pool.handshakes())
+    } else if first.is_about_throughput() {
+        ("Gbit/s", |pool| pool.gigabits())
+    } else {
+        ("RPS", |pool| pool.rate())
+    };
+    table.group(&format!("ours, {}", first.case));
+    let mut cells = vec![ours(first, book), Cell::Text(format!("{}, {unit}", first.case))];
+    cells.extend(counts.iter().map(|count| {
+        let found = own.iter().find(|pool| pool.workers.map(u64::from) == Some(*count));
+        Cell::Number(found.map_or_else(|| UNKNOWN.to_owned(), |pool| number::figure(value(pool))))
+    }));
+    table.row(cells);
+}
+
+fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
+    const CODES: [&str; 5] = ["200", "404", "502", "503", "504"];
+    const PERCENTILES: [f64; 4] = [75.0, 90.0, 95.0, 99.0];
+    let columns = [
+        "",
+        "generators",
+        "#200",
+        "#404",
+        "#502",
+        "#503",
+        "#504",
+        "#other failures",
+        "#p75 s",
+        "#p90 s",
+        "#p95 s",
+        "#p99 s",
+    ];
+    let mut table = Table::new("Answers and latency", &columns);
+    for (codes, latency, told) in [
+        ("one_generator_codes", "one_generator_latency_s", "1 x 250"),
+        ("five_generators_errors", "five_generators_latency_s", "5 x 50"),
+    ] {
+        for (name, codes) in entries(&study[codes]) {
+            let mut cells = vec![theirs(name), Cell::Text(told.to_owned())];
+            cells.extend(CODES.map(|code| figure(&codes[code])));
+            cells.push(Cell::Number(UNKNOWN.to_owned()));
+            cells.extend((0..PERCENTILES.len()).map(|at| figure(&study[latency][name][at])));
+            table.row(cells);
+        }
+    }
+    for pool in runs.iter().flat_map(|run| whole(run, &book.palette)) {
+        let errors = pool.errors();
+        let status = |code: u16| errors.get(&Class::Status(code)).copied().unwrap_or_default();
+        let named: u64 = [404, 502, 503, 504].map(status).iter().sum();
+        let answered = pool.measures.iter().map(|one| one.load.counts.ok).sum();
+        table.group(&format!("ours, {}", pool.case));
+        let mut cells = vec![ours(&pool, book), Cell::Text(pool.case.to_owned())];
+        cells.push(Cell::Number(number::count(answered)));
+        cells.extend([404, 502, 503, 504].map(|code| Cell::Number(number::count(status(code)))));
+        cells.push(Cell::Number(number::count(pool.failed().saturating_sub(named))));
+        cells.extend(PERCENTILES.map(|percent| {
+            let seconds = pool.percentile(percent).map(|point| point.ms / 1e3);
+            Cell::Number(seconds.map_or_else(|| UNKNOWN.to_owned(), |seconds| format!("{seconds:.4}")))
+        }));
+        table.row(cells);
+    }
+    book.table(&table);
+    book.html.element("<p class=\"note\">The study's verdict: ", text(&study["verdict"]), "</p>");
+}
+
+fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
+    let rates: Vec<u64> =
+        study["parameters"]["rates"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let cases = distinct(runs.iter().flat_map(|run| &run.spikes).map(|spike| spike.case.as_str()));
+    let mut columns = vec![String::new()];
+    columns.extend(rates.iter().map(|rate| format!("{rate}/s")));
+    columns.extend(
+        cases
+            .iter()
+            .filter(|case| !columns.iter().any(|known| known == *case))
+            .map(|case| (*case).to_owned())
+            .collect::<Vec<_>>(),
+    );
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = Table::new("Spikes", &names);
+    for name in ["haproxy", "nginx", "envoy"] {
+        let mut cells = vec![theirs(name)];
+        cells.extend(columns.iter().skip(1).map(|case| {
+            let told = &study[name][case.trim_end_matches("/s")];
+            Cell::Text(told.as_str().unwrap_or(UNKNOWN).to_owned())
+        }));
+        table.row(cells);
+    }
+    let spikes = || {
+        runs.iter()
+            .flat_map(|run| &run.spikes)
+            .filter(|spike| spike.settings == Settings::Recommended && spike.beside.is_none())
+    };
+    let mut peers = distinct(spikes().map(|spike| spike.peer.as_str()));
+    peers.sort_by_key(|peer| book.palette.place(peer));
+    for peer in peers {
+        table.group("ours");
+        let mut cells = vec![Cell::Markup(book.palette.cell(peer, Settings::Recommended))];
+        cells.extend(columns.iter().skip(1).map(|case| {
+            let own = || spikes().filter(|spike| spike.peer == peer && spike.case == *case);
+            let highest = own().map(|spike| spike.highest_ms).reduce(f64::max);
+            let longest = own().map(|spike| spike.lasted_s).reduce(f64::max);
+            Cell::Text(match (highest, longest) {
+                (Some(highest), Some(longest)) => format!(
+                    "highest {} ms after an event, longest {} s",
+                    number::figure(highest),
+                    number::figure(longest)
+                ),
+                _ => UNKNOWN.to_owned(),
+            })
+        }));
+        table.row(cells);
+    }
+    book.table(&table);
+}
+
+/// Everything below a value, by name.
+fn tree(value: &Value, html: &mut Html) {
+    match value {
+        Value::Object(fields) => {
+            html.raw("<dl class=\"tree\">");
+            for (name, field) in fields {
+                html.element("<dt>", &name.replace('_', " "), "</dt>").raw("<dd>");
+                tree(field, html);
+                html.raw("</dd>");
+            }
+            html.raw("</dl>");
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for item in items {
+                tree(item, html);
+            }
+        }
+        Value::Array(items) => {
+            html.text(&items.iter().map(printed).collect::<Vec<_>>().join(" · "));
+        }
+        other => {
+            html.text(&printed(other));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::palette::Palette;
+    use super::*;
+
+    fn leaves(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
+            Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            other => found.push(printed(other)),
+        }
+    }
+
+    #[test]
+    fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
+        let mut book = Book::new(Palette::of([]));
+        chapter(&[], &mut book).unwrap();
+        let (page, _) = book.closed();
+        let mut all = Vec::new();
+        leaves(&serde_json::from_str(PUBLISHED).unwrap(), &mut all);
+        assert!(all.len() > 200, "{}", all.len());
+        for leaf in all {
+            let mut escaped = Html::default();
+            escaped.text(&leaf);
+            let escaped = escaped.into_text();
+            assert!(page.contains(&escaped), "{leaf} is not on the page");
+        }
+    }
+}

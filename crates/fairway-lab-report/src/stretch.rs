@@ -1,0 +1,142 @@
+//! What changes do to the percentile curve: the latency while pods come and go divided by that while nothing changes, and
+//! the same of the stream straight to the pods at those times, which is what the machine makes of it. Never draws.
+
+use fairway_lab_results::{Run, Settings};
+
+use super::book::Book;
+use super::html::{Cell, Table};
+use super::number::{self, UNKNOWN};
+use super::palette::DIRECT;
+use super::pool::{Pool, distinct, whole};
+
+/// The cases of `dynamic`.
+const CASES: [&str; 2] = ["static", "dynamic"];
+const PERCENTS: [f64; 3] = [90.0, 99.0, 99.9];
+
+/// The dynamic latency of a peer divided by its static one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stretch {
+    /// Of the peer.
+    pub through: f64,
+    /// Of the stream straight to the pods that ran beside it.
+    pub straight: Option<f64>,
+    /// Whether each of the percentiles has ten samples above it.
+    pub is_firm: bool,
+}
+
+impl Stretch {
+    /// How much more the peer stretched than the direct stream.
+    pub(super) fn beyond_direct(&self) -> Option<f64> {
+        self.straight.filter(|straight| *straight > 0.0).map(|straight| self.through / straight)
+    }
+
+    /// `1.76× (1.98× straight to the pods)`, with a mark where it stands on few samples.
+    pub(super) fn told(&self) -> String {
+        let mark = if self.is_firm { "" } else { "*" };
+        let straight = self.straight.map_or_else(|| UNKNOWN.to_owned(), number::ratio);
+        format!("{} ({straight}){mark}", number::ratio(self.through))
+    }
+}
+
+/// The stretch of a peer at a percentile; none where a run has not both cases.
+pub(super) fn stretch(
+    pools: &[Pool<'_>],
+    (peer, settings): (&str, Settings),
+    percent: f64,
+) -> Option<Stretch> {
+    let of = |peer: &str, case: &str| {
+        pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
+    };
+    let [calm, moved] = CASES.map(|case| of(peer, case)?.percentile(percent));
+    let (calm, moved) = (calm?, moved?);
+    let direct = CASES.map(|case| of(DIRECT, case)?.beside(peer)?.percentile(percent));
+    let straight = match direct {
+        [Some(calm), Some(moved)] if calm.ms > 0.0 => Some((moved.ms / calm.ms, calm.above.min(moved.above))),
+        _ => None,
+    };
+    (calm.ms > 0.0).then(|| Stretch {
+        through: moved.ms / calm.ms,
+        straight: straight.map(|(ratio, _)| ratio),
+        is_firm: straight.map_or(u64::MAX, |(_, above)| above).min(calm.above).min(moved.above) >= 10,
+    })
+}
+
+/// The table of a run that has both cases.
+pub(super) fn table(run: &Run, book: &mut Book) {
+    let pools = whole(run, &book.palette);
+    let peers =
+        distinct(pools.iter().filter(|pool| pool.peer != DIRECT).map(|pool| (pool.peer, pool.settings)));
+    let mut columns = vec!["peer".to_owned()];
+    columns.extend(PERCENTS.map(|percent| format!("#p{percent} dynamic ÷ static (direct)")));
+    columns.push("#beyond direct at p99.9".to_owned());
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = Table::new("The dynamic curve against the static one", &columns);
+    let mut is_empty = true;
+    for whose in peers {
+        let found = PERCENTS.map(|percent| stretch(&pools, whose, percent));
+        let [_, _, Some(last)] = &found else { continue };
+        is_empty = false;
+        let mut row = vec![Cell::Markup(book.palette.cell(whose.0, whose.1))];
+        row.extend(
+            found
+                .iter()
+                .map(|one| Cell::Number(one.map_or_else(|| UNKNOWN.to_owned(), |stretch| stretch.told()))),
+        );
+        row.push(Cell::Number(last.beyond_direct().map_or_else(|| UNKNOWN.to_owned(), number::ratio)));
+        table.row(row);
+    }
+    if !is_empty {
+        book.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. * marks figures that stand on fewer than 10 samples.");
+        book.table(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::palette::Palette;
+    use super::*;
+    use fairway_lab_results::{Latency, Load, Measure, Percentile};
+
+    fn measure(peer: &str, beside: Option<&str>, case: &str, (ms, above): (f64, u64)) -> Measure {
+        let percentiles = vec![Percentile { percent: 99.9, ms, above }];
+        let latency = Latency { count: 1_000 * above, percentiles, ..Latency::default() };
+        serde_json::from_value(serde_json::json!({
+            "peer": peer, "settings": "recommended", "case": case, "phase": "pooled", "beside": beside,
+            "begun_s": 0.0, "load": Load { latency, ..Load::default() },
+        }))
+        .expect("a measure")
+    }
+
+    fn run(direct_above: u64) -> Run {
+        let mut run: Run = serde_json::from_value(serde_json::json!({
+            "scenario": "dynamic", "purpose": "", "parameters": [], "shortened": [], "seconds": 1.0, "measures": [],
+            "events": [], "ratios": [], "spikes": [], "propagations": [],
+        }))
+        .expect("a run");
+        run.measures = vec![
+            measure("envoy", None, "static", (2.0, 20)),
+            measure("direct", Some("envoy"), "static", (1.0, direct_above)),
+            measure("direct", Some("haproxy"), "static", (9.0, 20)),
+            measure("envoy", None, "dynamic", (6.0, 20)),
+            measure("direct", Some("envoy"), "dynamic", (1.5, direct_above)),
+        ];
+        run
+    }
+
+    #[test]
+    fn the_stretch_of_the_machine_is_that_of_the_direct_stream_which_ran_beside_the_peer() {
+        let run = run(20);
+        let pools = whole(&run, &Palette::of(&[]));
+        let found = stretch(&pools, ("envoy", Settings::Recommended), 99.9).expect("both cases");
+        assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5), is_firm: true });
+        assert_eq!(found.beyond_direct(), Some(2.0));
+        assert_eq!(stretch(&pools, ("haproxy", Settings::Recommended), 99.9), None);
+    }
+
+    #[test]
+    fn few_samples_on_any_side_are_marked() {
+        let run = run(9);
+        let found = stretch(&whole(&run, &Palette::of(&[])), ("envoy", Settings::Recommended), 99.9);
+        assert_eq!(found.expect("both cases").told(), "3.00 (1.50)*");
+    }
+}

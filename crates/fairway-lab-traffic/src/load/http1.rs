@@ -1,0 +1,184 @@
+//! A connection of HTTP/1.1: one request at a time, never a second one before the answer to the first is complete.
+
+use std::io::{self, ErrorKind};
+
+use super::Expect;
+use super::answer::{Progress, Question, Reader};
+use super::tally::{Exchange, Fate};
+use super::transport::{Received, Scratch, Transport};
+use fairway_lab_results::Class;
+
+/// A connection that is open.
+pub(super) struct Http1 {
+    pub(super) transport: Transport,
+    reader: Reader,
+    current: Option<Exchange>,
+    received: u64,
+}
+
+/// What the connection is good for after something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// The answer is not complete.
+    Busy,
+    /// It can take a request.
+    Free,
+    /// It has ended or must end.
+    Over,
+}
+
+/// What is expected of answers, in the form that the reader of answers wants.
+pub(super) struct Expected {
+    pub(super) is_head: bool,
+    pub(super) header: Option<(String, String)>,
+    pub(super) expect: Expect,
+}
+
+impl Expected {
+    pub(super) fn new(expect: &Expect, method: &str) -> Self {
+        Self {
+            is_head: method == "HEAD",
+            header: expect.header.as_ref().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())),
+            expect: expect.clone(),
+        }
+    }
+
+    fn question(&self) -> Question<'_> {
+        let expected = self.header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
+        Question { is_head: self.is_head, expected }
+    }
+
+    /// What a complete answer is.
+    pub(super) fn judge(&self, status: u16, matched: bool, line: impl FnOnce() -> String) -> Fate {
+        let wrong = if !self.expect.allows(status) {
+            Some((Class::Status(status), line()))
+        } else if let Some((name, value)) = &self.header
+            && !matched
+        {
+            Some((Class::WrongRoute, format!("{}, without {name}: {value}", line())))
+        } else {
+            None
+        };
+        Fate::Answered { status, wrong }
+    }
+}
+
+impl Http1 {
+    pub(super) fn new(transport: Transport) -> Self {
+        Self { transport, reader: Reader::default(), current: None, received: 0 }
+    }
+
+    /// The request that is on its way.
+    pub(super) fn current(&self) -> Option<Exchange> {
+        self.current
+    }
+
+    /// Bytes received since this was last asked.
+    pub(super) fn take_received(&mut self) -> u64 {
+        std::mem::take(&mut self.received)
+    }
+
+    /// Writes a request.
+    pub(super) fn send(&mut self, bytes: &[u8], exchange: Exchange) -> io::Result<()> {
+        self.reader.begin();
+        self.current = Some(exchange);
+        self.transport.send(bytes)
+    }
+
+    /// The request is given up: what it was doing.
+    pub(super) fn give_up(&mut self) -> Option<(Exchange, Class, String)> {
+        let exchange = self.current.take()?;
+        Some(if self.reader.has_head() {
+            (
+                exchange,
+                Class::BodyTimeout,
+                format!("{}, and then not all of its body", self.reader.head().line()),
+            )
+        } else {
+            (exchange, Class::HeadTimeout, "no head of an answer".to_owned())
+        })
+    }
+
+    /// A write failed.
+    pub(super) fn write_failed(&mut self, error: &io::Error) -> Option<(Exchange, Fate)> {
+        let exchange = self.current.take()?;
+        Some((exchange, Fate::Failed(Class::Write, error.to_string())))
+    }
+
+    /// Reads what is there.
+    pub(super) fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        expected: &Expected,
+    ) -> (After, Option<(Exchange, Fate)>) {
+        let received = match self.transport.receive(scratch) {
+            Ok(Received::Nothing) => return (self.state(), None),
+            Ok(received) => received,
+            Err(error) => return (After::Over, self.broken(&error)),
+        };
+        let bytes = scratch.bytes();
+        self.received += bytes.len() as u64;
+        if self.current.is_none() {
+            // Between requests there is nothing to say but the end; TLS may have had something of its own.
+            let is_fine = bytes.is_empty() && received == Received::Bytes;
+            return (if is_fine { After::Free } else { After::Over }, None);
+        }
+        let progress = match self.reader.feed(bytes, expected.question()) {
+            Ok(progress) => progress,
+            Err(what) => return (After::Over, self.fail(Class::Malformed, what.to_owned())),
+        };
+        match (progress, received) {
+            (Progress::Done(used), _) if used < bytes.len() => {
+                let text = format!("{} bytes after the end of the answer", bytes.len() - used);
+                (After::Over, self.fail(Class::Malformed, text))
+            }
+            (Progress::Done(_), _) => {
+                let is_over = self.reader.head().close || received == Received::End;
+                (if is_over { After::Over } else { After::Free }, self.complete(expected))
+            }
+            (Progress::More, Received::End) if self.reader.is_complete_at_end() => {
+                (After::Over, self.complete(expected))
+            }
+            (Progress::More, Received::End) => (After::Over, self.ended()),
+            (Progress::More, _) => (After::Busy, None),
+        }
+    }
+
+    fn state(&self) -> After {
+        if self.current.is_some() { After::Busy } else { After::Free }
+    }
+
+    fn complete(&mut self, expected: &Expected) -> Option<(Exchange, Fate)> {
+        let exchange = self.current.take()?;
+        let head = self.reader.head();
+        Some((exchange, expected.judge(head.status, head.matched, || head.line())))
+    }
+
+    fn ended(&mut self) -> Option<(Exchange, Fate)> {
+        if self.reader.has_head() {
+            let text = format!("{}, and the end of the stream within its body", self.reader.head().line());
+            return self.fail(Class::Truncated, text);
+        }
+        let text = if self.reader.has_begun() {
+            "the end of the stream within the head"
+        } else {
+            "the end of the stream instead of an answer"
+        };
+        self.fail(Class::ReadEof, text.to_owned())
+    }
+
+    fn broken(&mut self, error: &io::Error) -> Option<(Exchange, Fate)> {
+        let class = if self.reader.has_head() {
+            Class::Truncated
+        } else if error.kind() == ErrorKind::UnexpectedEof {
+            Class::ReadEof
+        } else {
+            Class::ReadReset
+        };
+        self.fail(class, error.to_string())
+    }
+
+    fn fail(&mut self, class: Class, text: String) -> Option<(Exchange, Fate)> {
+        self.current.take().map(|exchange| (exchange, Fate::Failed(class, text)))
+    }
+}

@@ -1,0 +1,249 @@
+//! A connection of HTTP/2 by the `h2` crate, driven from the thread's own epoll loop: whoever has something to do raises
+//! its flag, and [`Http2::pump`] polls whoever raised it. No runtime.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use h2::client::{Connection, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream};
+
+use super::http1::Expected;
+use super::pipe::{Handle, Pipe};
+use super::tally::{Exchange, Fate};
+use super::transport::Transport;
+use fairway_lab_results::Class;
+
+/// Windows of a stream and of a connection: large enough that they never hold back an answer of 1 MB.
+const WINDOW: u32 = 4 * 1024 * 1024;
+
+/// A connection that is open.
+pub(super) struct Http2 {
+    pub(super) pipe: Rc<RefCell<Pipe>>,
+    connection: Connection<Handle, Bytes>,
+    sender: SendRequest<Bytes>,
+    streams: Vec<Stream>,
+    raised: Arc<Flag>,
+    waker: Waker,
+    state: State,
+    /// Whether it stands in the line of connections that can take a request.
+    pub(super) is_offered: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The peer takes no more requests; those that it has may end.
+    Leaving,
+    Over,
+}
+
+struct Stream {
+    exchange: Exchange,
+    stage: Stage,
+    raised: Arc<Flag>,
+    waker: Waker,
+}
+
+enum Stage {
+    Head(ResponseFuture),
+    Body { status: u16, matched: bool, body: RecvStream },
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flag {
+    fn raised() -> (Arc<Self>, Waker) {
+        let flag = Arc::new(Self(AtomicBool::new(true)));
+        (flag.clone(), Waker::from(flag))
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Http2 {
+    /// Says the client's preface on a connection that is open, and on which the server has `said` something already.
+    pub(super) fn new(transport: Transport, said: &[u8]) -> Result<Self, String> {
+        let pipe = Rc::new(RefCell::new(Pipe::new(transport, said)));
+        let (raised, waker) = Flag::raised();
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW * 4).enable_push(false);
+        let handshake = builder.handshake::<_, Bytes>(Handle(pipe.clone()));
+        // The pipe takes the preface whole, so that one poll is enough.
+        let polled = pin!(handshake).poll(&mut Context::from_waker(&waker));
+        match polled {
+            Poll::Ready(Ok((sender, connection))) => Ok(Self {
+                pipe,
+                connection,
+                sender,
+                streams: Vec::new(),
+                raised,
+                waker,
+                state: State::Open,
+                is_offered: false,
+            }),
+            Poll::Ready(Err(error)) => Err(error.to_string()),
+            Poll::Pending => Err("the preface of HTTP/2 could not be sent".to_owned()),
+        }
+    }
+
+    /// Requests on their way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether it can take one more, of at most `most`.
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        self.state == State::Open && self.streams.len() < most.min(self.sender.current_max_send_streams())
+    }
+
+    /// Whether it has ended, or ends as soon as its requests have.
+    pub(super) fn is_over(&self) -> bool {
+        self.state == State::Over || (self.state == State::Leaving && self.streams.is_empty())
+    }
+
+    /// Sends a request. False when the peer takes no more: nothing was sent, and the request is still to do.
+    pub(super) fn send(&mut self, (request, body): (http::Request<()>, Bytes), exchange: Exchange) -> bool {
+        let mut context = Context::from_waker(&self.waker);
+        if !matches!(self.sender.poll_ready(&mut context), Poll::Ready(Ok(()))) {
+            self.state = State::Leaving;
+            return false;
+        }
+        let Ok((response, mut stream)) = self.sender.send_request(request, body.is_empty()) else {
+            self.state = State::Leaving;
+            return false;
+        };
+        if !body.is_empty() && stream.send_data(body, true).is_err() {
+            // The answer to the stream says why.
+            stream.send_reset(Reason::CANCEL);
+        }
+        let (raised, waker) = Flag::raised();
+        self.streams.push(Stream { exchange, stage: Stage::Head(response), raised, waker });
+        true
+    }
+
+    /// Gives up the request with this number: what it was doing.
+    pub(super) fn give_up(&mut self, number: u64) -> Option<(Exchange, Fate)> {
+        let place = self.streams.iter().position(|stream| stream.exchange.number == number)?;
+        let stream = self.streams.swap_remove(place);
+        let fate = match stream.stage {
+            Stage::Head(_) => Fate::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
+            Stage::Body { status, .. } => {
+                Fate::Failed(Class::BodyTimeout, format!("HTTP/2 {status}, and then not all of its body"))
+            }
+        };
+        Some((stream.exchange, fate))
+    }
+
+    /// Reads and writes as far as it goes; what ended is added to `ended`.
+    pub(super) fn pump(&mut self, expected: &Expected, ended: &mut Vec<(Exchange, Fate)>) {
+        self.raised.0.store(true, Ordering::Relaxed);
+        loop {
+            let mut moved = self.raised.take() && self.poll_connection();
+            let mut place = 0;
+            while place < self.streams.len() {
+                let stream = &mut self.streams[place];
+                if !stream.raised.take() && self.state != State::Over {
+                    place += 1;
+                    continue;
+                }
+                match stream.poll(expected) {
+                    Poll::Pending if self.state != State::Over => place += 1,
+                    Poll::Pending => {
+                        let text = "the connection ended".to_owned();
+                        ended.push((
+                            self.streams.swap_remove(place).exchange,
+                            Fate::Failed(Class::ReadEof, text),
+                        ));
+                    }
+                    Poll::Ready(fate) => {
+                        moved = true;
+                        ended.push((self.streams.swap_remove(place).exchange, fate));
+                    }
+                }
+            }
+            if !moved && !self.raised.0.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// True when that may have changed something for a stream.
+    fn poll_connection(&mut self) -> bool {
+        if self.state == State::Over {
+            return false;
+        }
+        let mut context = Context::from_waker(&self.waker);
+        if Pin::new(&mut self.connection).poll(&mut context).is_ready() {
+            self.state = State::Over;
+            return true;
+        }
+        false
+    }
+}
+
+impl Stream {
+    fn poll(&mut self, expected: &Expected) -> Poll<Fate> {
+        let mut context = Context::from_waker(&self.waker);
+        if let Stage::Head(response) = &mut self.stage {
+            let response = match Pin::new(response).poll(&mut context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(response)) => response,
+                Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, None)),
+            };
+            let matched = expected.header.as_ref().is_none_or(|(name, value)| {
+                response.headers().get_all(name).iter().any(|found| found.as_bytes() == value.as_bytes())
+            });
+            let status = response.status().as_u16();
+            self.stage = Stage::Body { status, matched, body: response.into_body() };
+        }
+        let Stage::Body { status, matched, body } = &mut self.stage else { return Poll::Pending };
+        loop {
+            match body.poll_data(&mut context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(piece))) => {
+                    // A stream that is over has no window to give back to.
+                    _ = body.flow_control().release_capacity(piece.len());
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, Some(*status))),
+                Poll::Ready(None) => {
+                    return Poll::Ready(expected.judge(*status, *matched, || format!("HTTP/2 {status}")));
+                }
+            }
+        }
+    }
+}
+
+/// What broke an answer of which the status is known or not.
+fn failure(error: &h2::Error, status: Option<u16>) -> Fate {
+    // The crate says "broken pipe" when a connection ends without GOAWAY.
+    let is_end = error
+        .get_io()
+        .is_some_and(|error| matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe));
+    let (class, what) = match status {
+        _ if error.is_library() => (Class::Malformed, error.to_string()),
+        Some(_) if is_end => (Class::Truncated, "the end of the stream within its body".to_owned()),
+        Some(_) => (Class::Truncated, error.to_string()),
+        None if is_end => (Class::ReadEof, "the end of the stream instead of an answer".to_owned()),
+        None => (Class::ReadReset, error.to_string()),
+    };
+    Fate::Failed(class, status.map_or_else(|| what.clone(), |status| format!("HTTP/2 {status}, and {what}")))
+}

@@ -1,0 +1,151 @@
+//! What a stream of load came to, in the words of the results. Never measures.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+use super::fates::Fates;
+use super::tally::Tally;
+use super::{Pace, Plan};
+use fairway_lab_results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
+
+/// The points of a percentile curve.
+const PERCENTS: [f64; 25] = [
+    0.0, 10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 99.5,
+    99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999, 99.9999,
+];
+
+/// What a stream came to.
+pub struct Outcome {
+    /// In the words of `results.json`.
+    pub load: Load,
+    /// From the intended time, microseconds.
+    pub latency: Histogram<u64>,
+    /// From the time of writing, microseconds.
+    pub service: Histogram<u64>,
+    /// When the first request was due.
+    pub begun: Instant,
+    /// What became of requests with an id, where the plan asks for ids.
+    pub fates: Option<Fates>,
+}
+
+impl Outcome {
+    pub(super) fn new(plan: &Plan, mut tally: Tally, begun: Instant, planned: Option<f64>) -> Self {
+        let last = tally.answers.last as f64 / 1e9;
+        let seconds = planned.unwrap_or(last);
+        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let answers = if planned.is_some() { tally.answers.in_time } else { tally.answers.all };
+        let examples = tally.first_examples();
+        let lateness = &tally.distributions.lateness;
+        let late = |quantile: f64| lateness.value_at_quantile(quantile) as f64 / 1e3;
+        let load = Load {
+            offered: Offered {
+                rate: match plan.pace {
+                    Pace::Open { rate, .. } => Some(rate),
+                    Pace::Closed => None,
+                },
+                connections: u32::try_from(plan.shape.connections).unwrap_or(u32::MAX),
+                threads: u32::try_from(plan.shape.threads).unwrap_or(u32::MAX),
+            },
+            rate: per_second(answers),
+            bytes_rate: per_second(tally.counts.bytes),
+            seconds: last.max(seconds),
+            counts: tally.counts,
+            errors: std::mem::take(&mut tally.errors),
+            examples,
+            latency: distribution(&tally.distributions.latency),
+            service: distribution(&tally.distributions.service),
+            lateness: Lateness {
+                p50_ms: late(0.5),
+                p99_ms: late(0.99),
+                p999_ms: late(0.999),
+                max_ms: lateness.max() as f64 / 1e3,
+            },
+            tls: tally.tls.take(),
+            over_time: OverTime { series: tally.series.buckets(), samples: tally.samples.ordered() },
+        };
+        Self {
+            load,
+            latency: tally.distributions.latency,
+            service: tally.distributions.service,
+            begun,
+            fates: tally.fates,
+        }
+    }
+
+    /// Writes the raw histograms into the `histograms` folder of a run as `name.latency.hdr` and `name.service.hdr` (HDR
+    /// V2, deflated, microseconds) and notes their places in [`Outcome::load`].
+    ///
+    /// # Errors
+    /// The folder cannot be written, e.g. because the disk is full.
+    pub fn save(&mut self, folder: &Path, name: &str) -> anyhow::Result<()> {
+        let inside = folder.join(HISTOGRAMS);
+        std::fs::create_dir_all(&inside).with_context(|| format!("make the folder {}", inside.display()))?;
+        for (histogram, latency, kind) in [
+            (&self.latency, &mut self.load.latency, "latency"),
+            (&self.service, &mut self.load.service, "service"),
+        ] {
+            let file = format!("{name}.{kind}.hdr");
+            write_histogram(histogram, &inside.join(&file))?;
+            latency.histogram = Some(format!("{HISTOGRAMS}/{file}"));
+        }
+        Ok(())
+    }
+
+    /// Requests that were not answered as expected.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.load.errors.values().sum()
+    }
+}
+
+/// Writes a histogram as HDR V2, deflated.
+///
+/// # Errors
+/// The file cannot be written, e.g. because the disk is full.
+pub fn write_histogram(histogram: &Histogram<u64>, place: &Path) -> anyhow::Result<()> {
+    let tried = || format!("write the histogram {}", place.display());
+    let mut file = BufWriter::new(File::create(place).with_context(tried)?);
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut file)
+        .map_err(|error| anyhow::anyhow!("{error:?}"))
+        .with_context(tried)?;
+    file.flush().with_context(tried)
+}
+
+/// A histogram of microseconds in the words of the results.
+#[must_use]
+pub fn distribution(histogram: &Histogram<u64>) -> Latency {
+    if histogram.is_empty() {
+        return Latency::default();
+    }
+    let ms = |micros: u64| micros as f64 / 1e3;
+    let percentiles = PERCENTS
+        .iter()
+        .map(|percent| {
+            let micros = histogram.value_at_percentile(*percent).min(histogram.max());
+            let above = histogram.count_between(histogram.next_non_equivalent(micros), u64::MAX);
+            Percentile { percent: *percent, ms: ms(micros), above }
+        })
+        .collect();
+    Latency {
+        count: histogram.len(),
+        min_ms: ms(histogram.min()),
+        mean_ms: histogram.mean() / 1e3,
+        deviation_ms: histogram.stdev() / 1e3,
+        max_ms: ms(histogram.max()),
+        percentiles,
+        histogram: None,
+    }
+}
+
+/// The value at a percentile of a distribution, milliseconds; none where it has no such point.
+#[must_use]
+pub fn at_percent(latency: &Latency, percent: f64) -> Option<f64> {
+    latency.percentiles.iter().find(|point| point.percent == percent).map(|point| point.ms)
+}

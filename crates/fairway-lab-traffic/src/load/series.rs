@@ -1,0 +1,204 @@
+//! Latency and errors over time, and requests kept one by one. Both have a bound: a series that gets too long doubles the
+//! length of its pieces, samples that get too many are thinned by half.
+
+use hdrhistogram::Histogram;
+
+use fairway_lab_results::{Bucket, Sample};
+
+/// Pieces at most. A piece is about 4 KB, so that a thread keeps at most 16 MB or so.
+const PIECES: usize = 4_096;
+/// Samples at most.
+const SAMPLES: usize = 200_000;
+
+/// Pieces of time.
+#[derive(Clone)]
+pub(super) struct Series {
+    length: u64,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Default)]
+struct Piece {
+    requests: u64,
+    errors: u64,
+    max: u64,
+    /// Two digits: enough for a point of a plot, and a tenth of the room of three.
+    answered: Option<Histogram<u32>>,
+}
+
+impl Series {
+    /// With pieces of so many nanoseconds.
+    pub(super) fn new(length: u64) -> Self {
+        Self { length: length.max(1_000_000), pieces: Vec::new() }
+    }
+
+    /// A request was due.
+    pub(super) fn due(&mut self, at: u64) {
+        self.piece(at).requests += 1;
+    }
+
+    /// One that was due then failed.
+    pub(super) fn failed(&mut self, at: u64) {
+        self.piece(at).errors += 1;
+    }
+
+    /// One that was due then was answered after so many microseconds.
+    pub(super) fn answered(&mut self, at: u64, micros: u64) {
+        let piece = self.piece(at);
+        piece.max = piece.max.max(micros);
+        piece.answered.get_or_insert_with(fine_enough).saturating_record(micros);
+    }
+
+    fn piece(&mut self, at: u64) -> &mut Piece {
+        while at / self.length >= PIECES as u64 {
+            self.coarsen();
+        }
+        let index = (at / self.length) as usize;
+        if index >= self.pieces.len() {
+            self.pieces.resize(index + 1, Piece::default());
+        }
+        &mut self.pieces[index]
+    }
+
+    fn coarsen(&mut self) {
+        self.length *= 2;
+        let pieces = std::mem::take(&mut self.pieces);
+        for (index, piece) in pieces.into_iter().enumerate() {
+            if index % 2 == 0 {
+                self.pieces.push(piece);
+            } else if let Some(before) = self.pieces.last_mut() {
+                before.add(&piece);
+            }
+        }
+    }
+
+    /// Adds the series of another thread.
+    pub(super) fn add(&mut self, mut other: Self) {
+        while self.length < other.length {
+            self.coarsen();
+        }
+        while other.length < self.length {
+            other.coarsen();
+        }
+        if self.pieces.len() < other.pieces.len() {
+            self.pieces.resize(other.pieces.len(), Piece::default());
+        }
+        for (piece, more) in self.pieces.iter_mut().zip(&other.pieces) {
+            piece.add(more);
+        }
+    }
+
+    /// In the words of the results.
+    pub(super) fn buckets(&self) -> Vec<Bucket> {
+        let seconds = self.length as f64 / 1e9;
+        self.pieces
+            .iter()
+            .enumerate()
+            .map(|(index, piece)| piece.bucket(index as f64 * seconds, seconds))
+            .collect()
+    }
+}
+
+impl Piece {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.max = self.max.max(other.max);
+        if let Some(more) = &other.answered {
+            let sum = self.answered.get_or_insert_with(fine_enough);
+            sum.add(more).expect("a histogram that grows takes every value");
+        }
+    }
+
+    fn bucket(&self, at_s: f64, seconds: f64) -> Bucket {
+        let quantile = |quantile: f64| {
+            // A bin's upper end may lie above the largest value.
+            let micros = self.answered.as_ref().map_or(0, |answered| answered.value_at_quantile(quantile));
+            micros.min(self.max) as f64 / 1e3
+        };
+        Bucket {
+            at_s,
+            seconds,
+            requests: self.requests,
+            errors: self.errors,
+            p50_ms: quantile(0.5),
+            p99_ms: quantile(0.99),
+            max_ms: self.max as f64 / 1e3,
+        }
+    }
+}
+
+/// A small histogram that grows with its values.
+pub(super) fn fine_enough() -> Histogram<u32> {
+    let mut histogram = Histogram::new(2).expect("two digits are allowed");
+    histogram.auto(true);
+    histogram
+}
+
+/// Requests that are kept one by one.
+#[derive(Clone)]
+pub(super) struct Samples {
+    fraction: f64,
+    kept: Vec<Sample>,
+    random: fastrand::Rng,
+}
+
+impl Samples {
+    /// Keeps this fraction.
+    pub(super) fn new(fraction: f64) -> Self {
+        Self { fraction, kept: Vec::new(), random: fastrand::Rng::new() }
+    }
+
+    /// Keeps it, or not.
+    pub(super) fn offer(&mut self, at: u64, after: u64, status: u16) {
+        if self.fraction <= 0.0 || self.random.f64() >= self.fraction {
+            return;
+        }
+        self.kept.push(Sample { at_s: at as f64 / 1e9, ms: after as f64 / 1e6, status });
+        if self.kept.len() > SAMPLES {
+            self.fraction /= 2.0;
+            self.kept.retain(|_| self.random.bool());
+        }
+    }
+
+    /// Adds those of another thread.
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.kept.append(&mut other.kept);
+    }
+
+    /// All of them, by time.
+    pub(super) fn ordered(mut self) -> Vec<Sample> {
+        self.kept.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
+        self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_that_gets_long_doubles_its_pieces_and_loses_nothing() {
+        let mut series = Series::new(1_000_000_000);
+        for second in 0..10_000_u64 {
+            series.due(second * 1_000_000_000);
+            series.answered(second * 1_000_000_000, second);
+        }
+        let buckets = series.buckets();
+        assert_eq!(buckets[0].seconds, 4.0);
+        assert_eq!(buckets.iter().map(|bucket| bucket.requests).sum::<u64>(), 10_000);
+        assert_eq!(buckets.last().unwrap().max_ms, 9.999);
+    }
+
+    #[test]
+    fn series_of_threads_with_unequal_pieces_add_up() {
+        let (mut one, mut other) = (Series::new(1_000_000_000), Series::new(4_000_000_000));
+        one.due(5_000_000_000);
+        one.failed(5_000_000_000);
+        other.due(5_000_000_000);
+        other.answered(5_000_000_000, 70);
+        one.add(other);
+        let bucket = one.buckets()[1];
+        assert_eq!((bucket.at_s, bucket.requests, bucket.errors, bucket.max_ms), (4.0, 2, 1, 0.07));
+    }
+}

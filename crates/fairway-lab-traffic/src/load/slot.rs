@@ -1,0 +1,219 @@
+//! A place for a connection: closed, being opened, or open. Never decides when to open.
+
+use std::io;
+
+use super::Protocol;
+use super::http1::Http1;
+use super::http2::Http2;
+use super::poller::{Interest, Poller};
+use super::transport::Transport;
+use fairway_lab_results::Class;
+
+/// A place for a connection.
+pub(super) struct Slot {
+    /// Grows with each connection, so that an event of the one before is not taken for one of this.
+    pub(super) epoch: u32,
+    pub(super) state: State,
+    interest: Interest,
+    /// Whether the connection that was here last carried a request.
+    pub(super) was_used: bool,
+}
+
+/// What is in it.
+pub(super) enum State {
+    Closed,
+    Opening(Opening),
+    Http1(Http1),
+    Http2(Box<Http2>),
+}
+
+/// A connection that is being made.
+pub(super) struct Opening {
+    pub(super) transport: Transport,
+    /// The number by which its deadline is found.
+    pub(super) number: u64,
+    is_connected: bool,
+    /// What the server said in one breath with the end of the TLS handshake, e.g. its settings of HTTP/2.
+    pub(super) said: Vec<u8>,
+}
+
+/// How far a connection is.
+pub(super) enum Step {
+    Wait,
+    Ready,
+    Failed(Class, String),
+}
+
+impl Slot {
+    pub(super) fn empty() -> Self {
+        Self { epoch: 0, state: State::Closed, interest: Interest::Read, was_used: false }
+    }
+
+    /// The token of its events.
+    pub(super) fn token(&self, index: usize) -> u64 {
+        u64::from(self.epoch) << 32 | index as u64
+    }
+
+    /// Puts a connection that is being made into it.
+    pub(super) fn begin(&mut self, opening: Opening, index: usize, poller: &Poller) -> io::Result<()> {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.interest = Interest::ReadAndWrite;
+        self.was_used = false;
+        poller.add(&opening.transport, self.token(index), self.interest)?;
+        self.state = State::Opening(opening);
+        Ok(())
+    }
+
+    /// Waits for writability only while there is something to write: epoll would say "writable" all of the time.
+    pub(super) fn settle_interest(&mut self, index: usize, poller: &Poller) -> io::Result<()> {
+        let token = self.token(index);
+        let wants = |transport: &Transport| {
+            if transport.wants_write() { Interest::ReadAndWrite } else { Interest::Read }
+        };
+        match &self.state {
+            State::Closed => Ok(()),
+            State::Opening(opening) if !opening.is_connected => Ok(()),
+            State::Opening(Opening { transport, .. }) | State::Http1(Http1 { transport, .. }) => {
+                let wanted = wants(transport);
+                change(poller, transport, token, (&mut self.interest, wanted))
+            }
+            State::Http2(http2) => {
+                let pipe = http2.pipe.borrow();
+                let wanted = wants(&pipe.transport);
+                change(poller, &pipe.transport, token, (&mut self.interest, wanted))
+            }
+        }
+    }
+
+    /// Empties it; the connection ends in order if it is `orderly`, and at once otherwise.
+    pub(super) fn clear(&mut self, orderly: bool) {
+        self.epoch = self.epoch.wrapping_add(1);
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Http1(http1) if orderly => http1.transport.close(),
+            _ => {}
+        }
+    }
+}
+
+fn change(
+    poller: &Poller,
+    transport: &Transport,
+    token: u64,
+    (interest, wanted): (&mut Interest, Interest),
+) -> io::Result<()> {
+    if *interest != wanted {
+        *interest = wanted;
+        poller.change(transport, token, wanted)?;
+    }
+    Ok(())
+}
+
+impl Opening {
+    pub(super) fn new(transport: Transport, number: u64) -> Self {
+        Self { transport, number, is_connected: false, said: Vec::new() }
+    }
+
+    /// Goes on after the socket moved.
+    pub(super) fn step(&mut self, scratch: &mut super::transport::Scratch) -> Step {
+        if !self.is_connected {
+            if let Err(error) = self.transport.connected() {
+                return Step::Failed(connect_class(&error), error.to_string());
+            }
+            self.is_connected = true;
+        }
+        if !self.transport.is_handshaking() {
+            return Step::Ready;
+        }
+        match self.shake_hands(scratch) {
+            Ok(true) => Step::Ready,
+            Ok(false) => Step::Wait,
+            Err(error) => Step::Failed(Class::Tls, handshake_failure(&error)),
+        }
+    }
+
+    /// Why a connection that is ready cannot carry this protocol, if it cannot.
+    pub(super) fn refusal(&self, protocol: Protocol) -> Option<(Class, String)> {
+        match protocol {
+            Protocol::Http2 if self.transport.settled().is_some_and(|(_, tls)| tls.protocol != "h2") => {
+                Some((Class::Tls, "the server does not speak h2 (ALPN)".to_owned()))
+            }
+            Protocol::Http1 if !self.said.is_empty() => {
+                Some((Class::Malformed, "the server spoke before it was asked anything".to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What it was doing when its time was up.
+    pub(super) fn give_up(&self) -> (Class, String) {
+        if self.is_connected {
+            (Class::TlsTimeout, "the TLS handshake did not end in time".to_owned())
+        } else {
+            (Class::ConnectTimeout, "the connection was not made in time".to_owned())
+        }
+    }
+
+    fn shake_hands(&mut self, scratch: &mut super::transport::Scratch) -> io::Result<bool> {
+        use super::transport::Received;
+        self.transport.flush()?;
+        let received = self.transport.receive(scratch)?;
+        self.said.extend_from_slice(scratch.bytes());
+        match received {
+            Received::End => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the end of the stream within the TLS handshake",
+            )),
+            Received::Nothing | Received::Bytes => Ok(!self.transport.is_handshaking()),
+        }
+    }
+}
+
+fn handshake_failure(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
+            "the server speaks none of the protocols that it was offered (ALPN)".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The class of a connection that could not be made.
+pub(super) fn connect_class(error: &io::Error) -> Class {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Class::ConnectRefused,
+        io::ErrorKind::ConnectionReset => Class::ConnectReset,
+        io::ErrorKind::TimedOut => Class::ConnectTimeout,
+        _ => Class::ConnectOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::super::transport::Scratch;
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_reset_before_anybody_looked_was_reset_while_it_was_made() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let transport = Transport::open(listener.local_addr().unwrap(), None).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        let mut descriptors = [PollFd::new(&transport, PollFlags::empty())];
+        poll(&mut descriptors, None).unwrap();
+        assert!(descriptors[0].revents().contains(PollFlags::ERR));
+        match Opening::new(transport, 1).step(&mut Scratch::new()) {
+            Step::Failed(class, text) => {
+                assert_eq!(class, Class::ConnectReset);
+                assert!(text.contains("reset"), "{text}");
+            }
+            Step::Wait | Step::Ready => panic!("a reset was not seen"),
+        }
+    }
+}

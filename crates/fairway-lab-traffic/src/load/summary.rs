@@ -1,0 +1,173 @@
+//! What a stream came to as text, in lines that users of wrk2 (latency distribution, socket errors), hey (status codes) and
+//! vegeta (latencies, success) know. Never measures.
+
+use std::fmt;
+
+use super::{Outcome, Pace, Plan, Protocol, at_percent};
+use fairway_lab_results::{Class, Latency};
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    AsPlanned,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+/// The whole text.
+pub(super) struct Summary<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) outcome: &'a Outcome,
+    pub(super) ended: Ended,
+}
+
+/// The percentiles of wrk2's table.
+const DISTRIBUTION: [f64; 9] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ended == Ended::Interrupted {
+            writeln!(out, "PARTIAL: interrupted before the end of the plan; this is what there is")?;
+        }
+        self.head(out)?;
+        self.latencies(out)?;
+        self.totals(out)?;
+        self.errors(out)
+    }
+}
+
+impl Summary<'_> {
+    fn head(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plan, load) = (self.plan, &self.outcome.load);
+        let scheme = if plan.wire.tls.is_some() { "https" } else { "http" };
+        let (authority, path) = (&plan.target.authority, &plan.request.paths[0]);
+        writeln!(out, "Running {:.1}s test @ {scheme}://{authority}{path}", load.seconds)?;
+        write!(out, "  {} threads and {} connections", load.offered.threads, load.offered.connections)?;
+        if plan.wire.protocol == Protocol::Http2 {
+            write!(out, " of HTTP/2 with {} streams", plan.shape.streams)?;
+        }
+        match plan.pace {
+            Pace::Open { rate, poisson: false } => {
+                writeln!(out, ", {rate} requests/s (open loop, constant)")?;
+            }
+            Pace::Open { rate, poisson: true } => writeln!(out, ", {rate} requests/s (open loop, Poisson)")?,
+            Pace::Closed => writeln!(out, " (closed loop)")?,
+        }
+        if let Some(tls) = &load.tls {
+            let key = tls.key.as_deref().unwrap_or("unknown key");
+            writeln!(out, "  TLS {}, {}, {key}, {}", tls.version, tls.cipher, tls.protocol)?;
+            let counts = &load.counts;
+            writeln!(
+                out,
+                "  TLS handshakes: {} full, {} resumed",
+                counts.full_handshakes, counts.resumed_handshakes
+            )?;
+        }
+        Ok(())
+    }
+
+    fn latencies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = &self.outcome.load;
+        let from = if load.offered.rate.is_some() { "from the intended time" } else { "from the send time" };
+        writeln!(out, "  Latency Distribution (HdrHistogram, {from})")?;
+        for percent in DISTRIBUTION {
+            let Some(point) = load.latency.percentiles.iter().find(|point| point.percent == percent) else {
+                continue;
+            };
+            let mark = if point.above < 10 { "  (fewer than 10 above)" } else { "" };
+            writeln!(out, "  {percent:>8.4}%  {}{mark}", ms(point.ms))?;
+        }
+        writeln!(out, "  {:>8.4}%  {}", 100.0, ms(load.latency.max_ms))?;
+        writeln!(out, "Latencies     [mean, 50, 90, 95, 99, max]  {}", points(&load.latency))?;
+        writeln!(out, "Service times [mean, 50, 90, 95, 99, max]  {}", points(&load.service))?;
+        let late = &load.lateness;
+        writeln!(
+            out,
+            "Lateness of the generator [50, 99, 99.9, max]  {}, {}, {}, {}",
+            ms(late.p50_ms),
+            ms(late.p99_ms),
+            ms(late.p999_ms),
+            ms(late.max_ms)
+        )
+    }
+
+    fn totals(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = &self.outcome.load;
+        let counts = &load.counts;
+        writeln!(
+            out,
+            "  {} requests in {:.2}s, {:.2}MB read, {} connections opened",
+            counts.requests,
+            load.seconds,
+            counts.bytes as f64 / 1e6,
+            counts.connections
+        )?;
+        writeln!(out, "Requests/sec: {:>12.2}", load.rate)?;
+        writeln!(out, "Transfer/sec: {:>12.2}MB", load.bytes_rate / 1e6)?;
+        let success = if counts.requests == 0 { 0.0 } else { counts.ok as f64 / counts.requests as f64 };
+        writeln!(out, "Success       [ratio]  {:.4}%", success * 100.0)
+    }
+
+    fn errors(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = &self.outcome.load.errors;
+        let sum = |wanted: &[Class]| -> u64 { wanted.iter().filter_map(|class| errors.get(class)).sum() };
+        let connect = sum(&[Class::ConnectRefused, Class::ConnectReset, Class::ConnectOther, Class::Tls]);
+        let read = sum(&[Class::ReadReset, Class::ReadEof, Class::Truncated, Class::Malformed]);
+        let timeout =
+            sum(&[Class::ConnectTimeout, Class::TlsTimeout, Class::HeadTimeout, Class::BodyTimeout]);
+        writeln!(
+            out,
+            "  Socket errors: connect {connect}, read {read}, write {}, timeout {timeout}",
+            sum(&[Class::Write])
+        )?;
+        writeln!(out, "Status code distribution:")?;
+        let wrong_route = sum(&[Class::WrongRoute]);
+        writeln!(out, "  [expected] {} responses", self.outcome.load.counts.ok + wrong_route)?;
+        for (class, count) in errors {
+            if let Class::Status(status) = class {
+                writeln!(out, "  [{status}] {count} responses")?;
+            }
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "Errors by class:")?;
+        for (class, count) in errors {
+            writeln!(out, "  {:<16} {count}", class.name())?;
+            for example in self.outcome.load.examples.iter().filter(|example| example.class == *class) {
+                writeln!(
+                    out,
+                    "    at {:.3} s, after {}: {}",
+                    example.at_s,
+                    ms(example.after_ms),
+                    example.text
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn points(latency: &Latency) -> String {
+    let at = |percent| ms(at_percent(latency, percent).unwrap_or_default());
+    format!(
+        "{}, {}, {}, {}, {}, {}",
+        ms(latency.mean_ms),
+        at(50.0),
+        at(90.0),
+        at(95.0),
+        at(99.0),
+        ms(latency.max_ms)
+    )
+}
+
+/// As wrk2 writes it.
+fn ms(ms: f64) -> String {
+    if ms >= 1_000.0 {
+        format!("{:.2}s", ms / 1e3)
+    } else if ms >= 1.0 {
+        format!("{ms:.2}ms")
+    } else {
+        format!("{:.0}us", ms * 1e3)
+    }
+}

@@ -1,0 +1,179 @@
+//! TLS of the generator: the configuration that a plan asks for, and the facts that a handshake settled.
+//! Never reads or writes a socket.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::sessions::Sessions;
+use super::{Protocol, TlsPlan, TlsVersion, Verify};
+use fairway_lab_results::Tls;
+
+/// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
+const OPENSSL: [(&str, &str); 6] = [
+    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+];
+
+/// The configuration of a thread; each has its own, so that no cache of sessions is shared.
+///
+/// # Errors
+/// A cipher suite that is not known or does not fit the versions, or roots that are no certificates.
+pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Result<ClientConfig> {
+    let provider = Arc::new(provider(&plan.ciphers)?);
+    let versions: Vec<&'static SupportedProtocolVersion> = plan
+        .versions
+        .iter()
+        .map(|version| match version {
+            TlsVersion::Tls12 => &rustls::version::TLS12,
+            TlsVersion::Tls13 => &rustls::version::TLS13,
+        })
+        .collect();
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions)
+        .context("the cipher suites do not fit the TLS versions")?;
+    let mut config = match &plan.verify {
+        Verify::Off => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider))),
+        Verify::Roots(pem) => builder.with_root_certificates(roots(pem)?),
+    }
+    .with_no_client_auth();
+    config.alpn_protocols = match protocol {
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    config.resumption =
+        if plan.resumption { Resumption::store(Arc::new(Sessions::new())) } else { Resumption::disabled() };
+    Ok(config)
+}
+
+fn provider(ciphers: &[String]) -> anyhow::Result<CryptoProvider> {
+    let mut provider = default_provider();
+    if ciphers.is_empty() {
+        return Ok(provider);
+    }
+    let known = provider.cipher_suites.clone();
+    provider.cipher_suites.clear();
+    for name in ciphers {
+        let upper = name.to_ascii_uppercase();
+        let wanted =
+            OPENSSL.iter().find(|(openssl, _)| *openssl == upper).map_or(upper.as_str(), |found| found.1);
+        let suite = known.iter().find(|suite| iana(suite.suite()) == wanted).with_context(|| {
+            let all: Vec<_> = known.iter().map(|suite| iana(suite.suite())).collect();
+            format!("the cipher suite {name:?} cannot be offered; known are {}", all.join(", "))
+        })?;
+        provider.cipher_suites.push(*suite);
+    }
+    Ok(provider)
+}
+
+fn roots(pem: &str) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.context("read the authorities (PEM)")?;
+        // A system's bundle may hold what rustls does not take; the others still count.
+        roots.add_parsable_certificates([certificate]);
+    }
+    anyhow::ensure!(!roots.is_empty(), "the authorities hold no certificate that can be used");
+    Ok(roots)
+}
+
+/// The name for SNI.
+///
+/// # Errors
+/// What is neither a name nor an address.
+pub(super) fn server_name(name: &str) -> anyhow::Result<ServerName<'static>> {
+    ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} cannot be a name in TLS"))
+}
+
+/// What the handshake of a connection settled.
+pub(super) fn facts(connection: &ClientConnection) -> Tls {
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
+        Some(ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
+        other => format!("{other:?}"),
+    };
+    let cipher = connection.negotiated_cipher_suite().map(|suite| iana(suite.suite())).unwrap_or_default();
+    let key = connection.peer_certificates().and_then(|chain| chain.first()).and_then(|leaf| key_of(leaf));
+    let protocol = connection
+        .alpn_protocol()
+        .map_or_else(|| "http/1.1".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
+    Tls { version, cipher, key, protocol }
+}
+
+/// rustls writes `TLS13_` where IANA writes `TLS_`.
+fn iana(suite: rustls::CipherSuite) -> String {
+    suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
+}
+
+/// The kind of key of a certificate, by the object identifiers of RFC 3279 §2.3.1, RFC 5480 §2.1.1 and RFC 8410 §3.
+fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+    const CURVES: [(&[u8], &str); 3] = [
+        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07], "ECDSA-P256"),
+        (&[0x2b, 0x81, 0x04, 0x00, 0x22], "ECDSA-P384"),
+        (&[0x2b, 0x65, 0x70], "Ed25519"),
+    ];
+    let place = |needle: &[u8]| leaf.windows(needle.len()).position(|window| window == needle);
+    if let Some(start) = place(RSA) {
+        // BIT STRING { SEQUENCE { INTEGER modulus, .. } }: the first INTEGER whose length takes two bytes.
+        let rest = leaf.get(start + RSA.len()..)?;
+        let at = rest.windows(2).position(|window| window == [0x02, 0x82])?;
+        let length = usize::from(*rest.get(at + 2)?) << 8 | usize::from(*rest.get(at + 3)?);
+        let leading = usize::from(*rest.get(at + 4)? == 0);
+        return Some(format!("RSA-{}", (length - leading) * 8));
+    }
+    CURVES.iter().find(|(oid, _)| place(oid).is_some()).map(|(_, name)| (*name).to_owned())
+}
+
+/// Takes any certificate, but not a wrong signature over the handshake.
+#[derive(Debug)]
+struct Anything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
