@@ -1,6 +1,6 @@
 //! What backends say of requests: which came twice, and which never. A dash where nobody counted, with the reason.
 
-use crate::results::{Delivered, Deliveries, Run};
+use fairway_lab_results::{Delivered, Deliveries, Run};
 
 use super::book::Book;
 use super::html::{Cell, Table};
