@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
+use super::compose::Composer;
 use super::flags::{self, RequestFlags, TlsFlags};
 use super::probe::probe;
 use super::summary::{Ended, Summary};
@@ -70,7 +71,7 @@ struct ShapeFlags {
     #[arg(long)]
     http2: bool,
     /// Requests at a time on a connection of HTTP/2.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, requires = "http2")]
     streams: usize,
     /// Open a connection for each request, and close it.
     #[arg(long, conflicts_with = "http2")]
@@ -105,6 +106,8 @@ impl LoadArguments {
     pub fn carry_out(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
         plan.check()?;
+        // A request that HTTP does not allow is told before anything is opened.
+        Composer::new(&plan, 0, 0)?;
         target::allow(&plan.target.addresses, self.yes)?;
         let mut output = Output::open(&self.output)?;
         if let Err(error) = probe(&plan) {
@@ -153,13 +156,16 @@ impl LoadArguments {
         plan.records.bucket = self.output.bucket;
         if plan.wire.tls.is_some() {
             plan.wire.tls = Some(self.tls.plan()?);
+        } else if let Some(flag) = self.tls.given() {
+            anyhow::bail!("{flag} is about TLS, and {} has none: it must begin with https://", self.url);
         }
         self.request.apply(&mut plan)?;
         Ok(plan)
     }
 }
 
-/// Where the JSON goes; opened before the load, so that a place that cannot be written costs nobody a run.
+/// Where the JSON goes; opened before the load, so that a place that cannot be written costs nobody a run. For the same
+/// reason the file of the histogram is there before it has a content.
 struct Output {
     file: Option<(PathBuf, std::fs::File)>,
     is_stdout: bool,
@@ -176,6 +182,10 @@ impl Output {
             }
             _ => None,
         };
+        if let Some(place) = &flags.histogram {
+            std::fs::File::create(place)
+                .with_context(|| format!("--histogram {}: the file cannot be written", place.display()))?;
+        }
         Ok(Self { file, is_stdout })
     }
 

@@ -108,6 +108,18 @@ impl RequestFlags {
 }
 
 impl TlsFlags {
+    /// One that was given and means nothing without TLS. `--insecure` asks for nothing that cleartext does not have.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        [
+            ("--tls-version", self.tls_version.is_some()),
+            ("--cipher", !self.cipher.is_empty()),
+            ("--no-resumption", self.no_resumption),
+            ("--ca", self.ca.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+
     /// The plan of TLS.
     pub(super) fn plan(&self) -> anyhow::Result<TlsPlan> {
         let versions = match self.tls_version.as_deref() {

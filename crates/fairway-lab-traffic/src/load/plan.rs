@@ -220,9 +220,16 @@ impl Plan {
     /// # Errors
     /// What of it cannot.
     pub fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.shape.connections > 0, "a stream needs at least one connection");
-        anyhow::ensure!(self.shape.streams > 0, "a connection of HTTP/2 needs at least one stream");
+        anyhow::ensure!(self.shape.connections > 0, "a stream needs at least one connection (--connections)");
+        anyhow::ensure!(
+            self.shape.streams > 0,
+            "a connection of HTTP/2 needs at least one stream (--streams)"
+        );
         anyhow::ensure!(!self.target.addresses.is_empty(), "a stream needs an address to connect to");
+        let has_work =
+            self.bounds.requests != Some(0) && self.bounds.duration.is_none_or(|some| !some.is_zero());
+        anyhow::ensure!(has_work, "0 requests, or a duration of 0, leave nothing to send");
+        anyhow::ensure!(!self.records.bucket.is_zero(), "pieces of the series need a length (--bucket)");
         anyhow::ensure!(!self.bounds.timeout.is_zero(), "a time-out of 0 leaves no time for an answer");
         let posts = self.request.posts;
         anyhow::ensure!((0.0..=1.0).contains(&posts), "the fraction of POSTs, {posts}, is not from 0 to 1");

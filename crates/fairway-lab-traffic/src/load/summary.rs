@@ -68,7 +68,11 @@ impl Summary<'_> {
 
     fn latencies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let load = &self.outcome.load;
-        let from = if load.offered.rate.is_some() { "from the intended time" } else { "from the send time" };
+        if load.latency.count == 0 {
+            return writeln!(out, "  No complete answer, so no latency");
+        }
+        let is_open = load.offered.rate.is_some();
+        let from = if is_open { "from the intended time" } else { "from the send time" };
         writeln!(out, "  Latency Distribution (HdrHistogram, {from})")?;
         for percent in DISTRIBUTION {
             let Some(point) = load.latency.percentiles.iter().find(|point| point.percent == percent) else {
@@ -80,6 +84,10 @@ impl Summary<'_> {
         writeln!(out, "  {:>8.4}%  {}", 100.0, ms(load.latency.max_ms))?;
         writeln!(out, "Latencies     [mean, 50, 90, 95, 99, max]  {}", points(&load.latency))?;
         writeln!(out, "Service times [mean, 50, 90, 95, 99, max]  {}", points(&load.service))?;
+        if !is_open {
+            // A closed loop has no times that could be missed.
+            return Ok(());
+        }
         let late = &load.lateness;
         writeln!(
             out,
