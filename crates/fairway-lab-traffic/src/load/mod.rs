@@ -38,6 +38,7 @@ mod tally;
 pub mod target;
 mod tls;
 mod transport;
+mod urgency;
 mod worker;
 
 pub use compose::ID_FIELD;

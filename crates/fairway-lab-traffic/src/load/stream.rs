@@ -11,7 +11,7 @@ use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
 use super::worker::{End, Report, Worker};
-use super::{Outcome, Plan};
+use super::{Outcome, Plan, urgency};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -48,6 +48,7 @@ impl Stream {
                 std::thread::Builder::new()
                     .name(format!("load-{index}"))
                     .spawn(move || {
+                        urgency::raise(&plan);
                         let worker = Worker::new(plan, shared, run, index);
                         // The owner may have given up because another thread could not be made.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
