@@ -1,0 +1,117 @@
+//! Blocks of load of `capacity`: their order, and what one of them came to. Never compares them.
+
+use std::time::{Duration, Instant};
+
+use super::runners::Runner;
+use super::{Case, Terms, Yard};
+use crate::load::Outcome;
+use crate::measure::{MachineTime, Meter, Spent, Subject};
+use crate::results::{Backstage, Measure};
+use crate::scenario::metering::split;
+use crate::scenario::stage::{file_name, finish, start as begin};
+
+/// A block is discarded when the hypervisor took more than this part of the machine's time.
+const STOLEN: f64 = 0.05;
+
+/// Connections are made and caches filled before a block counts.
+const WARMING: Duration = Duration::from_millis(300);
+
+/// The phase of the blocks that show the noise floor.
+const AGAIN: &str = "the same again";
+
+/// The blocks of a case. Every other block is the first runner's, so that each block of another has one of it right beside
+/// it: a machine whose speed changes every few seconds hurts both. Forth, back, forth; the first runner is among the
+/// others too, for the noise floor.
+pub(super) async fn blocks(
+    yard: &Yard<'_>,
+    terms: &Terms,
+    case: &Case,
+    runners: &[Runner<'_>],
+) -> anyhow::Result<Vec<Measure>> {
+    let Some(first) = runners.first() else { return Ok(Vec::new()) };
+    let mut order: Vec<(&Runner<'_>, bool)> = Vec::new();
+    for runner in runners {
+        let is_again = std::ptr::eq(runner, first);
+        order.extend([(first, false), (runner, is_again)]);
+    }
+    let mut measures = Vec::new();
+    let mut place = 0;
+    for _ in 0..terms.blocks {
+        for (runner, again) in &order {
+            let mut measure = block(yard, terms, case, (runner, place)).await?;
+            if *again {
+                AGAIN.clone_into(&mut measure.phase);
+            }
+            measures.push(measure);
+            place += 1;
+        }
+        order.reverse();
+    }
+    Ok(measures)
+}
+
+async fn block(
+    yard: &Yard<'_>,
+    terms: &Terms,
+    case: &Case,
+    (runner, place): (&Runner<'_>, u32),
+) -> anyhow::Result<Measure> {
+    let name = runner.contender.peer.name();
+    let plan = super::plan(terms, case, &runner.site)?;
+    let mut stream = begin(plan)?;
+    tokio::time::sleep(WARMING).await;
+    tokio::task::block_in_place(|| stream.split())?;
+    // The first of them has the others below it.
+    let subjects: Vec<_> = runner.proxy.pids().into_iter().take(1).map(Subject::Process).collect();
+    let (begun, machine) = (Instant::now(), MachineTime::now());
+    let mut meter = Meter::begin(&subjects);
+    tokio::time::sleep(Duration::from_secs_f64(terms.seconds)).await;
+    let outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
+    meter.read(&subjects);
+    let stolen = MachineTime::now().stolen_since(machine);
+    stream.stop();
+    finish(stream).await?;
+    let figure = format!(
+        "{:.0}/s, p99 {:.1} ms",
+        outcome.load.rate,
+        outcome.latency.value_at_quantile(0.99) as f64 / 1e3
+    );
+    yard.progress.say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
+    measure(yard, (runner, &case.name, place), outcome, (meter.spent(), stolen, begun))
+}
+
+fn measure(
+    yard: &Yard<'_>,
+    (runner, case, place): (&Runner<'_>, &str, u32),
+    mut outcome: Outcome,
+    (spent, stolen, begun): (Spent, f64, Instant),
+) -> anyhow::Result<Measure> {
+    let (name, workers) = (runner.contender.peer.name(), runner.site.workers);
+    let settings = runner.contender.settings;
+    let tag = format!("{settings:?}");
+    outcome.save(
+        &yard.handover.folder,
+        &file_name(&["capacity", name, &tag, case, &format!("{workers}-{place}")]),
+    )?;
+    let (cost, uncosted) = split(spent.cost(outcome.load.counts.ok, "process", "the proxy's processes"));
+    Ok(Measure {
+        peer: name.to_owned(),
+        settings,
+        case: case.to_owned(),
+        phase: "block".to_owned(),
+        beside: None,
+        block: Some(place),
+        discarded: (stolen > STOLEN).then(|| {
+            format!(
+                "the hypervisor took {:.0}% of the machine; more than {:.0}% is too much",
+                stolen * 100.0,
+                STOLEN * 100.0
+            )
+        }),
+        workers: Some(workers),
+        begun_s: outcome.begun.saturating_duration_since(begun).as_secs_f64(),
+        load: outcome.load,
+        cost,
+        backstage: Backstage { uncosted, deliveries: None },
+    })
+}
