@@ -74,14 +74,25 @@ impl Collector {
         self.desk.books().register.seen()
     }
 
+    /// How many backends are connected.
+    #[must_use]
+    pub fn backends(&self) -> usize {
+        self.desk.books().backends.len()
+    }
+
     /// Asks every backend for all that it saw until now and waits for it. A backend that ends meanwhile has told before;
     /// one that does not answer in time is not waited for again.
     ///
     /// # Errors
-    /// Backends that did not answer: what they saw last is not known.
+    /// Backends that did not answer: what they saw last is not known. No backend ever was here.
     pub fn settle(&self, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
         let mut books = self.desk.books();
+        anyhow::ensure!(
+            books.connections > 0,
+            "no backend has reached the collector at {}; is that an address that pods reach?",
+            self.address
+        );
         let asked: Vec<_> = books.backends.iter_mut().map(|(number, one)| (*number, one.ask())).collect();
         loop {
             let silent = |(number, wanted): &&(u64, u64)| {
@@ -95,9 +106,9 @@ impl Collector {
             if left.is_zero() {
                 books.backends.retain(|number, _| !silent.contains(number));
                 anyhow::bail!(
-                    "{} backends did not tell their last ids within {} s",
-                    silent.len(),
-                    patience.as_secs()
+                    "backends did not tell within {} s which requests they were given last: {} of them",
+                    patience.as_secs(),
+                    silent.len()
                 );
             }
             let waited = self.desk.changed.wait_timeout(books, left);
@@ -251,7 +262,7 @@ mod tests {
 
     fn connected(collector: &Collector, count: usize) {
         let deadline = Instant::now() + PATIENCE;
-        while collector.desk.books().backends.len() != count {
+        while collector.backends() != count {
             assert!(Instant::now() < deadline, "waited for {count} backends");
             std::thread::yield_now();
         }
@@ -278,7 +289,7 @@ mod tests {
         let silent = TcpStream::connect(collector.address()).expect("it listens");
         connected(&collector, 1);
         let error = collector.settle(Duration::from_millis(20)).expect_err("it says nothing").to_string();
-        assert!(error.starts_with("1 backends did not tell"), "{error}");
+        assert!(error.ends_with("given last: 1 of them"), "{error}");
         collector.settle(PATIENCE).expect("nobody is left to wait for");
         drop(silent);
         collector.stop();

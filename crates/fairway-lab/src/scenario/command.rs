@@ -1,6 +1,7 @@
 //! The arguments of `fairway-lab run` and `fairway-lab list`. Never does what they ask for itself.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -83,6 +84,10 @@ pub(super) struct Place {
     /// The image of backends, with this program at /usr/bin/fairway-lab; the testbed gets its own
     #[arg(long, value_name = "IMAGE")]
     pub(super) backend_image: Option<String>,
+    /// An address of this machine that pods of the cluster reach, with a port: backends tell there which requests they were
+    /// given; a testbed has its own
+    #[arg(long, requires = "cluster", value_name = "ADDR:PORT")]
+    pub(super) collector: Option<SocketAddr>,
     /// The Fairway to measure
     #[arg(long, default_value = "target/release/fairway", env = "FAIRWAY_LAB_FAIRWAY", value_name = "FILE")]
     pub(super) fairway: PathBuf,

@@ -1,6 +1,7 @@
 //! What the part of a run that prepares, outside of the testbed, hands to the part that measures, inside of it.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -26,6 +27,8 @@ pub(super) struct Handover {
     pub(super) place: String,
     /// The image of backends.
     pub(super) image: String,
+    /// Where backends of a cluster of the user's reach this machine, if the user says so.
+    pub(super) collector: Option<SocketAddr>,
     /// Seconds that preparing took, and what of it was said.
     pub(super) prepared_s: f64,
 }

@@ -80,7 +80,7 @@ impl<'a> Session<'a> {
         });
         let mut known = handover.peers.clone();
         known.push(direct());
-        let receipts = Receipts::begin(handover, cluster.as_deref()).await;
+        let receipts = Receipts::begin(handover, cluster.as_deref()).await?;
         Ok(Self {
             handover,
             cluster,

@@ -43,6 +43,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         settings: arguments.who.settings.all(),
         place: if in_cluster { TESTBED } else { "local" }.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
+        collector: arguments.place.collector,
         prepared_s: 0.0,
     };
     if arguments.place.cluster {

@@ -25,19 +25,27 @@ pub(super) enum Receipts {
 }
 
 impl Receipts {
-    /// Begins to collect, where pods can reach this process: in a testbed, whose node it runs on.
-    pub(super) async fn begin(handover: &Handover, cluster: Option<&Cluster>) -> Self {
+    /// Begins to collect where pods reach this process: in a testbed, whose node it runs on, or where the user says.
+    ///
+    /// # Errors
+    /// It cannot listen where the user says.
+    pub(super) async fn begin(handover: &Handover, cluster: Option<&Cluster>) -> anyhow::Result<Self> {
+        if let Some(address) = handover.collector {
+            let collector = Collector::start(address);
+            return collector.map(Self::Collected).context("--collector must be an address of this machine");
+        }
         let Some(cluster) = cluster.filter(|_| handover.is_in_testbed()) else {
-            return Self::Uncollected(
-                "backends in a cluster of yours have no way to tell this program which requests they were given".to_owned(),
-            );
+            return Ok(Self::Uncollected(
+                "backends in a cluster of yours tell this machine which requests they were given with --collector only"
+                    .to_owned(),
+            ));
         };
-        match collector(cluster).await {
+        Ok(match on_node(cluster).await {
             Ok(collector) => Self::Collected(collector),
             Err(error) => Self::Uncollected(format!(
                 "backends could not tell which requests they were given: {error:#}"
             )),
-        }
+        })
     }
 
     /// Where backends reach the collector.
@@ -75,7 +83,7 @@ impl Receipts {
     }
 }
 
-async fn collector(cluster: &Cluster) -> anyhow::Result<Collector> {
+async fn on_node(cluster: &Cluster) -> anyhow::Result<Collector> {
     let node = cluster.node().await?;
     Collector::start(SocketAddr::new(node, 0)).context("on the node's address")
 }
@@ -132,8 +140,16 @@ mod tests {
     }
 
     fn backend(receipts: &Receipts, faults: Faults) -> Server {
+        let Receipts::Collected(collector) = receipts else { panic!("nobody collects") };
+        let before = collector.backends();
         let options = Options { record: receipts.address(), faults, size: 8, ..Options::default() };
-        Server::start(options).expect("it starts")
+        let server = Server::start(options).expect("it starts");
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while collector.backends() == before {
+            assert!(std::time::Instant::now() < deadline, "waited for the backend to reach the collector");
+            std::thread::yield_now();
+        }
+        server
     }
 
     /// A stream to these addresses in turn, a fifth of it POSTs.
@@ -211,6 +227,20 @@ mod tests {
         assert_eq!(outcome.load.counts.ok, 98);
         receipts.forget();
         assert_eq!(counted(&receipts, &mut outcome).seen, 0);
+        server.end();
+    }
+
+    #[test]
+    fn a_collector_that_no_backend_reaches_counts_nothing() {
+        let receipts = receipts();
+        let server = Server::start(Options::default()).expect("it starts");
+        let mut outcome = stream(vec![server.addresses()[0]], 10);
+        match receipts.compare(outcome.fates.as_ref(), &mut outcome.load) {
+            Some(Deliveries::Uncounted { reason }) => {
+                assert!(reason.starts_with("no backend has reached"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
         server.end();
     }
 
