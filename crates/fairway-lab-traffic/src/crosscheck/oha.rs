@@ -29,9 +29,27 @@ pub(super) fn program() -> anyhow::Result<PathBuf> {
         .output()
         .context("not in PATH, and it cannot be built: start cargo")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let why = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("cargo did not say why");
-    anyhow::ensure!(output.status.success(), "not in PATH, and it cannot be built: {why}");
+    anyhow::ensure!(
+        output.status.success() && program.is_file(),
+        "not in PATH, and it cannot be built: {}; once `cargo install oha --locked --version {VERSION}` works here, or oha is \
+         in PATH, it takes part",
+        reason(&said)
+    );
     Ok(program)
+}
+
+/// What failed and why, of the many lines that cargo says: its first error, and the innermost cause, which it says last.
+fn reason(said: &str) -> String {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let error = lines().find_map(|line| line.strip_prefix("error: "));
+    match (error, lines().last()) {
+        (Some(error), Some(last)) if last.trim_start_matches("error: ") != error => {
+            format!("{error}: {last}")
+        }
+        (Some(error), _) => error.to_owned(),
+        (None, Some(last)) => last.to_owned(),
+        (None, None) => "cargo did not say why".to_owned(),
+    }
 }
 
 fn cache() -> anyhow::Result<PathBuf> {
