@@ -42,7 +42,7 @@ pub(super) fn program() -> anyhow::Result<PathBuf> {
 fn reason(said: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let error = lines().find_map(|line| line.strip_prefix("error: "));
-    match (error, lines().last()) {
+    match (error, lines().next_back()) {
         (Some(error), Some(last)) if last.trim_start_matches("error: ") != error => {
             format!("{error}: {last}")
         }
