@@ -130,7 +130,7 @@ fn scenario(run: &Run, book: &mut Book) {
     effects::propagation(run, book);
     curves::curves(run, book);
     bars(&COST, run, book);
-    provenance::costs(run, book);
+    provenance::notes(run, book);
     errors::table(run, book);
     deliveries::table(run, book);
     provenance::discarded(run, book);

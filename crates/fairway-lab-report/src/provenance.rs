@@ -128,7 +128,7 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
     ]
 }
 
-/// Where CPU was read, or why it was not.
+/// Where CPU was read.
 fn cost_source(measure: &Measure) -> String {
     match (&measure.cost, &measure.backstage.uncosted) {
         (Some(cost), _) => {
@@ -143,8 +143,8 @@ fn cost_source(measure: &Measure) -> String {
     }
 }
 
-/// Says beside CPU which peers' figures are not the kernel's own counters, and which have none and why.
-pub(super) fn costs(run: &Run, book: &mut Book) {
+/// Says which peers' figures of CPU are not the kernel's own counters, and what could not be read or had no effect.
+pub(super) fn notes(run: &Run, book: &mut Book) {
     let mut sentences: BTreeSet<String> = BTreeSet::new();
     for measure in &run.measures {
         let said = match (&measure.cost, &measure.backstage.uncosted) {
@@ -155,15 +155,14 @@ pub(super) fn costs(run: &Run, book: &mut Book) {
             (Some(cost), _) if cost.source == "metrics-api" => {
                 "CPU is from the metrics API: means of windows of some 15 s. It is the coarsest figure of CPU here."
             }
-            (None, Some(reason)) => {
-                &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase)
-            }
+            (None, Some(reason)) => &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase),
             _ => continue,
         };
         sentences.insert(format!("{}: {said}", measure.peer));
     }
-    if !sentences.is_empty() {
-        book.html.raw("<div class=\"note\">").list(sentences.iter().map(String::as_str)).raw("</div>");
+    let all = sentences.iter().chain(&run.notes);
+    if all.clone().next().is_some() {
+        book.html.raw("<div class=\"note\">").list(all.map(String::as_str)).raw("</div>");
     }
 }
 

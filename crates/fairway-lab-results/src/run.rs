@@ -29,6 +29,9 @@ pub struct Run {
     pub spikes: Vec<Spike>,
     /// From a write to the API to its effect.
     pub propagations: Vec<Propagation>,
+    /// What had no effect and why, one sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A parameter of a scenario.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::metering::{Metered, Metering};
 use super::site::route;
 use super::stage::{Cast, Stage, finish, start};
+use super::trial::ineffective;
 use crate::load::{Pace, Segment, Stream};
 use crate::peers::Filters;
 use crate::results::Run;
@@ -55,8 +56,9 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
     let (namespace, deployment) = (stage.placement.namespace.clone(), stage.deployment()?.to_owned());
     stage.cluster.scale(&namespace, &deployment, terms.proxy_replicas).await?;
     stage.cluster.settled(&namespace, &deployment).await?;
+    let left_out = ineffective(stage, routes().to_vec()).await?;
     for variant in &terms.variants {
-        with_variant(stage, terms, run, *variant).await?;
+        with_variant(stage, (terms, &left_out), run, *variant).await?;
     }
     Ok(())
 }
@@ -79,7 +81,7 @@ impl Watched {
 
 async fn with_variant(
     stage: &mut Stage<'_>,
-    terms: &Terms,
+    (terms, left_out): (&Terms, &[&str]),
     run: &mut Run,
     variant: Variant,
 ) -> anyhow::Result<()> {
@@ -100,7 +102,7 @@ async fn with_variant(
     watched.cut().await?;
     watched.phases.clear();
     let mut names = Vec::new();
-    for (label, change) in changes(terms) {
+    for (label, change) in changes(terms, left_out) {
         let seconds = if matches!(change, Change::Nothing) { terms.undisturbed_s } else { terms.phase_s };
         enter(stage, run, &case, (&label, change)).await?;
         sleep(seconds).await;
@@ -144,7 +146,8 @@ async fn enter(
     }
 }
 
-fn changes(terms: &Terms) -> Vec<(String, Change)> {
+/// Changes of the route come in pairs: one that has no effect is left out with what takes it back.
+fn changes(terms: &Terms, left_out: &[&str]) -> Vec<(String, Change)> {
     let (few, more) = (terms.proxy_replicas, terms.proxy_replicas_more);
     let mut changes = Vec::new();
     for cycle in 1..=terms.cycles {
@@ -152,14 +155,21 @@ fn changes(terms: &Terms) -> Vec<(String, Change)> {
         changes.push((format!("proxy {more} -> {few} ({cycle})"), Change::Proxies(few)));
     }
     changes.push(("undisturbed".to_owned(), Change::Nothing));
-    let routes = [
+    for pair in routes().chunks(2).filter(|pair| !pair.iter().any(|(label, _)| left_out.contains(label))) {
+        changes.extend(
+            pair.iter().map(|(label, filters)| ((*label).to_owned(), Change::Route(filters.clone()))),
+        );
+    }
+    changes
+}
+
+fn routes() -> [(&'static str, Filters); 4] {
+    [
         ("CORS headers added", Filters { cors: true, ..Filters::default() }),
         ("CORS headers removed", Filters::default()),
         ("redirect route added", redirect()),
         ("redirect route removed", Filters::default()),
-    ];
-    changes.extend(routes.map(|(label, filters)| (label.to_owned(), Change::Route(filters))));
-    changes
+    ]
 }
 
 fn redirect() -> Filters {

@@ -231,6 +231,7 @@ async fn with(
         Terms::Timeline(terms) => timeline::run(&mut stage, terms, run).await,
         Terms::Propagation(terms) => propagation::run(&mut stage, terms, run).await,
     };
+    run.notes.append(&mut stage.notes.take());
     let closed = stage.close().await;
     outcome.and(closed)
 }
@@ -259,6 +260,7 @@ fn blank(scenario: &Scenario) -> Run {
         ratios: Vec::new(),
         spikes: Vec::new(),
         propagations: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

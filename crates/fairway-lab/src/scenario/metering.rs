@@ -73,20 +73,12 @@ impl Metered {
     }
 
     /// As a cost of so many answered requests, or why there is none.
-    pub(super) fn cost(&self, requests: u64) -> (Option<Cost>, Option<String>) {
+    pub(super) fn cost(&self, requests: u64) -> Result<Cost, String> {
         if let Some(reason) = &self.unread {
-            return (None, Some(reason.clone()));
+            return Err(reason.clone());
         }
         let unit = if self.source == "cgroup" { "containers" } else { "pods" };
-        split(self.spent.cost(requests, self.source, &format!("{} {unit}", self.of)))
-    }
-}
-
-/// A cost, or why there is none, as a measure has them.
-pub(super) fn split(cost: Result<Cost, String>) -> (Option<Cost>, Option<String>) {
-    match cost {
-        Ok(cost) => (Some(cost), None),
-        Err(reason) => (None, Some(reason)),
+        self.spent.cost(requests, self.source, &format!("{} {unit}", self.of))
     }
 }
 

@@ -107,9 +107,7 @@ async fn metering(knows: Knows, source: CpuSource) -> Metering {
 /// Why there is no cost.
 async fn reason(knows: Knows, source: CpuSource) -> String {
     let metered = metering(knows, source).await.cut().await.expect("pods can be listed");
-    let (cost, uncosted) = metered.cost(100);
-    assert_eq!(cost, None);
-    uncosted.expect("the reason is said")
+    metered.cost(100).expect_err("nothing can be read")
 }
 
 #[tokio::test]
@@ -123,8 +121,8 @@ async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
     let metered = metering.cut().await.expect("the kubelet answers");
     assert_eq!((metered.spent.memory_bytes, metered.source, metered.of), (Some(5_000_000), "kubelet", 1));
     // All of this took a moment, whatever the samples say of their own times.
-    let (cost, uncosted) = metered.cost(100);
-    assert!(cost.is_none() && uncosted.is_some_and(|reason| reason.contains("samples of its pods cover")));
+    let reason = metered.cost(100).expect_err("a moment is too short");
+    assert!(reason.contains("samples of its pods cover"), "{reason}");
     metering.end();
 }
 
@@ -161,5 +159,6 @@ async fn without_a_selector_the_reason_says_so() {
         source: CpuSource::Automatic,
     };
     let metered = Metering::begin(follow).await.expect("nothing is asked").cut().await.expect("nor here");
-    assert!(metered.cost(1).1.is_some_and(|reason| reason.contains("selector=LABELS")));
+    let reason = metered.cost(1).expect_err("nothing is known of pods");
+    assert!(reason.contains("selector=LABELS"), "{reason}");
 }

@@ -23,3 +23,4 @@ mod site;
 mod spikes;
 mod stage;
 mod timeline;
+mod trial;

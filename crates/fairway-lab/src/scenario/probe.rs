@@ -21,6 +21,15 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// `X-Lab-Backend`: which backend it was.
     pub(super) backend: Option<String>,
+    /// Status line and fields as they came.
+    head: String,
+}
+
+impl Answer {
+    /// The value of a field, if the head has it.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        field(&self.head, name)
+    }
 }
 
 pub(super) struct Probe {
@@ -36,15 +45,20 @@ impl Probe {
     /// Asks once. A proxy may close a connection that is idle: a question that found it closed is asked again on a new
     /// one, as every client does with GET (RFC 9110 section 9.2.2).
     pub(super) async fn ask(&mut self, host: &str) -> anyhow::Result<Answer> {
+        self.ask_for(host, "/").await
+    }
+
+    /// Asks once for a path.
+    pub(super) async fn ask_for(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
         let was_kept = self.connection.is_some();
-        match self.ask_once(host).await {
-            Err(_) if was_kept => self.ask_once(host).await,
+        match self.ask_once(host, path).await {
+            Err(_) if was_kept => self.ask_once(host, path).await,
             outcome => outcome,
         }
     }
 
-    async fn ask_once(&mut self, host: &str) -> anyhow::Result<Answer> {
-        let asked = tokio::time::timeout(PATIENCE, self.exchange(host)).await;
+    async fn ask_once(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
+        let asked = tokio::time::timeout(PATIENCE, self.exchange(host, path)).await;
         let outcome =
             asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
         if outcome.is_err() {
@@ -76,14 +90,17 @@ impl Probe {
         }
     }
 
-    async fn exchange(&mut self, host: &str) -> anyhow::Result<Answer> {
+    async fn exchange(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
         if self.connection.is_none() {
             let connection = TcpStream::connect(self.address).await.context("connect")?;
             connection.set_nodelay(true)?;
             self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().context("there is a connection")?;
-        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: fairway-lab\r\n\r\n");
+        // Some only add CORS headers for an origin.
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nOrigin: https://{host}\r\nUser-Agent: fairway-lab\r\n\r\n"
+        );
         connection.write_all(request.as_bytes()).await.context("write")?;
         let mut bytes = Vec::with_capacity(2048);
         let head = loop {
@@ -97,9 +114,9 @@ impl Probe {
             );
         };
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
-        let answer = Answer { status: status(&text)?, backend: field(&text, "x-lab-backend") };
         let length: Option<usize> = field(&text, "content-length").and_then(|length| length.parse().ok());
         let closes = field(&text, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let answer = Answer { status: status(&text)?, backend: field(&text, "x-lab-backend"), head: text };
         match length {
             Some(length) if !closes && length < 64 * HEAD => {
                 while bytes.len() < head + length {

@@ -42,6 +42,8 @@ pub(super) struct Stage<'a> {
     applied: RefCell<Vec<Value>>,
     /// What routes before referred to.
     left: RefCell<Vec<Value>>,
+    /// What had no effect.
+    pub(super) notes: RefCell<Vec<String>>,
 }
 
 /// What a stage needs beside the contender.
@@ -112,6 +114,7 @@ impl<'a> Stage<'a> {
             direct,
             applied: RefCell::default(),
             left: RefCell::default(),
+            notes: RefCell::default(),
         };
         stage.route(&site::route()).await?;
         stage.served().await?;
@@ -150,7 +153,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until the route is served over HTTPS, as the streams will ask.
-    async fn served(&self) -> anyhow::Result<()> {
+    pub(super) async fn served(&self) -> anyhow::Result<()> {
         let end = Instant::now() + crate::cluster::PATIENCE;
         loop {
             let mut plan = self.plan("/")?;
@@ -219,6 +222,13 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Says once, and in the report, what had no effect with this contender.
+    pub(super) fn note(&self, text: &str) {
+        let text = format!("{}: {text}", self.contender.peer.name());
+        self.progress.say(&text);
+        self.notes.borrow_mut().push(text);
+    }
+
     /// Seconds since the beginning of the case.
     pub(super) fn now(&self) -> f64 {
         self.clock.elapsed().as_secs_f64()
@@ -258,7 +268,11 @@ impl<'a> Stage<'a> {
         let deliveries =
             tokio::task::block_in_place(|| receipts.compare(outcome.fates.as_ref(), &mut outcome.load));
         let answered = outcome.load.counts.ok;
-        let (cost, uncosted) = metered.map_or((None, None), |metered| metered.cost(answered));
+        let (cost, uncosted) = match metered.map(|metered| metered.cost(answered)) {
+            Some(Ok(cost)) => (Some(cost), None),
+            Some(Err(reason)) => (None, Some(reason)),
+            None => (None, None),
+        };
         Ok(Measure {
             peer: peer.to_owned(),
             settings: self.contender.settings,

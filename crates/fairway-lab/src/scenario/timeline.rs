@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
 use super::stage::{Cast, Stage, finish, start};
+use super::trial::ineffective;
 use crate::load::{Pace, Plan};
 use crate::peers::{Filters, RESPONSE_HEADER};
 use crate::results::{Measure, Run};
@@ -54,13 +55,23 @@ enum Change {
 
 /// Every rate with one contender.
 pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+    let routes = changes(terms).into_iter().filter_map(|change| match change {
+        Change::Route(filters, label) => Some((label, filters)),
+        Change::Scale(..) => None,
+    });
+    let left_out = ineffective(stage, routes.collect()).await?;
     for rate in &terms.rates {
-        at_rate(stage, terms, run, *rate).await?;
+        at_rate(stage, (terms, &left_out), run, *rate).await?;
     }
     Ok(())
 }
 
-async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64) -> anyhow::Result<()> {
+async fn at_rate(
+    stage: &mut Stage<'_>,
+    (terms, left_out): (&Terms, &[&str]),
+    run: &mut Run,
+    rate: f64,
+) -> anyhow::Result<()> {
     let (name, case) = (stage.contender.peer.name(), format!("{rate}/s"));
     stage.progress.say(&format!("{name} {case}: quiet for {} s", terms.phase_s));
     // The path that the rewrite is about.
@@ -72,7 +83,8 @@ async fn at_rate(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run, rate: f64)
     let (main, direct) = (start(plan)?, beside.map(start).transpose()?);
     hold(terms).await;
     let first = run.events.len();
-    for change in changes(terms) {
+    let known = |change: &Change| !matches!(change, Change::Route(_, label) if left_out.contains(label));
+    for change in changes(terms).into_iter().filter(known) {
         let (kind, label) = match &change {
             Change::Scale(_, label) => ("scale", label.clone()),
             Change::Route(_, label) => ("route", (*label).to_owned()),

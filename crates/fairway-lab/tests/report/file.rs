@@ -138,6 +138,7 @@ fn odd_results_make_a_page_all_the_same() {
         ratios: Vec::new(),
         spikes: Vec::new(),
         propagations: Vec::new(),
+        notes: Vec::new(),
         parameters: Vec::new(),
         ..run.clone()
     };
@@ -164,11 +165,13 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
     let other = run.measures.iter_mut().rfind(|measure| measure.cost.is_some()).unwrap();
     (other.cost, other.backstage.uncosted) =
         (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
+    run.notes.push("fairway: the change had no effect".to_owned());
     let told = page(&[results]);
     assert!(
         told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")
     );
     assert!(told.contains("it is forbidden: grant `get` &lt;b&gt;now&lt;/b&gt;"));
+    assert!(told.contains("fairway: the change had no effect"));
 }
 
 #[test]
@@ -176,11 +179,9 @@ fn results_without_the_source_of_cpu_are_read() {
     let folder = tempfile::tempdir().unwrap();
     results::write(folder.path(), &synthetic(SMALL)).unwrap();
     let place = folder.path().join(results::RESULTS);
-    let older = fs::read_to_string(&place)
-        .unwrap()
-        .replace(r#","uncosted":null"#, "")
-        .replace(r#","covered":null"#, "");
-    assert!(!older.contains("uncosted") && !older.contains("covered"));
+    let older =
+        fs::read_to_string(&place).unwrap().replace(r#","notes":[]"#, "").replace(r#","covered":null"#, "");
+    assert!(!older.contains("\"notes\"") && !older.contains("\"covered\""));
     fs::write(&place, older).unwrap();
     results::read(folder.path()).unwrap();
 }

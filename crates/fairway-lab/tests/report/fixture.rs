@@ -126,6 +126,7 @@ fn empty(scenario: &str, study: Option<&str>) -> Run {
         ratios: Vec::new(),
         spikes: Vec::new(),
         propagations: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

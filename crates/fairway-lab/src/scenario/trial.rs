@@ -1,0 +1,95 @@
+//! A trial of changes with a controller that somebody described: it may not know the annotations that say them, and a
+//! change that it does not know is no failure of its. Each change is made once, before any load, and looked for in an
+//! answer. Never changes an installed peer's routes: those are said in its own words.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::probe::{Answer, Probe};
+use super::site::{HOST, route};
+use super::stage::Stage;
+use crate::peers::{Filters, RESPONSE_HEADER, Route};
+
+/// How long a change may take to be seen; most take less than a second, Traefik's usual pause is 2 s.
+const PATIENCE: Duration = Duration::from_secs(8);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A question about the path of the rewrite. A backend that takes `/healthz` for the path says `ok` and a line feed; one
+/// that is given the whole path sends a byte.
+const REWRITTEN: (&str, &str) = ("/rewritten/healthz?size=1", "3");
+
+/// Those of the changes that have no effect with this contender; each is said in the report.
+pub(super) async fn ineffective(
+    stage: &Stage<'_>,
+    changes: Vec<(&'static str, Filters)>,
+) -> anyhow::Result<Vec<&'static str>> {
+    let mut found = Vec::new();
+    if stage.contender.peer.existing().is_none() {
+        return Ok(found);
+    }
+    for (label, filters) in changes {
+        if filters == Filters::default() {
+            continue;
+        }
+        if let Some(seen) = in_vain(stage, &filters).await? {
+            stage.note(&format!(
+                "the change {label:?} had no effect within {} s ({seen}): the controller does not know the annotations of \
+                 ingress-nginx that say it, or does not allow them. It is left out",
+                PATIENCE.as_secs()
+            ));
+            found.push(label);
+        }
+    }
+    Ok(found)
+}
+
+/// Makes a change and takes it back; what was answered last, if the change was never to be seen.
+async fn in_vain(stage: &Stage<'_>, filters: &Filters) -> anyhow::Result<Option<String>> {
+    // Plain HTTP, so that a head can be read; the change is the same.
+    let plain = |filters: Filters| Route { tls: false, filters, ..route() };
+    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
+    stage.route(&plain(filters.clone())).await?;
+    let seen = until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
+    stage.route(&route()).await?;
+    stage.served().await?;
+    Ok(seen.err())
+}
+
+/// The path that shows a change.
+fn question(filters: &Filters) -> &str {
+    match (&filters.redirect, &filters.rewrite) {
+        (Some((from, _)), _) => from,
+        (None, Some(_)) => REWRITTEN.0,
+        (None, None) => "/",
+    }
+}
+
+fn shows(filters: &Filters, answer: &Answer) -> bool {
+    let has = |name: &str| answer.field(name).is_some();
+    match filters {
+        Filters { redirect: Some((_, to)), .. } => {
+            (300..400).contains(&answer.status) && answer.field("location").is_some_and(|place| place == *to)
+        }
+        Filters { rewrite: Some(_), .. } => {
+            answer.status == 200 && answer.field("content-length").is_some_and(|length| length == REWRITTEN.1)
+        }
+        Filters { response_header: Some(_), .. } => answer.status == 200 && has(RESPONSE_HEADER),
+        Filters { cors: true, .. } => answer.status == 200 && has("access-control-allow-origin"),
+        Filters { .. } => true,
+    }
+}
+
+async fn until(probe: &mut Probe, path: &str, shown: impl Fn(&Answer) -> bool) -> Result<(), String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let said = match probe.ask_for(HOST, path).await {
+            Ok(answer) if shown(&answer) => return Ok(()),
+            Ok(answer) => format!("the last answer to {path} was {} without it", answer.status),
+            Err(error) => format!("the last request for {path} failed: {error:#}"),
+        };
+        if Instant::now() > end {
+            return Err(said);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
