@@ -9,8 +9,10 @@
 
 mod delivery;
 mod environment;
+mod figure;
 mod file;
 mod measure;
+mod room;
 mod run;
 
 pub use delivery::{Backstage, Delivered, Deliveries};
@@ -20,6 +22,7 @@ pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,
 };
+pub use room::Room;
 pub use run::{Event, Parameter, Propagation, Ratio, Run, Spike};
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +40,7 @@ pub struct Results {
     /// When the run began, RFC 3339 in UTC.
     pub begun: String,
     /// How long it took, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// The command line as it was given.
     pub command: Vec<String>,

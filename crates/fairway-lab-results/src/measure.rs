@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backstage, Settings};
+use super::{Backstage, Settings, figure};
 
 /// A stream of load through a peer in a phase of a scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +28,7 @@ pub struct Measure {
     pub workers: Option<u32>,
     /// Seconds from the beginning of the case, on the clock of its [`Event`](super::Event)s, to this stream's first request.
     /// Every peer's case begins at 0, so that peers can be laid over one another.
+    #[serde(deserialize_with = "figure::one")]
     pub begun_s: f64,
     /// What clients saw.
     pub load: Load,
@@ -44,10 +45,13 @@ pub struct Load {
     /// What was offered.
     pub offered: Offered,
     /// Complete answers a second.
+    #[serde(deserialize_with = "figure::one")]
     pub rate: f64,
     /// Bytes of answers a second, heads included.
+    #[serde(deserialize_with = "figure::one")]
     pub bytes_rate: f64,
     /// From the first intended request to the last answer, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// Requests, answers, connections.
     pub counts: Counts,
@@ -204,8 +208,10 @@ pub struct Example {
     /// What became of it.
     pub class: Class,
     /// When it was due, seconds from the beginning of the stream.
+    #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
     /// From then to the failure, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub after_ms: f64,
     /// In words, e.g. the text of the system's error, or the head of the answer.
     pub text: String,
@@ -217,12 +223,16 @@ pub struct Latency {
     /// How many values.
     pub count: u64,
     /// Smallest, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub min_ms: f64,
     /// Mean, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub mean_ms: f64,
     /// Standard deviation, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub deviation_ms: f64,
     /// Largest, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub max_ms: f64,
     /// The usual ones, ascending, dense enough to draw the curve: 0, 10, .. 90, 95, 99, 99.5, 99.9, 99.95, .. 99.9999.
     pub percentiles: Vec<Percentile>,
@@ -234,8 +244,10 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// In percent, 0 to 100.
+    #[serde(deserialize_with = "figure::one")]
     pub percent: f64,
     /// Milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub ms: f64,
     /// How many values are above; with fewer than 10 the point is marked.
     pub above: u64,
@@ -246,12 +258,16 @@ pub struct Percentile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub p50_ms: f64,
     /// 99th percentile, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub p99_ms: f64,
     /// 99.9th percentile, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub p999_ms: f64,
     /// Largest, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub max_ms: f64,
 }
 
@@ -272,18 +288,23 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Its beginning, seconds from the beginning of the stream; requests belong to the bucket of their intended time.
+    #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
     /// Its length, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// Requests that were due.
     pub requests: u64,
     /// Those of them that failed.
     pub errors: u64,
     /// Median of the answered ones, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub p50_ms: f64,
     /// Their 99th percentile.
+    #[serde(deserialize_with = "figure::one")]
     pub p99_ms: f64,
     /// Their largest.
+    #[serde(deserialize_with = "figure::one")]
     pub max_ms: f64,
 }
 
@@ -291,8 +312,10 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When it was due, seconds from the beginning of the stream.
+    #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
     /// Its latency from then, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub ms: f64,
     /// Its status; 0 when it had none.
     pub status: u16,
@@ -302,12 +325,15 @@ pub struct Sample {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// User and system time, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub cpu_s: f64,
     /// Of it in user space, seconds, where the kernel says so.
     pub user_s: Option<f64>,
     /// `cpu_s` for each answered request, microseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub us_per_request: f64,
     /// Mean CPUs in use: 1.0 is one CPU all of the time.
+    #[serde(deserialize_with = "figure::one")]
     pub cpus: f64,
     /// Memory at the end, bytes: resident, without file pages that can be dropped.
     pub memory_bytes: Option<u64>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Measure, Settings};
+use super::{Measure, Settings, figure};
 
 /// A scenario as it was run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +18,7 @@ pub struct Run {
     /// What was shortened or scaled, one sentence each.
     pub shortened: Vec<String>,
     /// How long it took, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// All streams, those of discarded blocks too.
     pub measures: Vec<Measure>,
@@ -55,6 +56,7 @@ pub struct Event {
     /// The case of the streams that ran.
     pub case: String,
     /// Seconds from the beginning of the case: the clock that [`Measure::begun_s`] is on.
+    #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
     /// For people, e.g. `backend 3 -> 4`, `CORS headers added`.
     pub label: String,
@@ -78,8 +80,10 @@ pub struct Ratio {
     /// Worker threads, where fixed.
     pub workers: Option<u32>,
     /// Median of the pairs.
+    #[serde(deserialize_with = "figure::one")]
     pub median: f64,
     /// The 95% interval of the median, by bootstrap: low and high.
+    #[serde(deserialize_with = "figure::pair")]
     pub interval: (f64, f64),
     /// How many pairs.
     pub pairs: u32,
@@ -97,12 +101,15 @@ pub struct Spike {
     /// The label of the event.
     pub event: String,
     /// When it was, on the run's clock, seconds.
+    #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
     /// Highest latency in the second after it, milliseconds.
+    #[serde(deserialize_with = "figure::one")]
     pub highest_ms: f64,
     /// The same of the stream straight to the pods at the same time.
     pub direct_ms: Option<f64>,
     /// How long latency stayed above twice the quiet p99 after it, seconds; the direct stream's own is taken off.
+    #[serde(deserialize_with = "figure::one")]
     pub lasted_s: f64,
     /// Failed requests from the event to the next.
     pub errors: u64,
@@ -122,6 +129,7 @@ pub struct Propagation {
     /// `add one by one`, `change under load`, `first answer of the new`, `last answer of the old`.
     pub case: String,
     /// From the write to the effect, milliseconds, in the order of the changes.
+    #[serde(deserialize_with = "figure::all")]
     pub ms: Vec<f64>,
     /// Changes that had no effect in time.
     pub lost: u64,

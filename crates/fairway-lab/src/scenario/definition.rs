@@ -73,6 +73,10 @@ impl Definition {
         for assignment in &fit.set {
             set(&mut table, assignment, &paper)?;
         }
+        for (name, value) in &table {
+            usable(name, value)
+                .with_context(|| format!("scenario {}: its parameters", heading.scenario))?;
+        }
         let (parameters, shortened) = compare(&paper, &table, &heading);
         Ok(Self { heading, parameters, shortened, table })
     }
@@ -103,6 +107,9 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), value.clone())
 }
 
+/// The largest number that a parameter may be; in seconds it is 30 years.
+const LARGEST: f64 = 1e9;
+
 /// Multiplies numbers of this name, at least to 1.
 fn scale(name: &str, value: &mut Value, wanted: &str, factor: f64) {
     match value {
@@ -126,6 +133,22 @@ fn set(table: &mut Table, assignment: &str, known: &Table) -> anyhow::Result<()>
         }
         table.insert(key, value);
     }
+    Ok(())
+}
+
+/// No parameter is a number below 0, one beyond all measure, or none at all: times are made of them.
+fn usable(name: &str, value: &Value) -> anyhow::Result<()> {
+    let number = match value {
+        Value::Integer(number) => *number as f64,
+        Value::Float(number) => *number,
+        Value::Array(values) => return values.iter().try_for_each(|value| usable(name, value)),
+        Value::Table(table) => return table.iter().try_for_each(|(name, value)| usable(name, value)),
+        _ => return Ok(()),
+    };
+    anyhow::ensure!(
+        (0.0..=LARGEST).contains(&number),
+        "{name} is {number}; from 0 to {LARGEST} is possible"
+    );
     Ok(())
 }
 
@@ -224,6 +247,15 @@ mod tests {
         assert_eq!(set.terms::<Terms>().expect("its terms").rate, 7.0);
         let error = Definition::read(FILE, &fit(true, 0.1, &["rat=7"])).expect_err("no such key");
         assert!(format!("{error:#}").contains("there is no parameter rat; there are"), "{error:#}");
+    }
+
+    #[test]
+    fn a_number_that_no_time_or_count_can_be_is_refused() {
+        for assignment in ["rate=nan", "rate=-1.0", "rate=inf", "extra=-2", "variants=[{ connections = -1 }]"] {
+            let error = Definition::read(FILE, &fit(false, 1.0, &[assignment])).expect_err(assignment);
+            let error = format!("{error:#}");
+            assert!(error.contains("scenario dynamic") && error.contains("is possible"), "{error}");
+        }
     }
 
     #[test]

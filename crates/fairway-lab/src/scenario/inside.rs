@@ -17,7 +17,7 @@ use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
-use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
+use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Room, Run, SCHEMA};
 use crate::{measure, report};
 
 /// Measures what was handed over.
@@ -62,6 +62,8 @@ pub(super) struct Session<'a> {
     receipts: Receipts,
     progress: Progress,
     results: Results,
+    /// Until the results are written for the last time.
+    room: Option<Room>,
 }
 
 impl<'a> Session<'a> {
@@ -70,6 +72,7 @@ impl<'a> Session<'a> {
         cluster: Option<Arc<Cluster>>,
         peers: Vec<&'a dyn Peer>,
     ) -> anyhow::Result<Self> {
+        let room = Some(Room::keep(&handover.folder)?);
         let mut environment = measure::environment();
         environment.place.clone_from(&handover.place);
         if let Some(cluster) = &cluster {
@@ -100,6 +103,7 @@ impl<'a> Session<'a> {
                 runs: Vec::new(),
                 limitations: LIMITATIONS.map(str::to_owned).to_vec(),
             },
+            room,
         })
     }
 
@@ -125,6 +129,7 @@ impl<'a> Session<'a> {
             }
         };
         self.results.completeness = completeness;
+        self.room = None;
         self.write()?;
         let page = report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
@@ -203,6 +208,10 @@ impl<'a> Session<'a> {
             let name = contender.peer.name();
             self.progress.say(&format!("{}: {name}", scenario.name()));
             if let Err(error) = with(&ground, contender, &scenario.terms, run).await {
+                // The next one could keep nothing either.
+                if is_full(&error) {
+                    return Err(error);
+                }
                 // One peer that fails is reported and does not end the run.
                 self.progress.say(&format!("{name} failed in {}: {error:#}", scenario.name()));
                 self.results.absent.push(Absent {
@@ -214,6 +223,13 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether the disk is full.
+fn is_full(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.map(std::io::Error::kind).any(|kind| matches!(kind, StorageFull | QuotaExceeded))
 }
 
 async fn with(

@@ -16,7 +16,7 @@ use super::inside;
 use super::progress::Progress;
 use crate::cluster::Testbed;
 use crate::peers::{self, Peer, Workshop};
-use crate::results::Absent;
+use crate::results::{Absent, Room};
 
 /// The image of backends in the testbed.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
@@ -56,10 +56,26 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         handover.write(&file)?;
         return inside::run(&file, scenarios, &arguments.fail_on_errors);
     }
-    archives.push(backend_image(&handover.workshop)?);
-    handover.write(&file)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(around(&handover.workshop, &archives, &file, progress))
+    let outcome = backend_image(&handover.workshop).and_then(|archive| {
+        archives.push(archive);
+        handover.write(&file)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(around(&handover.workshop, &archives, &file, progress))
+    });
+    let cleared = clear(&handover.workshop.folder);
+    let code = outcome?;
+    cleared.map(|()| code)
+}
+
+/// Removes the archives of images, half written ones too: they are large, and nothing that was found.
+fn clear(work: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(work).with_context(|| format!("look into {}", work.display()))?;
+    for place in entries.flatten().map(|entry| entry.path()) {
+        if place.extension().is_some_and(|extension| extension == "tar") {
+            fs::remove_file(&place).with_context(|| format!("remove {}", place.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The peers that were named, in the order of the laboratory.
@@ -87,6 +103,8 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("make the folder of the results, {}", folder.display()))?;
     tempfile::NamedTempFile::new_in(&folder)
         .with_context(|| format!("the folder of the results, {}, cannot be written", folder.display()))?;
+    // Given back at once: the part that measures takes it for itself.
+    drop(Room::keep(&folder)?);
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
@@ -179,9 +197,6 @@ async fn around(
     let outcome = second.await;
     progress.say("taking the testbed down");
     testbed.down()?;
-    for archive in archives.iter().filter(|archive| archive.starts_with(&workshop.folder)) {
-        fs::remove_file(archive).with_context(|| format!("remove {}", archive.display()))?;
-    }
     let code = outcome?.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(2)))
 }

@@ -34,7 +34,7 @@ pub(super) async fn ineffective(
         if let Some(seen) = in_vain(stage, &filters).await? {
             stage.note(&format!(
                 "the change {label:?} had no effect within {} s ({seen}): the controller does not know the annotations of \
-                 ingress-nginx that say it, or does not allow them. It is left out",
+                 ingress-nginx, or does not allow this one, or none says it. The change is left out",
                 PATIENCE.as_secs()
             ));
             found.push(label);

@@ -1,0 +1,18 @@
+//! Figures that are no number. JSON has none such: they are written as `null` and read as what they were, so that one odd
+//! figure does not make a run unreadable. The report shows them as unknown.
+
+use serde::{Deserialize, Deserializer};
+
+pub(super) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+pub(super) fn pair<'de, D: Deserializer<'de>>(from: D) -> Result<(f64, f64), D::Error> {
+    let (low, high) = <(Option<f64>, Option<f64>)>::deserialize(from)?;
+    Ok((low.unwrap_or(f64::NAN), high.unwrap_or(f64::NAN)))
+}
+
+pub(super) fn all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let figures = Vec::<Option<f64>>::deserialize(from)?;
+    Ok(figures.into_iter().map(|figure| figure.unwrap_or(f64::NAN)).collect())
+}

@@ -1,0 +1,75 @@
+//! Room on the disk that is kept for the end of a run: a disk that fills meanwhile must not cost what was found. Never
+//! writes anything that a reader would want.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// As much as results and report of a long run take together.
+const BYTES: usize = 32 << 20;
+const NAME: &str = ".room-for-the-report";
+
+/// A file that is as large as results and report will be, until they are written.
+pub struct Room {
+    place: PathBuf,
+}
+
+impl Room {
+    /// Takes the room.
+    ///
+    /// # Errors
+    /// There is not even that much now.
+    pub fn keep(folder: &Path) -> anyhow::Result<Self> {
+        // Dropped on an error, it takes away what was written.
+        let room = Self { place: folder.join(NAME) };
+        room.fill().with_context(|| {
+            format!(
+                "the folder of the results, {}, has no room for them: {} MB are wanted before anything is measured",
+                folder.display(),
+                BYTES >> 20
+            )
+        })?;
+        Ok(room)
+    }
+
+    fn fill(&self) -> std::io::Result<()> {
+        let mut file = fs::File::create(&self.place)?;
+        let piece = vec![0; 1 << 20];
+        for _ in 0..BYTES / piece.len() {
+            file.write_all(&piece)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.place) {
+            tracing::warn!(%error, place = %self.place.display(), "a file that kept room on the disk stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_taken_until_it_is_given_back() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let room = Room::keep(folder.path()).expect("there is room for the test");
+        let place = folder.path().join(NAME);
+        assert_eq!(fs::metadata(&place).expect("the file").len(), BYTES as u64);
+        drop(room);
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let error = Room::keep(Path::new("/proc/self")).err().expect("nothing can be written there");
+        let error = format!("{error:#}");
+        assert!(error.contains("/proc/self, has no room for them: 32 MB"), "{error}");
+    }
+}
