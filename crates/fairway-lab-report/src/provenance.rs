@@ -155,7 +155,9 @@ pub(super) fn notes(run: &Run, book: &mut Book) {
             (Some(cost), _) if cost.source == "metrics-api" => {
                 "CPU is from the metrics API: means of windows of some 15 s. It is the coarsest figure of CPU here."
             }
-            (None, Some(reason)) => &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase),
+            (None, Some(reason)) => {
+                &format!("no figure of CPU in {}, {}: {reason}.", measure.case, measure.phase)
+            }
             _ => continue,
         };
         sentences.insert(format!("{}: {said}", measure.peer));

@@ -74,8 +74,7 @@ impl Definition {
             set(&mut table, assignment, &paper)?;
         }
         for (name, value) in &table {
-            usable(name, value)
-                .with_context(|| format!("scenario {}: its parameters", heading.scenario))?;
+            usable(name, value).with_context(|| format!("scenario {}: its parameters", heading.scenario))?;
         }
         let (parameters, shortened) = compare(&paper, &table, &heading);
         Ok(Self { heading, parameters, shortened, table })
@@ -145,10 +144,7 @@ fn usable(name: &str, value: &Value) -> anyhow::Result<()> {
         Value::Table(table) => return table.iter().try_for_each(|(name, value)| usable(name, value)),
         _ => return Ok(()),
     };
-    anyhow::ensure!(
-        (0.0..=LARGEST).contains(&number),
-        "{name} is {number}; from 0 to {LARGEST} is possible"
-    );
+    anyhow::ensure!((0.0..=LARGEST).contains(&number), "{name} is {number}; from 0 to {LARGEST} is possible");
     Ok(())
 }
 
@@ -251,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_number_that_no_time_or_count_can_be_is_refused() {
-        for assignment in ["rate=nan", "rate=-1.0", "rate=inf", "extra=-2", "variants=[{ connections = -1 }]"] {
+        for assignment in ["rate=nan", "rate=-1.0", "rate=inf", "extra=-2", "variants=[{ connections = -1 }]"]
+        {
             let error = Definition::read(FILE, &fit(false, 1.0, &[assignment])).expect_err(assignment);
             let error = format!("{error:#}");
             assert!(error.contains("scenario dynamic") && error.contains("is possible"), "{error}");

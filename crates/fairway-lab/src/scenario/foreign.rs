@@ -14,12 +14,8 @@ use super::site::NAMESPACE;
 use crate::cluster::Cluster;
 use crate::peers::{Described, Peer};
 
-/// Measures described controllers in the cluster that the kubeconfig names.
-pub(super) fn run(
-    arguments: &RunArguments,
-    mut handover: Handover,
-    scenarios: &[Scenario],
-) -> anyhow::Result<ExitCode> {
+/// The controllers to measure, if a run in the user's cluster is described whole and permitted.
+pub(super) fn permitted(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<Vec<Described>> {
     anyhow::ensure!(
         scenarios.iter().all(Scenario::needs_cluster),
         "capacity is measured without a cluster: leave --cluster out, or capacity"
@@ -30,23 +26,36 @@ pub(super) fn run(
     );
     let peers: Vec<_> =
         arguments.who.described.iter().map(|text| Described::parse(text)).collect::<Result<_, _>>()?;
-    let image = arguments.place.backend_image.clone();
-    handover.image = image
-        .context("--cluster needs --backend-image: the image of backends, which your cluster can pull")?;
-    handover.place = "a cluster of the user".to_owned();
+    let image = image(arguments)?;
     anyhow::ensure!(
         arguments.place.yes,
-        "this would create the namespace {NAMESPACE} with three Deployments of {}, Ingresses of the classes that you named, \
-         send requests to {}, scale a controller's Deployment where a description names it (comparison), and remove the \
-         namespace at the end; say --yes to do it",
-        handover.image,
+        "this would create the namespace {NAMESPACE} with three Deployments of {image}, Ingresses of the classes that you \
+         named, send requests to {}, scale a controller's Deployment where a description names it (comparison), and remove \
+         the namespace at the end; say --yes to do it",
         peers
             .iter()
             .filter_map(|peer| Some(peer.existing()?.address.to_string()))
             .collect::<Vec<_>>()
             .join(", ")
     );
-    for peer in &peers {
+    Ok(peers)
+}
+
+fn image(arguments: &RunArguments) -> anyhow::Result<String> {
+    let image = arguments.place.backend_image.clone();
+    image.context("--cluster needs --backend-image: the image of backends, which your cluster can pull")
+}
+
+/// Measures described controllers in the cluster that the kubeconfig names.
+pub(super) fn run(
+    arguments: &RunArguments,
+    peers: &[Described],
+    mut handover: Handover,
+    scenarios: &[Scenario],
+) -> anyhow::Result<ExitCode> {
+    handover.image = image(arguments)?;
+    "a cluster of the user".clone_into(&mut handover.place);
+    for peer in peers {
         handover.peers.push(peer.prepare(&handover.workshop)?.record);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -56,7 +65,7 @@ pub(super) fn run(
             !cluster.has_namespace(NAMESPACE).await?,
             "there is a namespace {NAMESPACE} already: a run of another time left it, or it is yours; remove it first"
         );
-        let before = replicas(&cluster, &peers).await?;
+        let before = replicas(&cluster, peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
         let mut session = Session::begin(&handover, Some(cluster.clone()), all).await?;
         let outcome = session.all(scenarios).await;

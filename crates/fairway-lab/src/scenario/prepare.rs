@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::catalogue::Scenario;
 use super::command::RunArguments;
+use super::foreign;
 use super::handover::{Handover, TESTBED};
 use super::inside;
 use super::progress::Progress;
@@ -25,15 +26,21 @@ const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let progress = Progress::begin();
     let chosen = chosen(&arguments.who.peers)?;
-    let folder = folder(arguments)?;
-    let workshop = workshop(arguments, &folder)?;
     let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
+    anyhow::ensure!(
+        arguments.place.cluster || arguments.who.described.is_empty(),
+        "--peer describes a controller in a cluster of yours: say --cluster too"
+    );
+    let described =
+        if arguments.place.cluster { foreign::permitted(arguments, scenarios)? } else { Vec::new() };
     if in_cluster && !arguments.place.cluster {
         anyhow::ensure!(
             rustix::process::geteuid().is_root(),
             "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
         );
     }
+    let folder = folder(arguments)?;
+    let workshop = workshop(arguments, &folder)?;
     let mut handover = Handover {
         command: std::env::args().collect(),
         folder,
@@ -47,7 +54,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         prepared_s: 0.0,
     };
     if arguments.place.cluster {
-        return super::foreign::run(arguments, handover, scenarios);
+        return foreign::run(arguments, &described, handover, scenarios);
     }
     let mut archives = peers_of(&mut handover, &chosen, progress);
     handover.prepared_s = progress.seconds();

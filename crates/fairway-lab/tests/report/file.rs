@@ -187,6 +187,24 @@ fn results_without_the_source_of_cpu_are_read() {
 }
 
 #[test]
+fn figures_that_are_no_numbers_are_read_again_and_make_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut odd = synthetic(SMALL);
+    for run in &mut odd.runs {
+        for measure in &mut run.measures {
+            (measure.load.rate, measure.load.latency.mean_ms) = (f64::NAN, f64::INFINITY);
+        }
+        run.ratios.iter_mut().for_each(|ratio| ratio.interval = (f64::NAN, f64::INFINITY));
+        run.propagations.iter_mut().for_each(|one| one.ms.push(f64::NAN));
+        run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
+    }
+    results::write(folder.path(), &odd).unwrap();
+    let read = results::read(folder.path()).unwrap();
+    assert!(read.runs[0].measures[0].load.rate.is_nan());
+    page(&[read]);
+}
+
+#[test]
 fn runs_stand_side_by_side_and_are_never_mixed() {
     let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
     second.begun = "2026-02-03T04:05:06Z".to_owned();
