@@ -12,7 +12,6 @@ mod environment;
 mod figure;
 mod file;
 mod measure;
-mod room;
 mod run;
 
 pub use delivery::{Backstage, Delivered, Deliveries};
@@ -22,7 +21,6 @@ pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,
 };
-pub use room::Room;
 pub use run::{Event, Parameter, Propagation, Ratio, Run, Spike};
 
 use serde::{Deserialize, Serialize};

@@ -12,12 +12,13 @@ use super::catalogue::{Scenario, Terms};
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
+use super::room::Room;
 use super::site::{self, Backends, Certificate};
 use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
-use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Room, Run, SCHEMA};
+use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
 use crate::{measure, report};
 
 /// Measures what was handed over.

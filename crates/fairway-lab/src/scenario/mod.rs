@@ -19,6 +19,7 @@ mod probe;
 mod progress;
 mod propagation;
 mod receipts;
+mod room;
 mod site;
 mod spikes;
 mod stage;

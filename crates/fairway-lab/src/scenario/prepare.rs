@@ -15,9 +15,10 @@ use super::foreign;
 use super::handover::{Handover, TESTBED};
 use super::inside;
 use super::progress::Progress;
+use super::room::Room;
 use crate::cluster::Testbed;
 use crate::peers::{self, Peer, Workshop};
-use crate::results::{Absent, Room};
+use crate::results::Absent;
 
 /// The image of backends in the testbed.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";

@@ -12,7 +12,7 @@ const BYTES: usize = 32 << 20;
 const NAME: &str = ".room-for-the-report";
 
 /// A file that is as large as results and report will be, until they are written.
-pub struct Room {
+pub(super) struct Room {
     place: PathBuf,
 }
 
@@ -21,7 +21,7 @@ impl Room {
     ///
     /// # Errors
     /// There is not even that much now.
-    pub fn keep(folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn keep(folder: &Path) -> anyhow::Result<Self> {
         // Dropped on an error, it takes away what was written.
         let room = Self { place: folder.join(NAME) };
         room.fill().with_context(|| {
