@@ -82,6 +82,14 @@ impl Metered {
     }
 }
 
+/// A cost, or why there is none, as a measure has them.
+pub(super) fn split(cost: Result<Cost, String>) -> (Option<Cost>, Option<String>) {
+    match cost {
+        Ok(cost) => (Some(cost), None),
+        Err(reason) => (None, Some(reason)),
+    }
+}
+
 impl Follow {
     async fn pods(&self) -> anyhow::Result<Vec<ProxyPod>> {
         let Some(selector) = &self.selector else { return Ok(Vec::new()) };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 
-use super::metering::{Follow, Metered, Metering};
+use super::metering::{Follow, Metered, Metering, split};
 use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
@@ -268,11 +268,7 @@ impl<'a> Stage<'a> {
         let deliveries =
             tokio::task::block_in_place(|| receipts.compare(outcome.fates.as_ref(), &mut outcome.load));
         let answered = outcome.load.counts.ok;
-        let (cost, uncosted) = match metered.map(|metered| metered.cost(answered)) {
-            Some(Ok(cost)) => (Some(cost), None),
-            Some(Err(reason)) => (None, Some(reason)),
-            None => (None, None),
-        };
+        let (cost, uncosted) = metered.map_or((None, None), |metered| split(metered.cost(answered)));
         Ok(Measure {
             peer: peer.to_owned(),
             settings: self.contender.settings,
