@@ -20,7 +20,7 @@ fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-test
+.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -73,12 +73,18 @@ bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 m
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
+published := docs/results/capacity docs/results/quick
+
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
 
 lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 25 minutes, root
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
+
+lab-report: lab-binary ## docs/results/report.html and the figures of README, from the published runs
+	$(target_dir)/release/fairway-lab report $(published) -o docs/results/report.html
+	$(target_dir)/release/fairway-lab report $(published) --readme README.md --link docs/results/report.html
 
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab

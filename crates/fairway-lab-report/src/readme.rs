@@ -106,29 +106,44 @@ impl Readme {
     }
 }
 
-/// What stands between the markers.
+/// What stands between the markers. Of a scenario that several runs have, the first of them is shown.
 #[must_use]
 pub fn figures(all: &[Results], link: &str) -> String {
     let palette = Palette::of(all);
     let mut text = String::from("\n");
+    let mut shown = Vec::new();
     for results in all {
-        let environment = &results.environment;
-        text += &format!(
-            "\nMeasured {} on {}, {} CPUs, kernel {} ([the report]({}), with everything that was measured and how).",
-            plain(results.begun.split('T').next().unwrap_or_default()),
-            plain(&environment.cpu),
-            environment.cpus,
-            plain(&environment.kernel),
-            link.replace(' ', "%20").replace(')', "%29")
-        );
-        if let Completeness::Partial { reason } = &results.completeness {
-            text += &format!(" **The run is partial: {}.**", plain(reason));
+        let mut own = results.clone();
+        own.runs.retain(|run| !shown.contains(&run.scenario));
+        shown.extend(own.runs.iter().map(|run| run.scenario.clone()));
+        if own.runs.is_empty() {
+            continue;
         }
-        text += "\nRatios are the peer's figure divided by Fairway's, from paired blocks, with 95% intervals; where an interval\n\
-                 includes 1 there is no difference to speak of. A/A is Fairway against itself: the noise of the machine.\n\n";
-        text += &table(results, &palette);
+        text += &ground(&own, link);
+        text += &table(&own, &palette);
     }
     text
+}
+
+/// When and where a run was, and how its figures are to be read.
+fn ground(results: &Results, link: &str) -> String {
+    let environment = &results.environment;
+    let mut text = format!(
+        "\nMeasured {} on {}, {} CPUs, kernel {} ([the report]({}), with everything that was measured and how).",
+        plain(results.begun.split('T').next().unwrap_or_default()),
+        plain(&environment.cpu),
+        environment.cpus,
+        plain(&environment.kernel),
+        link.replace(' ', "%20").replace(')', "%29")
+    );
+    if let Completeness::Partial { reason } = &results.completeness {
+        text += &format!(" **The run is partial: {}.**", plain(reason));
+    }
+    if results.runs.iter().any(|run| !run.ratios.is_empty()) {
+        text += "\nRatios are the peer's figure divided by Fairway's, from paired blocks, with 95% intervals; where an interval\n\
+                 includes 1 there is no difference to speak of. A/A is Fairway against itself: the noise of the machine.";
+    }
+    text + "\n\n"
 }
 
 fn table(results: &Results, palette: &Palette) -> String {
@@ -142,7 +157,9 @@ fn table(results: &Results, palette: &Palette) -> String {
     let of = |cells: &[String]| columns.iter().map(|at| cells[*at].clone()).collect::<Vec<_>>();
     let mut text = line("", &mut of(&glance.peers).iter().map(String::as_str));
     text += &line("---", &mut columns.iter().map(|_| "---:"));
-    let kept = |row: &&Row| !matches!(row.kind, Kind::Busy | Kind::Cost);
+    // Answers a second are there as they are, so that their ratios may stay in the report.
+    let kept =
+        |row: &&Row| !matches!(row.kind, Kind::Busy | Kind::Cost) && !row.figure.starts_with("requests/s");
     for row in glance.rows.iter().filter(kept) {
         let name = format!("{}, {}", row.figure, row.place);
         text += &line(&name, &mut of(&row.cells).iter().map(String::as_str));

@@ -108,3 +108,40 @@ fn the_link_can_be_given() {
         place.text()
     );
 }
+
+#[test]
+fn of_two_runs_of_a_scenario_the_first_is_shown() {
+    let place = place(MARKED);
+    let (mut second, later) = (synthetic(SMALL), place.folder.path().join("later"));
+    second.begun = "2031-01-01T00:00:00Z".to_owned();
+    let mut more = second.runs[0].clone();
+    more.scenario = "another".to_owned();
+    second.runs.push(more);
+    fs::create_dir(&later).unwrap();
+    results::write(&later, &second).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+        .args(["report", "docs/results", "later", "--readme", "README.md"])
+        .current_dir(&place.folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = place.text();
+    let second = &text[text.find("Measured 2031-01-01").expect("it has a scenario of its own")..];
+    assert!(second.contains("another: ") && !second.contains("propagation: "), "{second}");
+}
+
+/// The runs that this repository publishes, in the order of `make lab-report`.
+const PUBLISHED: [&str; 2] = ["docs/results/capacity", "docs/results/quick"];
+
+#[test]
+fn the_readme_of_this_repository_says_what_the_published_runs_say() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+        .arg("report")
+        .args(PUBLISHED)
+        .args(["--readme", "README.md", "--link", "docs/results/report.html", "--check"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "run make lab-report\n{told}");
+}
