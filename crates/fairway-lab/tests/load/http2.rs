@@ -234,6 +234,29 @@ async fn a_server_that_takes_few_streams_is_given_no_more() {
     plan.pace = Pace::Closed;
     plan.shape.streams = 8;
     let load = run(plan).await.load;
-    assert_eq!(load.counts.ok, 40, "{:?}", load.errors);
+    assert_eq!((load.counts.ok, load.counts.connections), (40, 1), "{:?}", load.errors);
     assert_eq!(seen.try_iter().max(), Some(2));
+}
+
+#[tokio::test]
+async fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
+    // Two streams at a time, of which the first two are never answered.
+    let address = serve(|_, stream| {
+        let mut peer = Peer::greet(stream)?;
+        peer.send(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 2])?;
+        loop {
+            let stream = peer.until(HEADERS)?.stream;
+            if stream > 3 {
+                peer.answer(stream)?;
+            }
+        }
+    });
+    let mut plan = http2(address, 10);
+    plan.pace = Pace::Closed;
+    plan.shape.streams = 2;
+    plan.bounds.timeout = SHORT;
+    let load = run(plan).await.load;
+    assert_eq!((load.counts.requests, load.counts.ok), (10, 8), "{:?}", load.errors);
+    assert_eq!(load.errors.iter().collect::<Vec<_>>(), [(&Class::HeadTimeout, &2)]);
+    assert_eq!(load.counts.connections, 1);
 }
