@@ -11,7 +11,7 @@ use fairway_testkit::{Answer, Authority, Backend};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::frames::{HEADERS, Peer, SETTINGS, frame, serve};
-use super::{SHORT, only_error, run};
+use super::{only_error, run};
 
 fn https(address: SocketAddr, requests: u64) -> Plan {
     let mut plan = Plan::at("https://a.test/", vec![address]).unwrap();
@@ -170,7 +170,6 @@ async fn what_a_server_says_in_one_breath_with_its_handshake_is_not_lost() {
     // In TLS 1.2 the server is the last to speak, so that its first words can follow at once.
     plan.wire.tls = only(TlsVersion::Tls12);
     plan.wire.protocol = Protocol::Http2;
-    plan.bounds.timeout = SHORT;
     let load = run(plan).await.load;
     assert_eq!(load.counts.ok, 5, "{:?} {:?}", load.errors, load.examples);
 }
