@@ -60,16 +60,16 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     let mut archives = peers_of(&mut handover, &chosen, progress);
     handover.prepared_s = progress.seconds();
     let file = handover.workshop.folder.join("handover.json");
-    if !in_cluster {
-        handover.write(&file)?;
-        return inside::run(&file, scenarios, &arguments.fail_on_errors);
-    }
-    let outcome = backend_image(&handover.workshop).and_then(|archive| {
-        archives.push(archive);
-        handover.write(&file)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(around(&handover.workshop, &archives, &file, progress))
-    });
+    let outcome = if in_cluster {
+        backend_image(&handover.workshop).and_then(|archive| {
+            archives.push(archive);
+            handover.write(&file)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(around(&handover.workshop, &archives, &file, progress))
+        })
+    } else {
+        handover.write(&file).and_then(|()| inside::run(&file, scenarios, &arguments.fail_on_errors))
+    };
     let cleared = clear(&handover.workshop.folder);
     let code = outcome?;
     cleared.map(|()| code)
