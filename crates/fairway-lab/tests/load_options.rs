@@ -238,6 +238,7 @@ async fn tls_is_spoken_as_told() {
     let output = load(&["https://b.test/", "--connect", &address, "--ca", ca, "-n", "1"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("not valid for name"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("(see --ca and --insecure)"), "{}", text(&output.stderr));
     json(&["https://b.test/", "--connect", &address, "--insecure", "-n", "1"]).await;
     let output = load(&["https://a.test/", "--connect", &address, "-k", "--http2", "-n", "1"]).await;
     assert!(text(&output.stderr).contains("ALPN"), "{}", text(&output.stderr));

@@ -35,7 +35,9 @@ pub(super) fn probe(plan: &Plan) -> anyhow::Result<()> {
                     bail!("nothing listens on {address}: connection refused")
                 }
                 Step::Failed(Class::Tls, why) => {
-                    bail!("{address} and {:?} do not agree on TLS: {why}", plan.target.name)
+                    let is_distrust = why.contains("peer certificate");
+                    let hint = if is_distrust { " (see --ca and --insecure)" } else { "" };
+                    bail!("{address} and {:?} do not agree on TLS: {why}{hint}", plan.target.name)
                 }
                 Step::Failed(_, why) => bail!("no connection to {address}: {why}"),
             }

@@ -62,6 +62,7 @@ impl ClientSessionStore for Sessions {
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.tickets().pop_front()
+        // The newest, as other clients do: a server that remembers few sessions has forgotten the oldest first.
+        self.tickets().pop_back()
     }
 }

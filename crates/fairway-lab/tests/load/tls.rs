@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use fairway_lab::echo::{EchoOptions, EchoServer, EchoTls};
-use fairway_lab::load::{Pace, Plan, Protocol, TlsPlan, TlsVersion, Verify};
+use fairway_lab::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
 use fairway_lab::results::Class;
 use fairway_testkit::{Answer, Authority, Backend};
 use rustls::{ServerConfig, ServerConnection};
@@ -185,4 +185,19 @@ async fn a_server_that_speaks_before_it_is_asked_is_malformed() {
     let mut plan = https(address, 1);
     plan.wire.tls = only(TlsVersion::Tls12);
     assert_eq!(only_error(&run(plan).await).0, Class::Malformed);
+}
+
+#[tokio::test]
+async fn a_server_that_remembers_few_sessions_is_resumed_all_the_same() {
+    let authority = Authority::new("lab");
+    let mut config = authority.leaf(&["a.test"]).server_config(&["http/1.1"]);
+    // In TLS 1.3 each connection leaves more than one ticket.
+    config.session_storage = rustls::server::ServerSessionMemoryCache::new(8);
+    let backend = Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
+    let mut plan = https(backend.address(), 60);
+    plan.pace = Pace::Closed;
+    plan.wire.reuse = Reuse::ConnectionPerRequest;
+    let load = run(plan).await.load;
+    assert_eq!(load.counts.ok, 60, "{:?}", load.errors);
+    assert_eq!((load.counts.full_handshakes, load.counts.resumed_handshakes), (1, 59));
 }
