@@ -48,6 +48,8 @@ pub struct Workshop {
     pub fairway: PathBuf,
     /// The image archive of Fairway (`make image`) and its name.
     pub fairway_image: (PathBuf, String),
+    /// Whether peers are to run in pods; otherwise nothing needs an image.
+    pub in_pods: bool,
     /// This program, which goes into images as the adapter.
     pub laboratory: PathBuf,
 }

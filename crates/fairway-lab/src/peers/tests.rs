@@ -145,6 +145,7 @@ fn workshop() -> Workshop {
         checkout: nowhere.clone(),
         fairway: nowhere.clone(),
         fairway_image: (nowhere.clone(), "localhost/fairway:0.1.0".to_owned()),
+        in_pods: true,
         laboratory: nowhere,
     }
 }
@@ -154,4 +155,18 @@ fn every_peer_has_a_colour_in_the_report() {
     for peer in all() {
         assert!(crate::report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
     }
+}
+
+#[test]
+fn fairway_needs_its_image_in_pods_only() {
+    let prepared = |in_pods| {
+        let workshop = Workshop { in_pods, ..workshop() };
+        format!("{:#}", fairway::Fairway.prepare(&workshop).expect_err("nothing is there"))
+    };
+    assert!(prepared(true).contains("make image"), "{}", prepared(true));
+    assert!(
+        !prepared(false).contains("image") && prepared(false).contains("/nowhere"),
+        "{}",
+        prepared(false)
+    );
 }

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         );
     }
     let folder = folder(arguments)?;
-    let workshop = workshop(arguments, &folder)?;
+    let workshop = workshop(arguments, &folder, in_cluster)?;
     let mut handover = Handover {
         command: std::env::args().collect(),
         folder,
@@ -116,7 +116,7 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
-fn workshop(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Workshop> {
+fn workshop(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::Result<Workshop> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
@@ -134,6 +134,7 @@ fn workshop(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Workshop>
             absolute(&arguments.place.fairway_image)?,
             format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
         ),
+        in_pods,
         laboratory: std::env::current_exe().context("find this program")?,
     })
 }
