@@ -372,6 +372,31 @@ async fn http_2_carries_many_requests_on_few_connections() {
     task.await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_has_the_p99_of_slow_answers_too() {
+    let delay = "30ms".parse().unwrap();
+    let server = Server::start(Options { delay, ..Options::default() }).unwrap();
+    let mut plan = Plan::to(&format!("http://{}/", server.addresses()[0])).unwrap();
+    plan.pace = Pace::Closed;
+    plan.shape.connections = 4;
+    let shown = tokio::task::spawn_blocking(move || {
+        let stream = Stream::start(plan).unwrap();
+        let patience = Instant::now() + Duration::from_secs(10);
+        while stream.progress().rate == 0.0 {
+            assert!(Instant::now() < patience, "{:?}", stream.progress());
+            std::thread::yield_now();
+        }
+        let shown = stream.progress();
+        stream.stop();
+        stream.join().unwrap();
+        shown
+    })
+    .await
+    .unwrap();
+    assert!(shown.p99_ms >= 29.0, "{shown:?}");
+    server.end();
+}
+
 #[tokio::test]
 async fn a_stream_that_is_stopped_tells_what_there_is() {
     let server = Server::start(Options::default()).unwrap();

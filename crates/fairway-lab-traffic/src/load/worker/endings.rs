@@ -3,6 +3,7 @@
 use super::Worker;
 use super::phase::Phase;
 use crate::load::Pace;
+use crate::load::series::note;
 use crate::load::slot::State;
 use crate::load::tally::{Exchange, Fate};
 use fairway_lab_results::Class;
@@ -23,7 +24,7 @@ impl Worker {
             Fate::Answered { wrong, .. } => {
                 self.second.answers += 1;
                 self.second.errors += u64::from(wrong.is_some());
-                self.second.latency.saturating_record(now.saturating_sub(exchange.due) / 1_000);
+                note(&mut self.second.latency, now.saturating_sub(exchange.due) / 1_000);
             }
             Fate::Failed(..) => self.second.errors += 1,
         }
