@@ -73,7 +73,7 @@ bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 m
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
-published := docs/results/capacity docs/results/quick
+published := docs/results/capacity docs/results/quick docs/results/defaults
 
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab

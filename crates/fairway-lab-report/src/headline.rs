@@ -105,7 +105,7 @@ pub(super) fn ratios(results: &Results, book: &mut Book) {
         book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio, and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
+    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio (not where the blocks of the base on both sides of it differ by more than a fifth: the machine changed its speed there, and the pair is set aside), and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
     book.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
@@ -145,10 +145,18 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
             Cell::Number(interval(ratio)),
             Cell::Markup(bar(ratio, reach, &book.palette)),
             Cell::Text(told(ratio, all)),
-            Cell::Number(ratio.pairs.to_string()),
+            Cell::Number(pairs(ratio)),
         ]);
     }
     book.table(&table);
+}
+
+/// `5`, or `3 of 5` where the machine changed its speed around the others.
+fn pairs(ratio: &Ratio) -> String {
+    match ratio.set_aside {
+        0 => ratio.pairs.to_string(),
+        aside => format!("{} of {}", ratio.pairs, ratio.pairs + aside),
+    }
 }
 
 /// How far the axis of the bars reaches to both sides of 1, in doublings.
@@ -204,6 +212,7 @@ mod tests {
             median,
             interval,
             pairs: 8,
+            set_aside: 0,
         }
     }
 

@@ -87,6 +87,9 @@ pub struct Ratio {
     pub interval: (f64, f64),
     /// How many pairs.
     pub pairs: u32,
+    /// Pairs that do not count, because the machine changed its speed around them.
+    #[serde(default)]
+    pub set_aside: u32,
 }
 
 /// What latency did after an event.

@@ -11,6 +11,6 @@ mod samples;
 
 pub use machine::environment;
 pub use meter::{Meter, Spent, Subject};
-pub use pairs::{Block, ratio};
+pub use pairs::{Block, Paired, ratio};
 pub use pinning::{MachineTime, pin};
 pub use samples::{Reading, Sample, Sampled, Samples};

@@ -1,10 +1,14 @@
 //! Ratios of a figure in pairs of blocks that ran next to each other, with their interval.
 //!
-//! The median of the pairs' ratios; its 95% interval by percentile bootstrap (Efron, Tibshirani 1993, chapter 13), from a
-//! fixed seed, so that the same blocks give the same interval. Discarded blocks never get here.
+//! A block of the peer stands between two of the base, whose mean is the other half of its pair. Where those two differ too
+//! much, the machine changed its speed meanwhile, and the pair is set aside: what the base alone says decides, never the
+//! peer. The median of the pairs' ratios; its 95% interval by percentile bootstrap (Efron, Tibshirani 1993, chapter 13),
+//! from a fixed seed, so that the same blocks give the same interval. Discarded blocks never get here.
 
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4000;
+/// How many times as large one of two neighbours of the base may be as the other.
+const STEADY: f64 = 1.2;
 
 /// A block's place in the order of the run, and its figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,22 +19,54 @@ pub struct Block {
     pub figure: f64,
 }
 
-/// The median of `peer / base` over pairs, its 95% interval, and the number of pairs. Each block of the peer is paired
-/// with the nearest block of the base that no other has yet. Nothing when there is no pair.
+/// What the pairs of two peers came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paired {
+    /// The median of `peer / base`.
+    pub median: f64,
+    /// Its 95% interval.
+    pub interval: (f64, f64),
+    /// Pairs that count.
+    pub pairs: u32,
+    /// Pairs that do not, because the base changed around them.
+    pub set_aside: u32,
+}
+
+/// The ratio of a peer to the base. Nothing when no pair counts.
 #[must_use]
-pub fn ratio(peer: &[Block], base: &[Block]) -> Option<(f64, (f64, f64), u32)> {
-    let mut free = base.to_vec();
-    let mut ratios = Vec::new();
+pub fn ratio(peer: &[Block], base: &[Block]) -> Option<Paired> {
+    let (mut ratios, mut set_aside) = (Vec::new(), 0);
     for block in peer {
-        let nearest = (0..free.len()).min_by_key(|index| free[*index].place.abs_diff(block.place));
-        let Some(index) = nearest else { break };
-        let partner = free.swap_remove(index);
-        if partner.figure > 0.0 {
-            ratios.push(block.figure / partner.figure);
+        match partner(block.place, base) {
+            Partner::Steady(figure) => ratios.push(block.figure / figure),
+            Partner::Changed => set_aside += 1,
+            Partner::None => {}
         }
     }
     let median = median(&mut ratios)?;
-    Some((median, interval(&ratios), u32::try_from(ratios.len()).unwrap_or(u32::MAX)))
+    let pairs = u32::try_from(ratios.len()).unwrap_or(u32::MAX);
+    Some(Paired { median, interval: interval(&ratios), pairs, set_aside })
+}
+
+/// What the base was around a block.
+enum Partner {
+    Steady(f64),
+    Changed,
+    None,
+}
+
+fn partner(place: u32, base: &[Block]) -> Partner {
+    let usable = || base.iter().filter(|block| block.figure > 0.0);
+    let before = usable().filter(|block| block.place < place).max_by_key(|block| block.place);
+    let after = usable().filter(|block| block.place > place).min_by_key(|block| block.place);
+    match (before, after) {
+        (Some(one), Some(other)) => {
+            let (low, high) = (one.figure.min(other.figure), one.figure.max(other.figure));
+            if high <= low * STEADY { Partner::Steady(f64::midpoint(low, high)) } else { Partner::Changed }
+        }
+        (Some(only), None) | (None, Some(only)) => Partner::Steady(only.figure),
+        (None, None) => Partner::None,
+    }
 }
 
 fn median(values: &mut [f64]) -> Option<f64> {
@@ -65,18 +101,33 @@ mod tests {
 
     #[test]
     fn neighbours_are_paired_so_that_a_slow_minute_hurts_both_sides() {
-        // A B B A, where everything in the second half takes ten times as long.
-        let peer = blocks(&[0, 3], &[20.0, 200.0]);
-        let base = blocks(&[1, 2], &[10.0, 100.0]);
-        let (median, (low, high), pairs) = ratio(&peer, &base).expect("two pairs");
-        assert_eq!((median, low, high, pairs), (2.0, 2.0, 2.0, 2));
+        // A B A, and again where everything takes ten times as long.
+        let peer = blocks(&[1, 4], &[20.0, 200.0]);
+        let base = blocks(&[0, 2, 3, 5], &[9.5, 10.5, 100.0, 100.0]);
+        let found = ratio(&peer, &base).expect("two pairs");
+        assert_eq!(found, Paired { median: 2.0, interval: (2.0, 2.0), pairs: 2, set_aside: 0 });
+    }
+
+    #[test]
+    fn a_pair_around_which_the_base_changed_is_set_aside_whatever_the_peer_did() {
+        let base = blocks(&[0, 2, 4], &[10.0, 10.0, 20.0]);
+        for figure in [5.0, 15.0, 500.0] {
+            let found = ratio(&blocks(&[1, 3], &[20.0, figure]), &base).expect("one pair");
+            assert_eq!((found.median, found.pairs, found.set_aside), (2.0, 1, 1));
+        }
+    }
+
+    #[test]
+    fn a_block_at_the_end_has_one_neighbour() {
+        let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0])).expect("a pair");
+        assert_eq!((found.median, found.pairs), (3.0, 1));
     }
 
     #[test]
     fn the_interval_holds_the_median_and_widens_with_the_spread() {
         let peer = blocks(&[0, 2, 4, 6, 8], &[10.0, 12.0, 14.0, 16.0, 18.0]);
         let base = blocks(&[1, 3, 5, 7, 9], &[10.0; 5]);
-        let (median, (low, high), pairs) = ratio(&peer, &base).expect("five pairs");
+        let Paired { median, interval: (low, high), pairs, .. } = ratio(&peer, &base).expect("five pairs");
         assert_eq!((median, pairs), (1.4, 5));
         assert!(low < median && median < high && low >= 1.0 && high <= 1.8, "{low} {high}");
     }

@@ -396,6 +396,7 @@ impl Formula {
             median,
             interval: (median * 0.96, median * 1.05),
             pairs: 8,
+            set_aside: 0,
         };
         vec![
             ratio("cpu per request", cpu / 21.0),

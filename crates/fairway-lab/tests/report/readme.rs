@@ -131,7 +131,7 @@ fn of_two_runs_of_a_scenario_the_first_is_shown() {
 }
 
 /// The runs that this repository publishes, in the order of `make lab-report`.
-const PUBLISHED: [&str; 2] = ["docs/results/capacity", "docs/results/quick"];
+const PUBLISHED: [&str; 3] = ["docs/results/capacity", "docs/results/quick", "docs/results/defaults"];
 
 #[test]
 fn the_readme_of_this_repository_says_what_the_published_runs_say() {

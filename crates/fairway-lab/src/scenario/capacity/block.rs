@@ -20,8 +20,8 @@ const WARMING: Duration = Duration::from_millis(300);
 const AGAIN: &str = "the same again";
 
 /// The blocks of a case. Every other block is the first runner's, so that each block of another has one of it right beside
-/// it: a machine whose speed changes every few seconds hurts both. Forth, back, forth; the first runner is among the
-/// others too, for the noise floor.
+/// both sides of it: a machine whose speed changes every few seconds hurts both, or is seen. Forth, back, forth; the first
+/// runner is among the others too, for the noise floor, and closes the order.
 pub(super) async fn blocks(
     yard: &Yard<'_>,
     terms: &Terms,
@@ -47,6 +47,7 @@ pub(super) async fn blocks(
         }
         order.reverse();
     }
+    measures.push(block(yard, terms, case, (first, place)).await?);
     Ok(measures)
 }
 

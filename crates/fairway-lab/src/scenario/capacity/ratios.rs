@@ -31,9 +31,7 @@ pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Rat
                 counts.filter_map(|one| Some(Block { place: one.block?, figure: of(one)? })).collect()
             };
             let of_peer = blocks(peer, *settings, phase);
-            let Some((median, interval, pairs)) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else {
-                continue;
-            };
+            let Some(paired) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else { continue };
             found.push(Ratio {
                 figure: figure.to_owned(),
                 case: case.name.clone(),
@@ -41,9 +39,10 @@ pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Rat
                 settings: *settings,
                 base: base.0.clone(),
                 workers: Some(workers),
-                median,
-                interval,
-                pairs,
+                median: paired.median,
+                interval: paired.interval,
+                pairs: paired.pairs,
+                set_aside: paired.set_aside,
             });
         }
     }
