@@ -98,7 +98,9 @@ pub(super) async fn run(
                     stop(runners);
                     return measured.map(|_| ());
                 };
-                run.ratios.extend(ratios(&measures, case, *workers));
+                let (found, missing) = ratios(&measures, &case.name, *workers);
+                run.ratios.extend(found);
+                run.notes.extend(missing);
                 run.measures.extend(measures);
             }
             stop(runners);

@@ -1,14 +1,14 @@
 //! How many times as good or bad as the base each contender was, from blocks beside each other. Measures nothing.
 
-use super::Case;
 use crate::measure::{Block, ratio};
 use crate::results::{Measure, Ratio, Settings};
 
 /// Of every other contender against Fairway, or against the first where Fairway is not among them; and of that one
-/// against itself.
-pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Ratio> {
+/// against itself. Where no pair counts there is a sentence instead.
+pub(super) fn ratios(measures: &[Measure], case: &str, workers: u32) -> (Vec<Ratio>, Vec<String>) {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
     let Some(base) = measures.iter().find(|one| one.peer == "fairway").or(measures.first()) else {
-        return Vec::new();
+        return (found, missing);
     };
     let base = (base.peer.clone(), base.settings);
     let mut pairs: Vec<(&str, Settings, &str)> = Vec::new();
@@ -18,7 +18,6 @@ pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Rat
             pairs.push(key);
         }
     }
-    let mut found = Vec::new();
     for (figure, of) in FIGURES {
         for (peer, settings, phase) in &pairs {
             let blocks = |name: &str, settings: Settings, phase: &str| -> Vec<Block> {
@@ -31,10 +30,15 @@ pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Rat
                 counts.filter_map(|one| Some(Block { place: one.block?, figure: of(one)? })).collect()
             };
             let of_peer = blocks(peer, *settings, phase);
-            let Some(paired) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else { continue };
+            let Some(paired) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else {
+                missing.push(format!(
+                    "{case}, workers: {workers}: {peer} has no ratio of {figure}: around each of its blocks the machine changed its speed, or blocks were discarded"
+                ));
+                continue;
+            };
             found.push(Ratio {
                 figure: figure.to_owned(),
-                case: case.name.clone(),
+                case: case.to_owned(),
                 peer: (*peer).to_owned(),
                 settings: *settings,
                 base: base.0.clone(),
@@ -46,7 +50,7 @@ pub(super) fn ratios(measures: &[Measure], case: &Case, workers: u32) -> Vec<Rat
             });
         }
     }
-    found
+    (found, missing)
 }
 
 type Figure = (&'static str, fn(&Measure) -> Option<f64>);
@@ -57,3 +61,35 @@ const FIGURES: [Figure; 2] = [
     }),
     ("requests/s", |one| Some(one.load.rate).filter(|figure| *figure > 0.0)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::results::{Cost, Load};
+
+    fn block(place: u32, peer: &str, us: f64) -> Measure {
+        serde_json::from_value(json!({
+            "peer": peer, "settings": "recommended", "case": "HTTP 1 KB", "phase": "block", "block": place, "workers": 1,
+            "begun_s": 0.0, "load": Load::default(),
+            "cost": Cost { us_per_request: us, ..Cost::default() },
+        }))
+        .expect("a measure")
+    }
+
+    #[test]
+    fn a_peer_around_whose_blocks_the_machine_changed_has_a_sentence_instead_of_a_ratio() {
+        let steady = [block(0, "fairway", 5.0), block(1, "envoy", 20.0), block(2, "fairway", 5.0)];
+        let (found, missing) = ratios(&steady, "HTTP 1 KB", 1);
+        assert_eq!((found.len(), found[0].median), (1, 4.0));
+        assert!(missing.iter().all(|told| told.contains("requests/s")), "{missing:?}");
+        let changed = [block(0, "fairway", 5.0), block(1, "envoy", 20.0), block(2, "fairway", 10.0)];
+        let (found, missing) = ratios(&changed, "HTTP 1 KB", 1);
+        assert!(found.is_empty());
+        assert!(
+            missing[0].starts_with("HTTP 1 KB, workers: 1: envoy has no ratio of CPU per request"),
+            "{missing:?}"
+        );
+    }
+}
