@@ -36,6 +36,14 @@ pub(crate) struct Acquired<S: Transport> {
     pub(crate) age: Age,
     /// What connecting took; zero for an idle connection.
     pub(crate) connect: Duration,
+    pub(crate) detour: Detour,
+}
+
+/// Whether a late connect made the attempt look at another endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detour {
+    None,
+    Hedged,
 }
 
 type To<N> = ToEndpoint<N>;
@@ -54,7 +62,13 @@ pub(crate) async fn acquire<N: Network>(
     if !chosen.endpoint.health().is_suspect()
         && let Some(pooled) = idle(&chosen, course)
     {
-        return Ok(Acquired { chosen, pooled, age: Age::Reused, connect: Duration::ZERO });
+        return Ok(Acquired {
+            chosen,
+            pooled,
+            age: Age::Reused,
+            connect: Duration::ZERO,
+            detour: Detour::None,
+        });
     }
     // Boxed: connecting is rare and large, and every connection's task would carry room for it.
     Box::pin(Race::begin(scene, group, course, chosen).run()).await
@@ -78,6 +92,7 @@ struct Race<'a, 's, N: Network> {
     racers: Vec<Racer<N>>,
     /// When the youngest racer is late; none where nothing may race it.
     late: Option<Pin<Box<Sleep>>>,
+    detour: Detour,
 }
 
 struct Racer<N: Network> {
@@ -110,7 +125,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         course: &'a mut Course,
         chosen: Chosen<To<N>>,
     ) -> Self {
-        let mut race = Self { scene, group, course, racers: Vec::new(), late: None };
+        let mut race = Self { scene, group, course, racers: Vec::new(), late: None, detour: Detour::None };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -154,11 +169,10 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
     fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
         let scene = self.scene;
         let worker = scene.worker;
-        worker.hedges.earn();
+        worker.budgets.hedges.earn();
         let now = Instant::now();
         let limit = scene.rule.rule().policy.timeouts.connect.min(self.course.connect_limit(scene, now));
-        let connecting =
-            worker.connector.start(&chosen.endpoint.identity, scene.adopted.identities(), limit);
+        let connecting = worker.connector.start(&chosen.endpoint.identity, scene.adopted.identities(), limit);
         self.course.tried.insert(chosen.index);
         let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
         self.racers.push(Racer { chosen, connecting, began: now, entry });
@@ -178,13 +192,22 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             count(&hedges.reused);
             self.course.tried.insert(rival.index);
             self.leave_behind();
-            return Some(Acquired { chosen: rival, pooled, age: Age::Reused, connect: Duration::ZERO });
+            let detour = Detour::Hedged;
+            return Some(Acquired {
+                chosen: rival,
+                pooled,
+                age: Age::Reused,
+                connect: Duration::ZERO,
+                detour,
+            });
         }
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
             count(&hedges.moved);
+            self.detour = Detour::Hedged;
             let entry = self.racers.swap_remove(which).entry;
             self.enter(rival, entry);
-        } else if self.scene.worker.hedges.spend(Instant::now()) {
+        } else if self.scene.worker.budgets.hedges.spend(Instant::now()) {
+            self.detour = Detour::Hedged;
             self.enter(rival, Entry::Paid);
         } else {
             count(&hedges.refused);
@@ -201,7 +224,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let connect = began.elapsed();
         let pooled = welcome(self.scene.worker, &chosen, stream, connect);
         self.leave_behind();
-        Acquired { chosen, pooled, age: Age::Fresh, connect }
+        Acquired { chosen, pooled, age: Age::Fresh, connect, detour: self.detour }
     }
 
     /// What is still on its way goes on without this exchange.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::acquire::{Acquired, acquire};
+use super::acquire::{Acquired, Detour, acquire};
 use super::forward::Course;
 use super::sides::Upstream;
 use super::transact::{Reply, transact};
@@ -22,6 +22,7 @@ pub(crate) struct Answered<S: Transport> {
     pub(crate) connection: Box<Pooled<S>>,
     pub(crate) reply: Reply,
     pub(crate) connect: Duration,
+    pub(crate) detour: Detour,
     /// When the request began to be sent.
     pub(crate) sent: Instant,
     /// When the head was there.
@@ -88,7 +89,7 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
     chosen: Chosen<ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
     let acquired = acquire(&turn.scene, group, course, chosen).await;
-    let Acquired { chosen, mut pooled, age, connect } = acquired.map_err(|(chosen, fault)| {
+    let Acquired { chosen, mut pooled, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
         let progress = Progress::Nothing;
         Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
     })?;
@@ -103,7 +104,7 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
         Ok(reply) => {
             let headed = Instant::now();
             chosen.endpoint.succeeded(headed - sent);
-            Ok(Answered { chosen, connection: pooled, reply, connect, sent, headed })
+            Ok(Answered { chosen, connection: pooled, reply, connect, detour, sent, headed })
         }
         Err(fault) => {
             let progress = match (pooled.h1.wire.sent() == before.0, pooled.h1.wire.received() == before.1) {

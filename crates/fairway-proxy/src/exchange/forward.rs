@@ -230,7 +230,7 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course,
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
         || (course.tries() < scene.rule.rule().policy.retry.tries
-            && scene.worker.retries.spend(Instant::now()))
+            && scene.worker.budgets.retries.spend(Instant::now()))
 }
 
 /// Hands the answer on, and the connections back.
@@ -241,13 +241,14 @@ fn conclude<N: Network, S: Transport>(
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
     let Delivered { answered, attempts } = delivered;
-    let Answered { chosen, connection: mut pooled, reply, connect, sent, headed } = answered;
+    let Answered { chosen, connection: mut pooled, reply, connect, detour, sent, headed } = answered;
     let status = turn.desk.answer.status();
     turn.record.status = status;
     let header = (headed - sent).into();
     let address = chosen.endpoint.identity.address;
     let connect = connect.into();
-    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response: header, attempts };
+    let response = header;
+    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
     turn.record.upstream = Some(upstream);
     async move {
         let ending = if reply == Reply::Switched {

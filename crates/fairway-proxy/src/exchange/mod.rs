@@ -7,7 +7,7 @@
 //!                                     └────────┘
 //! ```
 
-mod acquire;
+pub(crate) mod acquire;
 #[cfg(test)]
 mod any_split_tests;
 mod attempt;
@@ -101,7 +101,7 @@ pub(crate) fn exchange<N: Network, S: Transport>(
     desk: &mut Desk,
     head: Result<usize, Malformed>,
 ) -> impl Future<Output = (Ending, Instant)> {
-    worker.retries.earn();
+    worker.budgets.retries.earn();
     async move {
         let adopted = worker.adopted();
         let mut record = Record::new(Instant::now(), head.unwrap_or_default());

@@ -34,9 +34,16 @@ async fn a_connect_has_one_second_and_all_of_them_have_five() {
         assert_took(began, seconds(5));
         let connects = stage.connects();
         let late: Vec<_> = connects.iter().take(3).map(|(at, _)| at.duration_since(began)).collect();
-        assert_eq!(late.iter().map(Duration::as_millis).map(|ms| (ms + 5) / 250).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(
+            late.iter().map(Duration::as_millis).map(|ms| (ms + 5) / 250).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
         for (_, to) in connects.iter().take(8) {
-            assert_eq!(connects.iter().take(8).filter(|(_, other)| other == to).count(), 1, "another one each time");
+            assert_eq!(
+                connects.iter().take(8).filter(|(_, other)| other == to).count(),
+                1,
+                "another one each time"
+            );
         }
     })
     .await;
@@ -130,7 +137,8 @@ async fn a_connect_that_lost_its_race_is_the_only_one_there_and_is_pooled_when_i
         let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
         let stage = Stage::new(2, edit, slow);
         let mut client = stage.client();
-        let to_the_slow = |stage: &Stage| stage.connects().iter().filter(|(_, to)| *to == endpoint(0)).count();
+        let to_the_slow =
+            |stage: &Stage| stage.connects().iter().filter(|(_, to)| *to == endpoint(0)).count();
         for _ in 0..20 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
             sleep(Duration::from_millis(100)).await;
@@ -164,7 +172,8 @@ async fn a_burst_into_a_black_hole_is_carried_by_moving_and_not_by_the_budget() 
             assert_eq!(status.await.unwrap(), 200);
         }
         assert_took(began, Duration::from_millis(250));
-        let hedges = |outcome: &str| stage.value(&format!("fairway_upstream_hedges_total{{outcome=\"{outcome}\"}}"));
+        let hedges =
+            |outcome: &str| stage.value(&format!("fairway_upstream_hedges_total{{outcome=\"{outcome}\"}}"));
         // A tenth of 200 connects and one second's ten.
         assert!(hedges("won") + hedges("lost") <= 30, "{} and {}", hedges("won"), hedges("lost"));
         assert!(hedges("moved") + hedges("reused") >= 70);

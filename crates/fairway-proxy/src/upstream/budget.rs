@@ -12,17 +12,29 @@ const ONE: u32 = 100;
 
 /// How fast a budget fills, in hundredths.
 #[derive(Clone, Copy)]
-pub(crate) struct Rate {
+struct Rate {
     /// For each thing that was asked for.
     share: u32,
     /// Every second besides.
     floor: u32,
 }
 
-/// Attempts after the first: 20% of the requests and 10 a second.
-pub(crate) const RETRIES: Rate = Rate { share: 20, floor: 1000 };
-/// Connects that race another one: 10% of the connects and 10 a second.
-pub(crate) const HEDGES: Rate = Rate { share: 10, floor: 1000 };
+/// The budgets of one worker.
+pub(crate) struct Budgets {
+    /// Attempts after the first: 20% of the requests and 10 a second.
+    pub(crate) retries: Budget,
+    /// Connects that race another one: 10% of the connects and 10 a second.
+    pub(crate) hedges: Budget,
+}
+
+impl Budgets {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { retries: Budget::new(RETRIES, now), hedges: Budget::new(HEDGES, now) }
+    }
+}
+
+const RETRIES: Rate = Rate { share: 20, floor: 1000 };
+const HEDGES: Rate = Rate { share: 10, floor: 1000 };
 
 /// A bucket, filled by what is asked for and by time.
 pub(crate) struct Budget {
@@ -33,7 +45,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// Holds one second's worth at first.
-    pub(crate) fn new(rate: Rate, now: Instant) -> Self {
+    fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, hundredths: Cell::new(rate.floor), filled: Cell::new(now) }
     }
 

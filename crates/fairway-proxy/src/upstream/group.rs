@@ -166,8 +166,7 @@ impl<S: Transport> Group<S> {
 
     /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
     pub(crate) fn failed(&self, member: &Endpoint<S>, blame: Blame, now: Instant) -> bool {
-        let is_out =
-            |other: &&Rc<Endpoint<S>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
+        let is_out = |other: &&Rc<Endpoint<S>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
         let out = self.members.iter().filter(is_out).count();
         let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
         member.failed(blame, may_eject, now)

@@ -89,7 +89,9 @@ impl Health {
     pub(crate) fn wants_probe(self, now: Instant) -> bool {
         match self {
             Self::Good { .. } => false,
-            Self::Suspect { until } | Self::Ejected { until, .. } | Self::Probing { until, .. } => until <= now,
+            Self::Suspect { until } | Self::Ejected { until, .. } | Self::Probing { until, .. } => {
+                until <= now
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::metrics::{Counters, Gauges, Sample};
 use crate::options::ProxyOptions;
 use crate::publish::Published;
 use crate::transport::Network;
-use crate::upstream::budget::{Budget, HEDGES, RETRIES};
+use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, UpstreamStream};
 use crate::wire::Workspace;
@@ -44,10 +44,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) connector: Connector<N>,
     pub(crate) groups: Groups<ToEndpoint<N>>,
-    /// Attempts after the first.
-    pub(crate) retries: Budget,
-    /// Connects that race another one.
-    pub(crate) hedges: Budget,
+    pub(crate) budgets: Budgets,
     pub(crate) waits: Waits,
     pub(crate) workspace: Rc<Workspace>,
     pub(crate) counters: Counters,
@@ -71,15 +68,13 @@ impl<N: Network> Worker<N> {
     ) -> Self {
         let groups = Groups::new();
         let admission = Admission::new(options.limits.memory);
-        let now = Instant::now();
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));
         Self {
             options,
             connector: Connector::new(network),
             groups,
-            retries: Budget::new(RETRIES, now),
-            hedges: Budget::new(HEDGES, now),
+            budgets: Budgets::new(Instant::now()),
             waits: Waits::new(),
             workspace: Rc::new(Workspace::new()),
             counters: Counters::new(),

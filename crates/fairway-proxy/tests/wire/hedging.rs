@@ -24,7 +24,8 @@ fn patient(setup: Setup) -> Setup {
 
 #[tokio::test]
 async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
-    let (hole, backend) = (Backend::http(|_| Answer::ok("")).await, Backend::http(|_| Answer::ok("ok")).await);
+    let (hole, backend) =
+        (Backend::http(|_| Answer::ok("")).await, Backend::http(|_| Answer::ok("ok")).await);
     hole.vanish().await;
     let proxy = patient(Setup::to(&[hole.address(), backend.address()])).start();
     let mut client = proxy.client().await;
@@ -40,7 +41,8 @@ async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
 
 #[tokio::test]
 async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoint() {
-    let (first, second) = (Backend::http(|_| Answer::ok("1")).await, Backend::http(|_| Answer::ok("2")).await);
+    let (first, second) =
+        (Backend::http(|_| Answer::ok("1")).await, Backend::http(|_| Answer::ok("2")).await);
     let proxy = patient(Setup::to(&[first.address(), second.address()])).start();
     let mut client = proxy.client().await;
     for _ in 0..4 {
