@@ -8,6 +8,8 @@ use fairway_model::{
     WildcardSpan,
 };
 
+use k8s_openapi::api::networking::v1::IngressBackend;
+
 use crate::backend::{Wanted, port_text};
 use crate::certificate;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -202,40 +204,46 @@ impl Builder<'_> {
         let Some(owner) = &location.owner else { return not_found() };
         let Some(backend) = location.backend() else { return not_found() };
         if let Some(Closed(reason)) = closed(location) {
+            // What else is wrong with it will matter once it is open.
+            _ = self.wanted(location, owner, backend);
             return unavailable(reason);
         }
         if owner.treatment.redirect.is_some() {
             // ingress-nginx does not look at the Service of a path that is only redirected.
             return not_found();
         }
+        let Some(wanted) = self.wanted(location, owner, backend) else {
+            return unavailable(AnswerReason::MissingReference);
+        };
+        let action = Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
+        self.backends.push(wanted);
+        action
+    }
+
+    /// The backend of a location, or nothing after saying why it has none.
+    fn wanted(&mut self, location: &Location, owner: &Plan, backend: &IngressBackend) -> Option<Wanted> {
         let mut origin = self.origin(location);
         if !origin.field.ends_with("Backend") {
             origin = origin.at(format!("{}.backend", origin.field));
         }
         let Some(service) = &backend.service else {
-            return self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            return None;
         };
         let Some(wanted) = Wanted::new(&owner.key.namespace, service, &owner.treatment.upstream) else {
-            return self.unresolved(origin, "its backend names no port");
+            self.unresolved(origin, "its backend names no port");
+            return None;
         };
-        match wanted.target(&self.context) {
-            Ok(_) => {
-                let action =
-                    Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
-                self.backends.push(wanted);
-                action
-            }
-            Err(error) => {
-                self.diagnostics.push(error.describe(&wanted, &origin));
-                unavailable(AnswerReason::MissingReference)
-            }
+        if let Err(error) = wanted.target(&self.context) {
+            self.diagnostics.push(error.describe(&wanted, &origin));
+            return None;
         }
+        Some(wanted)
     }
 
-    fn unresolved(&mut self, origin: Origin, problem: &str) -> Action {
+    fn unresolved(&mut self, origin: Origin, problem: &str) {
         let found = Diagnostic::new(Severity::Error, "unsupported-backend", origin);
         self.diagnostics.push(found.because(problem, "this path answers 503"));
-        unavailable(AnswerReason::MissingReference)
     }
 
     /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` stands before all locations.
