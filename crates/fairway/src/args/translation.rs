@@ -1,9 +1,10 @@
 //! Flags that decide what objects mean, shared by `run`, `check` and `explain`.
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fairway_translate::{
-    ClassCompat, ExternalNames, LoopbackEndpoints, ObjectKey, Options, UnsupportedProtection, WithoutClass,
+    ClassCompat, ExternalNames, HostOwnership, LoopbackEndpoints, ObjectKey, Options, PublicPorts,
+    UnsupportedProtection, WithoutClass,
 };
 
 /// What objects mean.
@@ -33,6 +34,9 @@ pub(crate) struct TranslationArgs {
     /// What is let through although it is not by default
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    /// What holds for all hosts
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
     pub(crate) public_http_port: u16,
@@ -63,6 +67,25 @@ pub(crate) struct TrustArgs {
     /// Serve Services of type ExternalName: they can point anywhere
     #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
     pub(crate) enable_external_name: bool,
+}
+
+/// What holds for all hosts.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What objects mean")]
+pub(crate) struct HostArgs {
+    /// Who may serve a host: off, Ingresses of every namespace, as in ingress-nginx; namespace, those in the namespace of
+    /// the oldest Ingress that names the host, and in namespaces that its annotation fairway.dev/shared-hosts lists
+    #[arg(long, env = "FAIRWAY_HOST_OWNERSHIP", value_name = "WHOSE", default_value = "off")]
+    pub(crate) host_ownership: OwnershipArg,
+}
+
+/// Who may serve a host.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OwnershipArg {
+    /// Every namespace.
+    Off,
+    /// That of the oldest Ingress.
+    Namespace,
 }
 
 impl TranslationArgs {
@@ -97,8 +120,11 @@ impl TranslationArgs {
             } else {
                 UnsupportedProtection::Closed
             },
-            public_http_port: self.public_http_port,
-            public_https_port: self.public_https_port,
+            host_ownership: match self.hosts.host_ownership {
+                OwnershipArg::Off => HostOwnership::Off,
+                OwnershipArg::Namespace => HostOwnership::Namespace,
+            },
+            public_ports: PublicPorts { http: self.public_http_port, https: self.public_https_port },
             downstream: fairway_model::DownstreamSettings::default(),
         })
     }
