@@ -282,7 +282,7 @@ impl Builder<'_> {
     fn policy(&self, location: &Location) -> Policy {
         let defaults = self.context.defaults;
         let own = location.owner.as_ref().map(|owner| owner.treatment.policy.clone());
-        own.unwrap_or_else(|| limits::policy(defaults.timeouts, defaults.max_body))
+        own.unwrap_or_else(|| limits::policy(defaults, defaults.timeouts, defaults.max_body))
     }
 
     fn origin(&self, location: &Location) -> Origin {

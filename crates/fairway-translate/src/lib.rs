@@ -36,7 +36,7 @@ mod validation;
 pub use annotation::registry::{Class, Known, Support, known_annotations};
 pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use options::{
-    ClassCompat, ExternalNames, HostOwnership, LoopbackEndpoints, Options, PublicPorts,
+    ClassCompat, ExternalNames, HostOptions, HostOwnership, LoopbackEndpoints, Options, PublicPorts,
     UnsupportedProtection, WithoutClass,
 };
 pub use references::{Difference, References};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::DownstreamSettings;
+use fairway_model::{DownstreamSettings, ForwardedPath};
 
 use crate::ObjectKey;
 
@@ -28,8 +28,8 @@ pub struct Options {
     pub loopback_endpoints: LoopbackEndpoints,
     /// What happens to an Ingress that asks for protection which is not given yet.
     pub unsupported_protection: UnsupportedProtection,
-    /// Whose a host is when Ingresses of several namespaces name it.
-    pub host_ownership: HostOwnership,
+    /// What holds for all hosts.
+    pub hosts: HostOptions,
     /// The ports on which clients see the listeners.
     pub public_ports: PublicPorts,
     /// The clients' side where the settings ConfigMap says nothing.
@@ -95,6 +95,15 @@ pub enum UnsupportedProtection {
     Ignored,
 }
 
+/// What holds for all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Whose a host is when Ingresses of several namespaces name it.
+    pub ownership: HostOwnership,
+    /// Which form of the path backends see where the settings ConfigMap says nothing and no annotation rewrites it.
+    pub forwarded_path: ForwardedPath,
+}
+
 /// Whose a host is when Ingresses of several namespaces name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostOwnership {
@@ -103,6 +112,12 @@ pub enum HostOwnership {
     Off,
     /// The namespace of the oldest Ingress that names a host owns it; others need its consent.
     Namespace,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self { ownership: HostOwnership::default(), forwarded_path: ForwardedPath::AsReceived }
+    }
 }
 
 impl Default for PublicPorts {
@@ -123,7 +138,7 @@ impl Default for Options {
             external_names: ExternalNames::default(),
             loopback_endpoints: LoopbackEndpoints::default(),
             unsupported_protection: UnsupportedProtection::default(),
-            host_ownership: HostOwnership::default(),
+            hosts: HostOptions::default(),
             public_ports: PublicPorts::default(),
             downstream: DownstreamSettings::default(),
         }

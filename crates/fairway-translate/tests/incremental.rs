@@ -190,8 +190,10 @@ proptest! {
         hours in 0..100_000i64,
         owned in any::<bool>(),
     ) {
-        let host_ownership = if owned { HostOwnership::Namespace } else { HostOwnership::Off };
-        let options = Options { host_ownership, ..options() };
+        let mut options = options();
+        if owned {
+            options.hosts.ownership = HostOwnership::Namespace;
+        }
         let mut resources = Resources::default();
         for at in 0..2 {
             let spec = json!({"ports": [{"name": "http", "port": 80}]});
@@ -357,7 +359,8 @@ fn named_ingress(namespace: &str, host: &str, day: u32) -> Change {
 
 #[test]
 fn a_host_goes_to_the_next_namespace_when_its_oldest_ingress_goes() {
-    let options = Options { host_ownership: HostOwnership::Namespace, ..Options::default() };
+    let mut options = Options::default();
+    options.hosts.ownership = HostOwnership::Namespace;
     let (mut resources, mut translator) = (Resources::default(), Translator::new(options));
     let mut owners = |change: Change| {
         let changed = [change.reference()];

@@ -248,7 +248,7 @@ impl Translator {
     fn parties(&self, host: &HostPattern, above: Option<(&HostPattern, &HostMemo)>) -> (Parties, Claims) {
         let keys = self.dependencies.hosts.of(host);
         let plans: Vec<Arc<Plan>> = keys.filter_map(|(_, key)| self.plans.get(key).cloned()).collect();
-        if self.options.host_ownership == HostOwnership::Off {
+        if self.options.hosts.ownership == HostOwnership::Off {
             return (Parties::equal(plans), Claims::default());
         }
         let claims = match host {

@@ -106,7 +106,7 @@ fn set_options(options: &mut Options, value: &Value) {
         options.unsupported_protection = UnsupportedProtection::Ignored;
     }
     if value["hostOwnership"] == "namespace" {
-        options.host_ownership = HostOwnership::Namespace;
+        options.hosts.ownership = HostOwnership::Namespace;
     }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use fairway_model::ForwardedPath;
 use fairway_translate::{
-    ClassCompat, ExternalNames, HostOwnership, LoopbackEndpoints, ObjectKey, Options, PublicPorts,
-    UnsupportedProtection, WithoutClass,
+    ClassCompat, ExternalNames, HostOptions, HostOwnership, LoopbackEndpoints, ObjectKey, Options,
+    PublicPorts, UnsupportedProtection, WithoutClass,
 };
 
 /// What objects mean.
@@ -34,7 +35,7 @@ pub(crate) struct TranslationArgs {
     /// What is let through although it is not by default
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// What holds for all hosts
+    /// What holds for all hosts and paths
     #[command(flatten)]
     pub(crate) hosts: HostArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
@@ -69,7 +70,7 @@ pub(crate) struct TrustArgs {
     pub(crate) enable_external_name: bool,
 }
 
-/// What holds for all hosts.
+/// What holds for all hosts and paths.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What objects mean")]
 pub(crate) struct HostArgs {
@@ -77,6 +78,24 @@ pub(crate) struct HostArgs {
     /// the oldest Ingress that names the host, and in namespaces that its annotation fairway.dev/shared-hosts lists
     #[arg(long, env = "FAIRWAY_HOST_OWNERSHIP", value_name = "WHOSE", default_value = "off")]
     pub(crate) host_ownership: OwnershipArg,
+    /// The path that backends see unless an annotation rewrites it: received, as the client sent it; normalised, the
+    /// form that was matched, without dot segments, double slashes and needless escapes
+    #[arg(long, env = "FAIRWAY_FORWARDED_PATH", value_name = "FORM", default_value = "received")]
+    pub(crate) forwarded_path: PathArg,
+}
+
+impl HostArgs {
+    fn options(&self) -> HostOptions {
+        let ownership = match self.host_ownership {
+            OwnershipArg::Off => HostOwnership::Off,
+            OwnershipArg::Namespace => HostOwnership::Namespace,
+        };
+        let forwarded_path = match self.forwarded_path {
+            PathArg::Received => ForwardedPath::AsReceived,
+            PathArg::Normalised => ForwardedPath::Normalised,
+        };
+        HostOptions { ownership, forwarded_path }
+    }
 }
 
 /// Who may serve a host.
@@ -86,6 +105,15 @@ pub(crate) enum OwnershipArg {
     Off,
     /// That of the oldest Ingress.
     Namespace,
+}
+
+/// Which path backends see.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PathArg {
+    /// As the client sent it.
+    Received,
+    /// As it was matched.
+    Normalised,
 }
 
 impl TranslationArgs {
@@ -120,10 +148,7 @@ impl TranslationArgs {
             } else {
                 UnsupportedProtection::Closed
             },
-            host_ownership: match self.hosts.host_ownership {
-                OwnershipArg::Off => HostOwnership::Off,
-                OwnershipArg::Namespace => HostOwnership::Namespace,
-            },
+            hosts: self.hosts.options(),
             public_ports: PublicPorts { http: self.public_http_port, https: self.public_https_port },
             downstream: fairway_model::DownstreamSettings::default(),
         })
