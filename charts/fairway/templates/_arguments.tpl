@@ -30,6 +30,9 @@
 - --default-certificate={{ include "fairway.reference" (dict "root" $ "name" .) }}
 {{- end }}
 {{ include "fairway.statusArguments" . }}
+{{- if ne .Values.hostOwnership "off" }}
+- --host-ownership={{ .Values.hostOwnership }}
+{{- end }}
 - --access-log={{ .Values.logs.access }}
 - --log-format={{ .Values.logs.format }}
 - {{ printf "--log-level=%s" .Values.logs.level | quote }}

@@ -35,8 +35,6 @@ pub struct HttpsRedirect {
     pub status: u16,
     /// Whether one trailing slash of the path is kept (ingress-nginx drops it by default).
     pub keep_trailing_slash: bool,
-    /// Path prefixes (plain text, not by element) that are never redirected, such as `/.well-known/acme-challenge`.
-    pub exempt: Vec<Arc<str>>,
 }
 
 /// A redirect of its own.

@@ -8,15 +8,19 @@ use fairway_model::{
     WildcardSpan,
 };
 
+use k8s_openapi::api::networking::v1::{IngressBackend, IngressTLS};
+
 use crate::backend::{Wanted, port_text};
 use crate::certificate;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::limits;
+use crate::ownership::{Parties, decides};
 use crate::path::{self, Entry, Layout, Location, Matching};
 use crate::plan::{Closed, Context, Plan};
 use crate::redirect::{self, ToHttps};
 use crate::resources::{Kind, ObjectKey};
 use crate::rewrite;
+use crate::sharing::Shared;
 
 /// The route table of all Ingresses.
 pub(crate) const TABLE: &str = "ingress";
@@ -52,10 +56,12 @@ pub(crate) struct Built {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Builds a host; `plans` are the Ingresses with a part in it, the oldest first.
-pub(crate) fn build(host: &HostPattern, plans: &[Arc<Plan>], around: &Surroundings<'_>) -> Built {
-    let mut layout = path::layout(host, plans);
-    let tls = own_certificate(host, plans, around, &mut layout.diagnostics);
+/// Builds a host.
+pub(crate) fn build(host: &HostPattern, parties: &Parties, around: &Surroundings<'_>) -> Built {
+    let mut layout = path::layout(host, parties);
+    let section = tls_section(host, parties);
+    let tls = section
+        .map_or(HostTls::None, |section| own_certificate(host, section, around, &mut layout.diagnostics));
     let served = if tls == HostTls::None { around.wildcard.clone() } else { tls.clone() };
     let mut builder = Builder {
         context: around.context,
@@ -65,8 +71,19 @@ pub(crate) fn build(host: &HostPattern, plans: &[Arc<Plan>], around: &Surroundin
         diagnostics: Vec::new(),
     };
     let entries = layout.entries();
-    let routes = builder.routes(&layout, &entries);
+    let root = layout_app_root(&layout, &entries);
+    let routes = builder.routes(&layout, &entries, root);
+    let shared = Shared {
+        host,
+        layout: &layout,
+        entries: &entries,
+        root,
+        tls: section.filter(|_| builder.certain && around.wildcard == HostTls::None).map(|(plan, _)| plan),
+        annotations_prefix: &around.context.options.annotations_prefix,
+    };
+    let shared = shared.describe();
     let mut diagnostics = layout.diagnostics;
+    diagnostics.extend(shared);
     diagnostics.append(&mut builder.diagnostics);
     let order = match layout.matching {
         Matching::Text => RuleOrder::Precedence,
@@ -86,19 +103,22 @@ pub(crate) fn build(host: &HostPattern, plans: &[Arc<Plan>], around: &Surroundin
     Built { host, tls, backends: builder.backends, diagnostics }
 }
 
-/// The certificate of the oldest Ingress with a `tls` section: of the entry that names the host, else of one whose
-/// certificate is for it (`extractTLSSecretName`); the default one where it is not for the host.
+/// The `tls` section that gives a host its certificate: that of the oldest Ingress which has one and decides.
+fn tls_section<'a>(host: &HostPattern, parties: &'a Parties) -> Option<(&'a Arc<Plan>, &'a Vec<IngressTLS>)> {
+    parties.deciding().find_map(|plan| {
+        let tls = plan.spec()?.tls.as_ref().filter(|tls| !tls.is_empty())?;
+        (plan.rules.iter().any(|(of, _)| of == host)).then_some((plan, tls))
+    })
+}
+
+/// The certificate of a `tls` section: of the entry that names the host, else of one whose certificate is for it
+/// (`extractTLSSecretName`); the default one where it is not for the host.
 fn own_certificate(
     host: &HostPattern,
-    plans: &[Arc<Plan>],
+    (plan, tls): (&Arc<Plan>, &Vec<IngressTLS>),
     around: &Surroundings<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> HostTls {
-    let sections = plans.iter().filter_map(|plan| {
-        let tls = plan.spec()?.tls.as_ref().filter(|tls| !tls.is_empty())?;
-        (plan.rules.iter().any(|(of, _)| of == host)).then_some((plan, tls))
-    });
-    let Some((plan, tls)) = sections.into_iter().next() else { return HostTls::None };
     let key = |name: &str| ObjectKey { namespace: plan.key.namespace.clone(), name: name.into() };
     let names_host = |name: &String| HostPattern::parse(name, WildcardSpan::OneLabel).as_ref() == Ok(host);
     let named = tls.iter().position(|tls| tls.hosts.iter().flatten().any(names_host));
@@ -134,8 +154,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     /// The rules of a host, in runs of the same Ingress.
-    fn routes(&mut self, layout: &Layout, entries: &[Entry]) -> Vec<Arc<Route>> {
-        let root = layout_app_root(layout, entries);
+    fn routes(&mut self, layout: &Layout, entries: &[Entry], root: Option<&Location>) -> Vec<Arc<Route>> {
         let mut routes: Vec<Route> = Vec::new();
         if let Some(location) = root {
             append(&mut routes, location, self.app_root(location));
@@ -202,40 +221,46 @@ impl Builder<'_> {
         let Some(owner) = &location.owner else { return not_found() };
         let Some(backend) = location.backend() else { return not_found() };
         if let Some(Closed(reason)) = closed(location) {
+            // What else is wrong with it will matter once it is open.
+            _ = self.wanted(location, owner, backend);
             return unavailable(reason);
         }
         if owner.treatment.redirect.is_some() {
             // ingress-nginx does not look at the Service of a path that is only redirected.
             return not_found();
         }
+        let Some(wanted) = self.wanted(location, owner, backend) else {
+            return unavailable(AnswerReason::MissingReference);
+        };
+        let action = Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
+        self.backends.push(wanted);
+        action
+    }
+
+    /// The backend of a location, or nothing after saying why it has none.
+    fn wanted(&mut self, location: &Location, owner: &Plan, backend: &IngressBackend) -> Option<Wanted> {
         let mut origin = self.origin(location);
         if !origin.field.ends_with("Backend") {
             origin = origin.at(format!("{}.backend", origin.field));
         }
         let Some(service) = &backend.service else {
-            return self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            return None;
         };
         let Some(wanted) = Wanted::new(&owner.key.namespace, service, &owner.treatment.upstream) else {
-            return self.unresolved(origin, "its backend names no port");
+            self.unresolved(origin, "its backend names no port");
+            return None;
         };
-        match wanted.target(&self.context) {
-            Ok(_) => {
-                let action =
-                    Action::Forward(vec![WeightedBackend { backend: wanted.key.clone(), weight: 1 }]);
-                self.backends.push(wanted);
-                action
-            }
-            Err(error) => {
-                self.diagnostics.push(error.describe(&wanted, &origin));
-                unavailable(AnswerReason::MissingReference)
-            }
+        if let Err(error) = wanted.target(&self.context) {
+            self.diagnostics.push(error.describe(&wanted, &origin));
+            return None;
         }
+        Some(wanted)
     }
 
-    fn unresolved(&mut self, origin: Origin, problem: &str) -> Action {
+    fn unresolved(&mut self, origin: Origin, problem: &str) {
         let found = Diagnostic::new(Severity::Error, "unsupported-backend", origin);
         self.diagnostics.push(found.because(problem, "this path answers 503"));
-        unavailable(AnswerReason::MissingReference)
     }
 
     /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` stands before all locations.
@@ -257,7 +282,7 @@ impl Builder<'_> {
     fn policy(&self, location: &Location) -> Policy {
         let defaults = self.context.defaults;
         let own = location.owner.as_ref().map(|owner| owner.treatment.policy.clone());
-        own.unwrap_or_else(|| limits::policy(defaults.timeouts, defaults.max_body))
+        own.unwrap_or_else(|| limits::policy(defaults, defaults.timeouts, defaults.max_body))
     }
 
     fn origin(&self, location: &Location) -> Origin {
@@ -268,12 +293,14 @@ impl Builder<'_> {
     }
 }
 
-/// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists.
+/// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists, of those that
+/// decide about the host.
 fn layout_app_root<'a>(layout: &'a Layout, entries: &[Entry]) -> Option<&'a Location> {
     let order = entries.iter().map(|entry| &layout.locations[entry.location]);
     let wants = |location: &&Location| {
         let owner = location.owner.as_ref();
-        closed(location).is_none() && owner.is_some_and(|owner| owner.treatment.app_root.is_some())
+        let may = |owner: &Arc<Plan>| decides(layout.host_owner.as_ref(), owner);
+        closed(location).is_none() && owner.is_some_and(|it| it.treatment.app_root.is_some() && may(it))
     };
     order.into_iter().find(wants)
 }

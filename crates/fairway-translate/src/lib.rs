@@ -1,9 +1,9 @@
 //! Kubernetes objects in, [`fairway_model::Config`] and diagnostics out.
 //!
 //! The modules follow the way of an object: it is kept ([`resources`]), chosen by its class ([`class`]), read with its
-//! annotations ([`plan`], [`annotation`] and the files named after what they set), laid out as the locations of a host
-//! ([`path`], [`host`]), and joined with what its backends and certificates refer to ([`backend`], [`endpoints`],
-//! [`certificate`]). [`translator`] repeats only what a change touches.
+//! annotations ([`plan`], [`annotation`] and the files named after what they set), let onto its hosts ([`ownership`]),
+//! laid out as the locations of a host ([`path`], [`host`], [`sharing`]), and joined with what its backends and
+//! certificates refer to ([`backend`], [`endpoints`], [`certificate`]). [`translator`] repeats only what a change touches.
 //!
 //! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.
 
@@ -20,6 +20,7 @@ mod host;
 mod limits;
 mod old_api;
 pub mod options;
+mod ownership;
 mod path;
 mod plan;
 mod redirect;
@@ -27,6 +28,7 @@ mod references;
 pub mod resources;
 mod rewrite;
 mod settings;
+mod sharing;
 pub mod translator;
 mod upstream;
 mod validation;
@@ -34,7 +36,8 @@ mod validation;
 pub use annotation::registry::{Class, Known, Support, known_annotations};
 pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use options::{
-    ClassCompat, ExternalNames, LoopbackEndpoints, Options, UnsupportedProtection, WithoutClass,
+    ClassCompat, ExternalNames, HostOptions, HostOwnership, LoopbackEndpoints, Options, PublicPorts,
+    UnsupportedProtection, WithoutClass,
 };
 pub use references::{Difference, References};
 pub use resources::{Change, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Resources, Sourced};

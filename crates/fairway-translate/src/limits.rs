@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{ForwardedPath, Policy, Retry, Timeouts};
+use fairway_model::{Policy, Retry, Timeouts};
 
 use crate::annotation::{Reader, bytes};
 use crate::settings::Defaults;
@@ -32,17 +32,17 @@ pub(crate) fn read(reader: &mut Reader<'_>, defaults: &Defaults) -> Policy {
         read: seconds("proxy-read-timeout", defaults.timeouts.read),
     };
     let max_body = max_body(reader, defaults.max_body);
-    policy(timeouts, max_body)
+    policy(defaults, timeouts, max_body)
 }
 
 /// The policy of what no Ingress limits.
-pub(crate) fn policy(timeouts: Timeouts, max_body: Option<u64>) -> Policy {
+pub(crate) fn policy(defaults: &Defaults, timeouts: Timeouts, max_body: Option<u64>) -> Policy {
     Policy {
         timeouts,
         max_body,
         // nginx has no limit over all tries (proxy_next_upstream_timeout 0) beside that of each.
         retry: Retry { tries: TRIES, connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)) },
-        forwarded_path: ForwardedPath::AsReceived,
+        forwarded_path: defaults.forwarded_path,
         websocket: true,
     }
 }

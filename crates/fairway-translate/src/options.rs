@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::DownstreamSettings;
+use fairway_model::{DownstreamSettings, ForwardedPath};
 
 use crate::ObjectKey;
 
@@ -28,12 +28,21 @@ pub struct Options {
     pub loopback_endpoints: LoopbackEndpoints,
     /// What happens to an Ingress that asks for protection which is not given yet.
     pub unsupported_protection: UnsupportedProtection,
-    /// The port on which clients see the plain listener.
-    pub public_http_port: u16,
-    /// The port on which clients see the TLS listener.
-    pub public_https_port: u16,
+    /// What holds for all hosts.
+    pub hosts: HostOptions,
+    /// The ports on which clients see the listeners.
+    pub public_ports: PublicPorts,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
+}
+
+/// The ports on which clients see the listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicPorts {
+    /// The plain listener.
+    pub http: u16,
+    /// The TLS listener.
+    pub https: u16,
 }
 
 /// Whether the classes of ingress-nginx are served too.
@@ -86,6 +95,37 @@ pub enum UnsupportedProtection {
     Ignored,
 }
 
+/// What holds for all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Whose a host is when Ingresses of several namespaces name it.
+    pub ownership: HostOwnership,
+    /// Which form of the path backends see where the settings ConfigMap says nothing and no annotation rewrites it.
+    pub forwarded_path: ForwardedPath,
+}
+
+/// Whose a host is when Ingresses of several namespaces name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostOwnership {
+    /// Every namespace has the same rights on every host, as in ingress-nginx.
+    #[default]
+    Off,
+    /// The namespace of the oldest Ingress that names a host owns it; others need its consent.
+    Namespace,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self { ownership: HostOwnership::default(), forwarded_path: ForwardedPath::AsReceived }
+    }
+}
+
+impl Default for PublicPorts {
+    fn default() -> Self {
+        Self { http: 80, https: 443 }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -98,8 +138,8 @@ impl Default for Options {
             external_names: ExternalNames::default(),
             loopback_endpoints: LoopbackEndpoints::default(),
             unsupported_protection: UnsupportedProtection::default(),
-            public_http_port: 80,
-            public_https_port: 443,
+            hosts: HostOptions::default(),
+            public_ports: PublicPorts::default(),
             downstream: DownstreamSettings::default(),
         }
     }

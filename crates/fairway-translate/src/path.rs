@@ -8,6 +8,7 @@ use fairway_model::{HostPattern, Match, PathMatch};
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend};
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::ownership::{Parties, decides};
 use crate::plan::{Paths, Plan};
 use crate::resources::Kind;
 use crate::rewrite;
@@ -56,6 +57,8 @@ pub(crate) struct Layout {
     pub(crate) matching: Matching,
     pub(crate) locations: Vec<Location>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The namespace whose Ingresses decide what holds for the whole host; `None` where all do.
+    pub(crate) host_owner: Option<Arc<str>>,
     /// Which location has a path.
     holders: HashMap<(PathKind, Arc<str>), usize>,
 }
@@ -98,7 +101,8 @@ impl Location {
         (*target != self.path).then_some(target)
     }
 
-    fn wants_patterns(&self) -> bool {
+    /// Whether its Ingress wants the paths of the host to be patterns.
+    pub(crate) fn wants_patterns(&self) -> bool {
         let by_annotation = |owner: &Arc<Plan>| owner.treatment.paths == Paths::Patterns;
         self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
     }
@@ -108,15 +112,17 @@ fn http_path(plan: &Plan, rule: usize, path: usize) -> Option<&HTTPIngressPath> 
     plan.spec()?.rules.as_ref()?.get(rule)?.http.as_ref()?.paths.get(path)
 }
 
-/// Lays out the locations of a host; `plans` are the Ingresses with a part in it, the oldest first.
-pub(crate) fn layout(host: &HostPattern, plans: &[Arc<Plan>]) -> Layout {
+/// Lays out the locations of a host.
+pub(crate) fn layout(host: &HostPattern, parties: &Parties) -> Layout {
+    let deciding: Vec<_> = parties.deciding().collect();
     let mut layout = Layout {
         matching: Matching::Text,
-        locations: vec![fallback(host, plans)],
+        locations: vec![fallback(host, &deciding)],
         diagnostics: Vec::new(),
+        host_owner: parties.owner.clone(),
         holders: [((PathKind::Prefix, "/".into()), 0)].into(),
     };
-    for plan in plans {
+    for plan in &parties.plans {
         for (_, rule) in plan.rules.iter().filter(|(of, _)| of == host) {
             let rules = plan.spec().and_then(|spec| spec.rules.as_ref());
             let http = rules.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
@@ -125,9 +131,10 @@ pub(crate) fn layout(host: &HostPattern, plans: &[Arc<Plan>]) -> Layout {
             }
         }
     }
-    if layout.locations.iter().any(Location::wants_patterns) {
+    if layout.wants_patterns().is_some() {
         layout.matching = Matching::Patterns;
     } else {
+        layout.refuse_patterns_of_guests(host);
         layout.note_unused_patterns();
     }
     layout
@@ -135,7 +142,7 @@ pub(crate) fn layout(host: &HostPattern, plans: &[Arc<Plan>]) -> Layout {
 
 /// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
 /// with the annotations of the oldest Ingress. On the catch-all host an Ingress without rules comes first.
-fn fallback(host: &HostPattern, plans: &[Arc<Plan>]) -> Location {
+fn fallback(host: &HostPattern, plans: &[&Arc<Plan>]) -> Location {
     let catch_all = plans.iter().find(|plan| plan.is_catch_all());
     let owner = catch_all.or_else(|| plans.iter().find(|plan| plan.default_backend().is_some()));
     let (owner, place) = match owner {
@@ -143,10 +150,36 @@ fn fallback(host: &HostPattern, plans: &[Arc<Plan>]) -> Location {
         None if *host == HostPattern::Any => (None, Place::Nowhere),
         None => (plans.first(), Place::Nowhere),
     };
-    Location { path: "/".into(), kind: PathKind::Prefix, owner: owner.cloned(), place }
+    let owner = owner.map(|owner| Arc::clone(owner));
+    Location { path: "/".into(), kind: PathKind::Prefix, owner, place }
 }
 
 impl Layout {
+    /// The Ingress for which all paths of the host are patterns: the first that asks for it and may.
+    pub(crate) fn wants_patterns(&self) -> Option<&Arc<Plan>> {
+        let asking = self.locations.iter().filter(|location| location.wants_patterns());
+        asking.filter_map(|it| it.owner.as_ref()).find(|plan| decides(self.host_owner.as_ref(), plan))
+    }
+
+    /// Takes away the patterns of Ingresses that may not turn the paths of the host into patterns: as plain text they
+    /// would mean something else.
+    fn refuse_patterns_of_guests(&mut self, host: &HostPattern) {
+        let Some(owner) = self.host_owner.clone() else { return };
+        let is_pattern = |it: &Location| it.wants_patterns() && rewrite::looks_like_pattern(&it.path);
+        let (refused, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.locations).into_iter().partition(is_pattern);
+        self.locations = kept;
+        let held = |(at, it): (usize, &Location)| ((it.kind, it.path.clone()), at);
+        self.holders = self.locations.iter().enumerate().map(held).collect();
+        for location in &refused {
+            let problem = format!(
+                "path \"{}\" is a regular expression, and none of namespace {owner}, which owns host {host}, has one there",
+                location.path
+            );
+            self.diagnose(location, "path", ("host-owned", problem), "it is not served");
+        }
+    }
+
     /// Gives a path to a plan, unless an older one has it.
     fn claim(&mut self, plan: &Arc<Plan>, path: &HTTPIngressPath, place: Place) {
         let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");

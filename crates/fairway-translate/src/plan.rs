@@ -14,6 +14,7 @@ use crate::annotation::{Annotated, Reader, switch};
 use crate::class::{Claim, Classes};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::options::{Options, UnsupportedProtection};
+use crate::ownership::Guests;
 use crate::redirect::ToHttps;
 use crate::resources::{ObjectKey, Resources, Sourced};
 use crate::settings::Defaults;
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) created: Option<i64>,
     /// The rules with a good host, by host.
     pub(crate) rules: Vec<(HostPattern, usize)>,
+    /// Whom it lets onto its hosts where hosts have owners.
+    pub(crate) guests: Guests,
     pub(crate) treatment: Treatment,
 }
 
@@ -156,11 +159,12 @@ pub(crate) fn read(
     let rules = rules(&mut reader);
     missing_secrets(&mut reader, context);
     validation::read(&mut reader);
+    let guests = Guests::read(&mut reader);
     let treatment = treatment(&mut reader, context);
     uses.certificates.extend(treatment.upstream.client_certificate().cloned());
     let canary = reader.switch("canary", false);
     let created = ingress.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
-    let plan = Plan { key: key.clone(), ingress: ingress.clone(), created, rules, treatment };
+    let plan = Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment };
     Reading { plan: (!canary).then_some(plan), uses, diagnostics: reader.diagnostics }
 }
 

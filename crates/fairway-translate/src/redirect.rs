@@ -34,11 +34,7 @@ pub(crate) fn to_https(reader: &mut Reader<'_>, defaults: &Defaults) -> ToHttps 
 
 /// The filter for plain requests.
 pub(crate) fn https_filter(defaults: &Defaults) -> HttpsRedirect {
-    HttpsRedirect {
-        status: defaults.redirect_status,
-        keep_trailing_slash: false,
-        exempt: defaults.never_to_https.clone(),
-    }
+    HttpsRedirect { status: defaults.redirect_status, keep_trailing_slash: false }
 }
 
 /// Reads the redirect of all paths: the temporal one wins, as recorded.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AnswerReason, Settings, Timeouts};
+use fairway_model::{AnswerReason, ForwardedPath, Settings, Timeouts};
 
 use crate::access::DefaultAccess;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -31,6 +31,8 @@ pub(crate) struct Defaults {
     pub(crate) hsts: Option<Arc<str>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) max_body: Option<u64>,
+    /// `forwarded-path`.
+    pub(crate) forwarded_path: ForwardedPath,
     /// In lower case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) access: DefaultAccess,
@@ -84,6 +86,7 @@ impl Default for Defaults {
             hsts: Hsts::default().value(),
             timeouts: limits::TIMEOUTS,
             max_body: Some(limits::MAX_BODY),
+            forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),
             access: DefaultAccess::default(),
             closed: None,
@@ -142,7 +145,7 @@ impl<'a> Draft<'a> {
         Self {
             options,
             settings: Settings { downstream: options.downstream, ..Settings::default() },
-            defaults: Defaults::default(),
+            defaults: Defaults { forwarded_path: options.hosts.forwarded_path, ..Defaults::default() },
             hsts: Hsts::default(),
             forwarded: Forwarded { believed: false, ranges: keys::everybody() },
             diagnostics: Vec::new(),

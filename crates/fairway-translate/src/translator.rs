@@ -137,7 +137,7 @@ fn listeners(options: &Options) -> Vec<Listener> {
         table: TABLE.into(),
     };
     vec![
-        listener("http", ListenerProtocol::Http, options.public_http_port),
-        listener("https", ListenerProtocol::Https, options.public_https_port),
+        listener("http", ListenerProtocol::Http, options.public_ports.http),
+        listener("https", ListenerProtocol::Https, options.public_ports.https),
     ]
 }

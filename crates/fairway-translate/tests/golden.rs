@@ -9,7 +9,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use fairway_model::{Action, Config, Filter, PathMatch, Policy, Rule, VirtualHost};
+use fairway_model::{Action, Config, Filter, ForwardedPath, PathMatch, Policy, Rule, VirtualHost};
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
 
@@ -104,7 +104,14 @@ fn policy(policy: &Policy) -> Option<Value> {
     let times =
         [policy.timeouts.connect, policy.timeouts.send, policy.timeouts.read].map(|time| time.as_secs());
     let usual = times == [5, 60, 60] && policy.max_body == Some(1 << 20);
-    (!usual).then(|| json!({"connect, send, read": times, "body": policy.max_body}))
+    let mut shown = json!({});
+    if !usual {
+        shown = json!({"connect, send, read": times, "body": policy.max_body});
+    }
+    if policy.forwarded_path != ForwardedPath::AsReceived {
+        shown["forwarded path"] = json!(policy.forwarded_path);
+    }
+    (shown != json!({})).then_some(shown)
 }
 
 fn backend(backend: &fairway_model::Backend) -> Value {

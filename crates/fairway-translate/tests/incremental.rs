@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use fairway_translate::{
-    Change, Kind, ObjectKey, ObjectRef, Options, Resources, Translation, Translator, translate,
+    Change, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources, Translation, Translator, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -19,17 +19,14 @@ const PREFIX: &str = "nginx.ingress.kubernetes.io";
 #[derive(Clone, Debug)]
 enum Edit {
     Set(Value),
-    Remove(Kind, String),
+    Remove(Kind, ObjectKey),
     Resolve(Vec<std::net::IpAddr>),
 }
 
 fn change(edit: &Edit) -> Change {
     match edit {
         Edit::Set(value) => Change::Set(object(value.clone()), None),
-        Edit::Remove(kind, name) => {
-            let namespace = if *kind == Kind::IngressClass { "" } else { "default" };
-            Change::Remove(ObjectRef::new(*kind, ObjectKey::new(namespace, name)))
-        }
+        Edit::Remove(kind, key) => Change::Remove(ObjectRef::new(*kind, key.clone())),
         Edit::Resolve(addresses) => {
             Change::Resolved { name: "up.example.com".into(), addresses: addresses.clone() }
         }
@@ -78,12 +75,19 @@ fn ingress() -> impl Strategy<Value = Value> {
         None,
     ]);
     let created = prop::option::of(1..4u32);
+    let namespace = prop::sample::select(vec!["default", "default", "other", "third"]);
+    let shared = prop::sample::select(vec![None, None, Some("*"), Some("other"), Some("default, third")]);
+    let ownership = (namespace, shared);
     let shape = (prop::collection::vec(rule, 0..3), tls, default, class);
-    (0..5usize, annotations, shape, created).prop_map(
-        |(name, annotations, (rules, tls, default, class), created)| {
-            let annotations: serde_json::Map<_, _> =
+    (0..5usize, annotations, shape, created, ownership).prop_map(
+        |(name, annotations, (rules, tls, default, class), created, (namespace, shared))| {
+            let mut annotations: serde_json::Map<_, _> =
                 annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), json!(value))).collect();
+            if let Some(shared) = shared {
+                annotations.insert("fairway.dev/shared-hosts".to_owned(), json!(shared));
+            }
             let mut metadata = metadata(&format!("i{name}"));
+            metadata["namespace"] = json!(namespace);
             metadata["annotations"] = json!(annotations);
             metadata["creationTimestamp"] = json!(created.map(|day| format!("2026-01-0{day}T00:00:00Z")));
             let tls: Vec<_> = tls.map(|(host, secret)| json!({"hosts": [host], "secretName": secret})).into_iter().collect();
@@ -141,16 +145,21 @@ fn others() -> impl Strategy<Value = Value> {
 }
 
 fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
-    let name = |prefix: &'static str, count: i32| (0..count).prop_map(move |at: i32| format!("{prefix}{at}"));
+    let named = |namespace: &'static str, prefix: &'static str, count: i32| {
+        (0..count).prop_map(move |at: i32| ObjectKey::new(namespace, &format!("{prefix}{at}")))
+    };
+    let name = |prefix: &'static str, count: i32| named("default", prefix, count);
+    let ingress_names =
+        prop_oneof![2 => name("i", 5), 1 => named("other", "i", 5), 1 => named("third", "i", 5)];
     let removal = prop_oneof![
-        name("i", 5).prop_map(|name| Edit::Remove(Kind::Ingress, name)),
-        name("k", 2).prop_map(|name| Edit::Remove(Kind::IngressClass, name)),
-        name("s", 3).prop_map(|name| Edit::Remove(Kind::Service, name)),
-        name("e", 3).prop_map(|name| Edit::Remove(Kind::EndpointSlice, name)),
-        name("c", 2).prop_map(|name| Edit::Remove(Kind::Secret, name)),
-        prop::sample::select(vec!["settings", "headers"])
-            .prop_map(|name| Edit::Remove(Kind::ConfigMap, name.to_owned())),
-        Just(Edit::Remove(Kind::OldIngress, "old".to_owned())),
+        3 => ingress_names.prop_map(|key| Edit::Remove(Kind::Ingress, key)),
+        1 => named("", "k", 2).prop_map(|key| Edit::Remove(Kind::IngressClass, key)),
+        1 => name("s", 3).prop_map(|key| Edit::Remove(Kind::Service, key)),
+        1 => name("e", 3).prop_map(|key| Edit::Remove(Kind::EndpointSlice, key)),
+        1 => name("c", 2).prop_map(|key| Edit::Remove(Kind::Secret, key)),
+        1 => prop::sample::select(vec!["settings", "headers"])
+            .prop_map(|name| Edit::Remove(Kind::ConfigMap, ObjectKey::new("default", name))),
+        1 => Just(Edit::Remove(Kind::OldIngress, ObjectKey::new("default", "old"))),
     ];
     let resolve = prop::collection::vec(prop::sample::select(vec!["10.1.0.1", "10.1.0.2"]), 0..2)
         .prop_map(|texts| Edit::Resolve(texts.iter().map(|text| text.parse().unwrap()).collect()));
@@ -176,7 +185,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_update_gives_what_a_translation_from_scratch_gives(steps in edits(), hours in 0..100_000i64) {
+    fn an_update_gives_what_a_translation_from_scratch_gives(
+        steps in edits(),
+        hours in 0..100_000i64,
+        owned in any::<bool>(),
+    ) {
+        let mut options = options();
+        if owned {
+            options.hosts.ownership = HostOwnership::Namespace;
+        }
         let mut resources = Resources::default();
         for at in 0..2 {
             let spec = json!({"ports": [{"name": "http", "port": 80}]});
@@ -185,7 +202,7 @@ proptest! {
         }
         let certificate = json!({"kind": "Certificate", "metadata": metadata("c0"), "names": ["*.a.test"]});
         resources.apply(Change::Set(object(certificate), None));
-        let mut translator = Translator::new(options());
+        let mut translator = Translator::new(options.clone());
         let mut now = NOW;
         for step in steps {
             let changes: Vec<Change> = step.iter().map(change).collect();
@@ -193,7 +210,7 @@ proptest! {
             changes.into_iter().for_each(|change| resources.apply(change));
             now += hours * 3600;
             let updated = translator.update(&resources, &changed, now);
-            same(&updated, &translate(&resources, &options(), now))?;
+            same(&updated, &translate(&resources, &options, now))?;
         }
     }
 }
@@ -325,4 +342,42 @@ fn a_change_of_one_ingress_among_ten_thousand_costs_no_more_than_itself() {
     }
     println!("all 10,000: {all:?}, one of them: {quickest:?}");
     assert!(quickest < Duration::from_millis(1), "one change took {quickest:?}");
+}
+
+/// An Ingress of `namespace` for `host`, made on a day of January.
+fn named_ingress(namespace: &str, host: &str, day: u32) -> Change {
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    let paths = json!([{"path": "/", "pathType": "Prefix", "backend": backend}]);
+    let rules = json!([{"host": host, "http": {"paths": paths}}]);
+    let mut metadata = json!({"name": "web", "namespace": namespace});
+    metadata["creationTimestamp"] = json!(format!("2026-01-0{day}T00:00:00Z"));
+    let spec = json!({"ingressClassName": "fairway", "rules": rules});
+    let value =
+        json!({"kind": "Ingress", "apiVersion": "networking.k8s.io/v1", "metadata": metadata, "spec": spec});
+    Change::Set(object(value), None)
+}
+
+#[test]
+fn a_host_goes_to_the_next_namespace_when_its_oldest_ingress_goes() {
+    let mut options = Options::default();
+    options.hosts.ownership = HostOwnership::Namespace;
+    let (mut resources, mut translator) = (Resources::default(), Translator::new(options));
+    let mut owners = |change: Change| {
+        let changed = [change.reference()];
+        resources.apply(change);
+        let translation = translator.update(&resources, &changed, NOW);
+        let host = |host: &fairway_model::VirtualHost| {
+            let owner = &host.routes.first()?.origin.namespace;
+            (!owner.is_empty()).then(|| format!("{} {owner}", host.key.host))
+        };
+        translation.config.hosts.values().filter_map(|it| host(it)).collect::<Vec<_>>()
+    };
+    let gone =
+        |namespace: &str| Change::Remove(ObjectRef::new(Kind::Ingress, ObjectKey::new(namespace, "web")));
+    assert_eq!(owners(named_ingress("b", "x.a.test", 2)), ["x.a.test b"]);
+    assert_eq!(owners(named_ingress("c", "x.a.test", 3)), ["x.a.test b"]);
+    assert_eq!(owners(named_ingress("a", "*.a.test", 1)), ["*.a.test a"], "a wildcard takes what it covers");
+    assert_eq!(owners(gone("a")), ["x.a.test b"]);
+    assert_eq!(owners(gone("b")), ["x.a.test c"]);
+    assert_eq!(owners(named_ingress("a", "*.a.test", 4)), ["x.a.test c", "*.a.test a"], "not what is older");
 }

@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::client::{Client, Request};
-use fairway_testkit::manifests::Manifests;
+use fairway_testkit::manifests::{Ingress, Manifests, config_map, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::{PATIENCE, eventually};
 
@@ -85,4 +86,24 @@ async fn a_first_signal_drains_and_a_second_ends_it_at_once() {
     .await;
     hurried.program().terminate().unwrap();
     assert_eq!(hurried.program().exit_within(Duration::from_secs(10)).await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", CLASS);
+    let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+    let ingress = Ingress::new("a", "web").class(Some("fairway"));
+    manifests.put("web.yaml", ingress.route("a.test", "/", ("web", 80)).yaml());
+    let flags = ["--forwarded-path", "normalised", "--configmap", "a/settings"];
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
+    let (sent, normalised) = ("/a/./b/../c%2fd%7e?q=%2e", "/a/c%2Fd~?q=%2e");
+    let forwarded = || async {
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        client.exchange(&Request::get("a.test", sent).close()).await.unwrap().text().to_owned()
+    };
+    assert_eq!(forwarded().await, normalised);
+    manifests.put("settings.yaml", config_map("a", "settings", &[("forwarded-path", "received")]));
+    eventually("the path as it came", PATIENCE, || async { forwarded().await == sent }).await;
 }

@@ -9,10 +9,7 @@ use crate::worker::Desk;
 
 /// To https, where the request came in the clear.
 pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
-    let path = context.intake.decoded(desk);
-    if context.client.scheme == Scheme::Https
-        || to.exempt.iter().any(|prefix| path.starts_with(prefix.as_bytes()))
-    {
+    if context.client.scheme == Scheme::Https {
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::AccessLog;
+use fairway_model::{AccessLog, ForwardedPath};
 use ipnet::IpNet;
 
 use super::{Draft, Sent, Trouble, time};
@@ -96,6 +96,13 @@ impl Draft<'_> {
             "proxy-body-size" => {
                 let size = bytes(value).ok_or(Trouble::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.max_body = (size > 0).then_some(size);
+            }
+            "forwarded-path" => {
+                defaults.forwarded_path = match value {
+                    "received" => ForwardedPath::AsReceived,
+                    "normalised" => ForwardedPath::Normalised,
+                    _ => return Err(Trouble::NotA("received or normalised")),
+                };
             }
             _ => return self.read_redirect(name, value),
         }

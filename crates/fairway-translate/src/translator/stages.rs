@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, CertificateKey, HostKey, HostPattern, WildcardSpan};
-use imbl::OrdSet;
+use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::networking::v1::Ingress;
 
 use super::dependencies::parent;
@@ -14,6 +14,8 @@ use crate::backend::{self, Target, Wanted};
 use crate::class::Classes;
 use crate::diagnostic::{Diagnostic, Scope, Severity};
 use crate::host::{self, Built, HostTls, Surroundings, TABLE};
+use crate::options::HostOwnership;
+use crate::ownership::{Claims, Parties};
 use crate::plan::{self, Context, Plan};
 use crate::resources::{ObjectKey, Resources, slice_service};
 use crate::{old_api, settings};
@@ -22,6 +24,8 @@ use crate::{old_api, settings};
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostMemo {
     tls: HostTls,
+    /// Of a wildcard: what the Ingresses that name it say about its ownership.
+    claims: Claims,
     backends: BTreeSet<BackendKey>,
     certificate: Option<ObjectKey>,
 }
@@ -186,16 +190,19 @@ impl Translator {
         self.current.config.default_certificate = usable.then(|| CertificateKey(key.to_string().into()));
     }
 
-    /// Makes hosts: wildcards first, because hosts below them may show their certificate.
+    /// Makes hosts: wildcards first, because hosts below them may show their certificate or belong to their owner.
     pub(super) fn make_hosts(&mut self, resources: &Resources, work: &mut Work) {
         let (exact, wide): (Vec<_>, Vec<_>) = std::mem::take(&mut work.hosts)
             .into_iter()
             .partition(|host| matches!(host, HostPattern::Exact(_)));
         let mut exact: BTreeSet<HostPattern> = exact.into_iter().collect();
         for host in wide {
-            let before = self.hosts.get(&host).map(|memo| memo.tls.clone()).unwrap_or_default();
+            let seen_below = |hosts: &OrdMap<HostPattern, HostMemo>| {
+                hosts.get(&host).map(|memo| (memo.tls.clone(), memo.claims.clone())).unwrap_or_default()
+            };
+            let before = seen_below(&self.hosts);
             self.make_host(&host, resources, work);
-            let after = self.hosts.get(&host).map(|memo| memo.tls.clone()).unwrap_or_default();
+            let after = seen_below(&self.hosts);
             if let HostPattern::Wildcard { suffix, .. } = &host
                 && before != after
             {
@@ -210,16 +217,22 @@ impl Translator {
     fn make_host(&mut self, host: &HostPattern, resources: &Resources, work: &mut Work) {
         let key = HostKey { table: TABLE.into(), host: host.clone() };
         let scope = Scope::Host(key.clone());
-        if !self.dependencies.hosts.has(host) && *host != HostPattern::Any {
+        let wildcard =
+            parent(host).map(|suffix| HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel });
+        let above = wildcard.as_ref().and_then(|wildcard| Some((wildcard, self.hosts.get(wildcard)?)));
+        let (parties, claims) = self.parties(host, above);
+        if parties.plans.is_empty() && *host != HostPattern::Any {
             self.remember_host(host, HostMemo::default(), work);
             self.hosts.remove(host);
             self.current.config.hosts.remove(&key);
-            self.current.diagnostics.replace(scope, Vec::new());
+            self.current.diagnostics.replace(scope, parties.diagnostics);
             return;
         }
-        let Built { host: made, tls, backends, diagnostics } = self.built_host(host, resources);
+        let Built { host: made, tls, backends, mut diagnostics } =
+            self.built_host(host, &parties, above.map(|(_, memo)| memo), resources);
+        diagnostics.extend(parties.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0));
-        let mut memo = HostMemo { tls, backends: BTreeSet::new(), certificate: shown };
+        let mut memo = HostMemo { tls, claims, backends: BTreeSet::new(), certificate: shown };
         for wanted in backends {
             memo.backends.insert(wanted.key.clone());
             self.want_backend(host, wanted, work);
@@ -231,19 +244,35 @@ impl Translator {
         }
     }
 
-    fn built_host(&self, host: &HostPattern, resources: &Resources) -> Built {
+    /// Who serves a host, and what they say about its ownership where hosts below it must know.
+    fn parties(&self, host: &HostPattern, above: Option<(&HostPattern, &HostMemo)>) -> (Parties, Claims) {
         let keys = self.dependencies.hosts.of(host);
         let plans: Vec<Arc<Plan>> = keys.filter_map(|(_, key)| self.plans.get(key).cloned()).collect();
-        let wildcard = parent(host)
-            .map(|suffix| HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel })
-            .and_then(|wildcard| self.hosts.get(&wildcard))
-            .map(|memo| memo.tls.clone());
+        if self.options.hosts.ownership == HostOwnership::Off {
+            return (Parties::equal(plans), Claims::default());
+        }
+        let claims = match host {
+            HostPattern::Wildcard { .. } => Claims::of(&plans),
+            HostPattern::Exact(_) | HostPattern::Any => Claims::default(),
+        };
+        (Parties::of(host, plans, above.map(|(wildcard, memo)| (wildcard, &memo.claims))), claims)
+    }
+
+    fn built_host(
+        &self,
+        host: &HostPattern,
+        parties: &Parties,
+        above: Option<&HostMemo>,
+        resources: &Resources,
+    ) -> Built {
+        // A certificate comes from a wildcard only where both have one owner, or none.
+        let wildcard = above.filter(|memo| memo.claims.owner() == parties.owner.as_ref());
         let around = Surroundings {
             context: Context { resources, options: &self.options, defaults: &self.defaults },
             certificate: &|key| self.shelf.certificate(key),
-            wildcard: wildcard.unwrap_or_default(),
+            wildcard: wildcard.map(|memo| memo.tls.clone()).unwrap_or_default(),
         };
-        host::build(host, &plans, &around)
+        host::build(host, parties, &around)
     }
 
     /// Notes that a host wants a backend, and marks it where that is new.

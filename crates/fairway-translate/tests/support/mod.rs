@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, ClassCompat, DocumentSource, ExternalNames, LoopbackEndpoints, Object, ObjectKey, Options,
-    Resources, UnsupportedProtection, WithoutClass,
+    Change, ClassCompat, DocumentSource, ExternalNames, HostOwnership, LoopbackEndpoints, Object, ObjectKey,
+    Options, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -104,6 +104,9 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     if is("ignoreProtection") {
         options.unsupported_protection = UnsupportedProtection::Ignored;
+    }
+    if value["hostOwnership"] == "namespace" {
+        options.hosts.ownership = HostOwnership::Namespace;
     }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();

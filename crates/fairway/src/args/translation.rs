@@ -1,9 +1,11 @@
 //! Flags that decide what objects mean, shared by `run`, `check` and `explain`.
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use fairway_model::ForwardedPath;
 use fairway_translate::{
-    ClassCompat, ExternalNames, LoopbackEndpoints, ObjectKey, Options, UnsupportedProtection, WithoutClass,
+    ClassCompat, ExternalNames, HostOptions, HostOwnership, LoopbackEndpoints, ObjectKey, Options,
+    PublicPorts, UnsupportedProtection, WithoutClass,
 };
 
 /// What objects mean.
@@ -33,6 +35,9 @@ pub(crate) struct TranslationArgs {
     /// What is let through although it is not by default
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    /// What holds for all hosts and paths
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
     pub(crate) public_http_port: u16,
@@ -63,6 +68,52 @@ pub(crate) struct TrustArgs {
     /// Serve Services of type ExternalName: they can point anywhere
     #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
     pub(crate) enable_external_name: bool,
+}
+
+/// What holds for all hosts and paths.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What objects mean")]
+pub(crate) struct HostArgs {
+    /// Who may serve a host: off, Ingresses of every namespace, as in ingress-nginx; namespace, those in the namespace of
+    /// the oldest Ingress that names the host, and in namespaces that its annotation fairway.dev/shared-hosts lists
+    #[arg(long, env = "FAIRWAY_HOST_OWNERSHIP", value_name = "WHOSE", default_value = "off")]
+    pub(crate) host_ownership: OwnershipArg,
+    /// The path that backends see unless an annotation rewrites it: received, as the client sent it; normalised, the
+    /// form that was matched, without dot segments, double slashes and needless escapes
+    #[arg(long, env = "FAIRWAY_FORWARDED_PATH", value_name = "FORM", default_value = "received")]
+    pub(crate) forwarded_path: PathArg,
+}
+
+impl HostArgs {
+    fn options(&self) -> HostOptions {
+        let ownership = match self.host_ownership {
+            OwnershipArg::Off => HostOwnership::Off,
+            OwnershipArg::Namespace => HostOwnership::Namespace,
+        };
+        let forwarded_path = match self.forwarded_path {
+            PathArg::Received => ForwardedPath::AsReceived,
+            PathArg::Normalised => ForwardedPath::Normalised,
+        };
+        HostOptions { ownership, forwarded_path }
+    }
+}
+
+/// Who may serve a host.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OwnershipArg {
+    /// Every namespace.
+    Off,
+    /// That of the oldest Ingress.
+    Namespace,
+}
+
+/// Which path backends see.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PathArg {
+    /// As the client sent it.
+    Received,
+    /// As it was matched.
+    Normalised,
 }
 
 impl TranslationArgs {
@@ -97,8 +148,8 @@ impl TranslationArgs {
             } else {
                 UnsupportedProtection::Closed
             },
-            public_http_port: self.public_http_port,
-            public_https_port: self.public_https_port,
+            hosts: self.hosts.options(),
+            public_ports: PublicPorts { http: self.public_http_port, https: self.public_https_port },
             downstream: fairway_model::DownstreamSettings::default(),
         })
     }

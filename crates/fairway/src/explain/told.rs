@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use fairway_model::{
-    Action, Config, Filter, HostPattern, ListenerProtocol, Origin, PathForm, Rule, RuleOrder,
+    Action, Config, Filter, ForwardedPath, HostPattern, ListenerProtocol, Origin, PathForm, Rule, RuleOrder,
 };
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
@@ -132,21 +132,23 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
 fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
     let plain = asked.protocol == ListenerProtocol::Http;
     rule.filters.iter().find_map(|filter| match filter {
-        Filter::HttpsRedirect(it)
-            if plain && !it.exempt.iter().any(|prefix| asked.target.starts_with(&**prefix)) =>
-        {
-            Some(format!("answered {}: redirected to https", it.status))
-        }
+        Filter::HttpsRedirect(it) if plain => Some(format!("answered {}: redirected to https", it.status)),
         Filter::Redirect(it) => Some(format!("answered {}: redirected", it.status)),
         _ => None,
     })
 }
 
 fn forwarded(asked: &Asked, (rule, prefix): (&CompiledRule, usize)) -> String {
-    let Some(rewrite) = rule.rewrite() else {
-        return format!("{} as received", asked.target);
-    };
     let request = asked.request();
+    let Some(rewrite) = rule.rewrite() else {
+        return match rule.rule().policy.forwarded_path {
+            ForwardedPath::AsReceived => format!("{} as received", asked.target),
+            ForwardedPath::Normalised => {
+                let query = asked.target.find('?').map_or("", |at| &asked.target[at..]);
+                format!("{}{query} normalised", String::from_utf8_lossy(request.normalised))
+            }
+        };
+    };
     let path = match rewrite.path_form() {
         PathForm::Normalised => request.normalised,
         PathForm::Decoded => request.decoded,

@@ -1,0 +1,163 @@
+//! A text that a regular expression probably matches. Knows the syntax by sight only: whoever asks holds the text
+//! against the expression before relying on it.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Groups that are nested deeper are left out.
+const DEPTH: usize = 32;
+
+/// What stands for a part that may be absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Optional {
+    Absent,
+    Once,
+}
+
+/// A text for `pattern`, of about `longest` bytes at most.
+pub(super) fn sample(pattern: &str, optional: Optional, longest: usize) -> String {
+    Sampler { rest: pattern.chars().peekable(), optional, longest }.alternatives(0)
+}
+
+struct Sampler<'p> {
+    rest: Peekable<Chars<'p>>,
+    optional: Optional,
+    longest: usize,
+}
+
+impl Sampler<'_> {
+    /// The first of `a|b|c`.
+    fn alternatives(&mut self, depth: usize) -> String {
+        let first = self.sequence(depth);
+        while self.rest.next_if_eq(&'|').is_some() {
+            self.sequence(depth);
+        }
+        first
+    }
+
+    fn sequence(&mut self, depth: usize) -> String {
+        let mut text = String::new();
+        while let Some(next) = self.rest.next_if(|next| !matches!(next, '|' | ')')) {
+            let atom = self.atom(next, depth);
+            for _ in 0..self.repetitions() {
+                if text.len() + atom.len() <= self.longest {
+                    text.push_str(&atom);
+                }
+            }
+        }
+        text
+    }
+
+    fn atom(&mut self, first: char, depth: usize) -> String {
+        match first {
+            '(' => self.group(depth + 1),
+            '[' => self.class().into(),
+            '\\' => self.escaped(),
+            '.' => "z".into(),
+            '^' | '$' => String::new(),
+            literal => literal.into(),
+        }
+    }
+
+    fn group(&mut self, depth: usize) -> String {
+        let mut counts = depth <= DEPTH;
+        if self.rest.next_if_eq(&'?').is_some() {
+            // Flags and names end at `:` or `>`; what looks around covers nothing.
+            while let Some(flag) = self.rest.next_if(|next| *next != ')') {
+                counts &= !matches!(flag, '=' | '!');
+                if matches!(flag, ':' | '>' | '=' | '!') {
+                    break;
+                }
+            }
+        }
+        let text = if depth <= DEPTH { self.alternatives(depth) } else { String::new() };
+        self.rest.next_if_eq(&')');
+        if counts { text } else { String::new() }
+    }
+
+    /// The first character of a class, or one that a negated class probably has.
+    fn class(&mut self) -> char {
+        let negated = self.rest.next_if_eq(&'^').is_some();
+        let first = match self.rest.next() {
+            Some('\\') => self.escaped().chars().next().unwrap_or('z'),
+            Some(first) => first,
+            None => return 'z',
+        };
+        while let Some(next) = self.rest.next() {
+            match next {
+                ']' => break,
+                '\\' => _ = self.rest.next(),
+                _ => {}
+            }
+        }
+        match (negated, first) {
+            (true, 'z' | 'a') => '1',
+            (true, _) => 'z',
+            (false, first) => first,
+        }
+    }
+
+    fn escaped(&mut self) -> String {
+        match self.rest.next() {
+            Some('d') => "1".into(),
+            Some('w' | 'D' | 'S') => "z".into(),
+            Some('s') => " ".into(),
+            Some('W') => "-".into(),
+            Some('b' | 'B' | 'A' | 'z') | None => String::new(),
+            Some(literal) => literal.into(),
+        }
+    }
+
+    fn repetitions(&mut self) -> usize {
+        let absent = if self.optional == Optional::Absent { 0 } else { 1 };
+        let times = match self.rest.peek() {
+            Some('*' | '?') => absent,
+            Some('{') => {
+                self.rest.next();
+                let mut digits = String::new();
+                while let Some(digit) = self.rest.next_if(char::is_ascii_digit) {
+                    digits.push(digit);
+                }
+                while self.rest.next_if(|next| *next != '}').is_some() {}
+                digits.parse().unwrap_or(1).min(self.longest)
+            }
+            Some('+') => 1,
+            _ => return 1,
+        };
+        self.rest.next();
+        self.rest.next_if_eq(&'?');
+        times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_patterns_match_their_samples() {
+        for pattern in [
+            "/v[0-9]+/",
+            r"/api(/|$)(.*)",
+            r"/(?:a|b)/\d{4}-\d{2}",
+            r"/(?<id>[^/]+)/edit$",
+            r"/[\w-]+\.html",
+            "/a?b*c+d{2,3}?",
+            "/((a)|(b))?/x",
+        ] {
+            let whole = regex::Regex::new(&format!(r"\A(?:{pattern})")).unwrap();
+            for optional in [Optional::Absent, Optional::Once] {
+                let text = sample(pattern, optional, 1024);
+                assert!(whole.is_match(&text), "{pattern}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_stays_short_and_odd_patterns_end() {
+        assert!(sample("/(a{1000}){1000}", Optional::Once, 1024).len() <= 1024);
+        for pattern in ["", "(", "[", "\\", "a{", "(?", "(?P<", "|)|(", "))))", &"(".repeat(8192)] {
+            assert!(sample(pattern, Optional::Once, 1024).len() <= 1024, "{pattern}");
+        }
+    }
+}
