@@ -25,6 +25,7 @@ use crate::accept::Peer;
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
 use crate::listener::ListenerName;
+use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::publish::Publisher;
@@ -40,6 +41,8 @@ const PIPE: usize = 64 * 1024;
 pub(crate) enum Meeting {
     /// Nobody listens.
     Refused,
+    /// The connect fails with this error of the system.
+    Error(i32),
     /// Nothing comes back, ever.
     Silence,
     /// A connection, whose other end somebody serves.
@@ -125,6 +128,7 @@ impl Network for ScriptedNetwork {
         self.connects.borrow_mut().push((Instant::now(), to));
         match (self.script)(to) {
             Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            Meeting::Error(error) => Err(io::Error::from_raw_os_error(error)),
             Meeting::Silence => pending().await,
             Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None, patience: None }),
             Meeting::Mortal(stream, vanished) => {
@@ -147,17 +151,35 @@ impl Stage {
         edit: impl FnOnce(&mut Policy, &mut Settings),
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
+        Self::within(Limits::default(), endpoints, edit, script)
+    }
+
+    /// The same within other limits.
+    pub(crate) fn within(
+        limits: Limits,
+        endpoints: usize,
+        edit: impl FnOnce(&mut Policy, &mut Settings),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
         let (mut policy, mut settings) = (Policy::default(), Settings::default());
         edit(&mut policy, &mut settings);
         let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
-        let options = options();
+        let options = ProxyOptions { limits, ..options() };
         let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
         let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
         let published = Arc::clone(&publisher.subscribe().borrow());
         let connects = Rc::new(RefCell::new(Vec::new()));
         let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
         let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
-        Self { worker: Rc::new(Worker::new(Arc::new(options), network, &published, log)), connects }
+        Self {
+            worker: Rc::new(Worker::new(
+                Arc::new(options),
+                network,
+                &published,
+                (log, Arc::new(Memory::unwatched(1))),
+            )),
+            connects,
+        }
     }
 
     /// A client that has just connected.

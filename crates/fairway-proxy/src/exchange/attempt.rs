@@ -147,6 +147,9 @@ fn note_failure<N: Network>(scene: &Scene<'_, N>, to: &Target<'_, ToEndpoint<N>>
         return;
     }
     if !failed.fault.blames_endpoint() {
+        if failed.fault == Fault::LocalShortage {
+            to.endpoint.probe_came_to_nothing(Instant::now());
+        }
         return;
     }
     let blame = match failed.fault {

@@ -73,6 +73,14 @@ impl Health {
         }
     }
 
+    /// The state after a probe that never met the endpoint: another may go at once.
+    pub(crate) fn unproven(self, now: Instant) -> Self {
+        match self {
+            Self::Probing { length, .. } => Self::Ejected { until: now, length },
+            Self::Good { .. } | Self::Ejected { .. } => self,
+        }
+    }
+
     /// The state after a response head came.
     pub(crate) fn succeeded(self) -> Self {
         Self::new()
