@@ -18,7 +18,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
-const MIB: f64 = 1_048_576.0;
 
 /// One worker, so that a flood meets one share of everything.
 const ONE: &[&str] = &["--workers", "1", "--access-log", "off"];
@@ -92,38 +91,60 @@ async fn flood_of_heads(fairway: &Fairway, clients: usize) -> BTreeMap<u16, usiz
     seen
 }
 
-#[tokio::test]
-async fn memory_that_a_flood_took_is_given_back_and_requests_are_served_again() {
-    let manifests = site(&[backend().await]);
-    let mut before =
-        Fairway::ready(Path::new(BINARY), manifests.path(), &[ONE, &["--max-memory", "1024Gi"]].concat())
-            .await;
-    until_served(&before, "good.test").await;
-    before.until_metric("fairway_memory_used_bytes", &[], |bytes| bytes > MIB).await;
-    let at_rest = resident(&mut before);
-    drop(before);
-
-    let budget = format!("{}MiB", at_rest as u64 + 30);
-    let mut fairway =
-        Fairway::ready(Path::new(BINARY), manifests.path(), &[ONE, &["--max-memory", &budget]].concat())
-            .await;
-    for _ in 0..2 {
-        let seen = flood_of_heads(&fairway, 960).await;
-        assert!(seen.get(&404).is_some_and(|count| *count > 100), "{seen:?}");
+/// A process with `megabytes` of memory more than it has at rest, and what it has then.
+async fn short_of_memory(manifests: &Manifests, megabytes: u64) -> (Fairway, f64) {
+    let start = async |budget: &str| {
+        let more = [ONE, &["--max-memory", budget]].concat();
+        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
         until_served(&fairway, "good.test").await;
-        fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
-    }
-    assert!(
-        fairway.program().lines().iter().any(|line| line.contains("above the memory budget")),
-        "it was shed"
-    );
-    // Seconds later nothing of the flood is left.
-    let spares = 12.0;
+        fairway
+    };
+    let at_rest = resident(&mut start("1024Gi").await);
+    (start(&format!("{}MiB", at_rest as u64 + megabytes)).await, at_rest)
+}
+
+/// Waits until no more is resident than at rest and a little.
+async fn until_given_back(fairway: &mut Fairway, at_rest: f64) {
     eventually("the memory of the flood is given back", PATIENCE, || {
-        let now = resident(&mut fairway);
-        async move { now < at_rest + spares }
+        let now = resident(fairway);
+        async move { now < at_rest + 12.0 }
     })
     .await;
+}
+
+#[tokio::test]
+async fn memory_that_a_flood_of_heads_took_is_given_back() {
+    let manifests = site(&[backend().await]);
+    let (mut fairway, at_rest) = short_of_memory(&manifests, 30).await;
+    for _ in 0..2 {
+        let seen = flood_of_heads(&fairway, 960).await;
+        assert!(seen.get(&404).is_some_and(|count| *count > 50), "{seen:?}");
+        until_served(&fairway, "good.test").await;
+        until_given_back(&mut fairway, at_rest).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_load_is_gone() {
+    let manifests = site(&[backend().await]);
+    let (mut fairway, at_rest) = short_of_memory(&manifests, 20).await;
+    let (first, _) = long_head();
+    let mut held = Vec::new();
+    while fairway.metrics().await.sum("fairway_shedding_workers", &[]) == 0.0 {
+        assert!(held.len() < 10_000, "so many heads are more than the budget");
+        for _ in 0..100 {
+            let mut client = Client::connect(fairway.http).await.unwrap();
+            _ = client.send(&first).await;
+            held.push(client);
+        }
+    }
+    assert_eq!(status(&fairway, "good.test").await, 503);
+    assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
+    fairway.program().line_with("above the memory budget").await;
+    drop(held);
+    until_served(&fairway, "good.test").await;
+    fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
+    until_given_back(&mut fairway, at_rest).await;
 }
 
 /// An endpoint that answers nothing before it is let.
