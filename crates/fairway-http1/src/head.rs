@@ -73,6 +73,13 @@ impl Head {
         self.start = Start::None;
     }
 
+    /// The memory that its buffers keep from message to message, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
+    }
+
     /// Clears, and begins an answer of our own with the usual reason phrase.
     pub fn start_response(&mut self, status: u16) {
         self.clear();

@@ -17,6 +17,7 @@ use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::options::ProxyProtocolOn;
+use crate::shortage::Shortage;
 use crate::transport::{Network, Prefixed};
 use crate::worker::Worker;
 use crate::{proxy_protocol, tls};
@@ -28,10 +29,9 @@ const REST: Duration = Duration::from_millis(20);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
 
-/// What a worker needs to accept: its share of the connections, and one descriptor in reserve, so that a process that
-/// has none left can still take a connection off the queue and refuse it.
+/// What a worker needs to accept: one descriptor in reserve, so that a process that has none left can still take a
+/// connection off the queue and refuse it.
 pub(crate) struct Accepting {
-    connections: u64,
     reserve: RefCell<Option<File>>,
 }
 
@@ -45,11 +45,8 @@ pub(crate) struct Peer {
 }
 
 impl Accepting {
-    pub(crate) fn new<N: Network>(worker: &Worker<N>) -> io::Result<Self> {
-        let options = &worker.options;
-        let whole = options.limits.connections.unwrap_or_else(half_of_the_file_limit);
-        let connections = (whole / options.workers.max(1)).max(1) as u64;
-        Ok(Self { connections, reserve: RefCell::new(Some(reserve()?)) })
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { reserve: RefCell::new(Some(reserve()?)) })
     }
 
     /// Takes one waiting connection and closes it, with the descriptor in reserve.
@@ -75,13 +72,10 @@ pub(crate) async fn accept<N: Network>(
             () = worker.draining() => break,
         };
         match accepted {
-            Ok((stream, address)) => admit(
-                &worker,
-                &accepting,
-                Peer { listener: name, client: address.ip().to_canonical() },
-                stream,
-            ),
-            Err(error) if is_out_of_descriptors(&error) => {
+            Ok((stream, address)) => {
+                admit(&worker, Peer { listener: name, client: address.ip().to_canonical() }, stream);
+            }
+            Err(error) if Shortage::of(&error).is_some() => {
                 worker.counters.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
                 tokio::time::sleep(REST).await;
@@ -93,15 +87,12 @@ pub(crate) async fn accept<N: Network>(
     // The kernel has accepted them already: closing the socket would reset them.
     while let Poll::Ready(Ok((stream, address))) = poll_fn(|cx| Poll::Ready(socket.poll_accept(cx))).await {
         let peer = Peer { listener: name, client: address.ip().to_canonical() };
-        admit(&worker, &accepting, peer, stream);
+        admit(&worker, peer, stream);
     }
 }
 
-fn admit<N: Network>(worker: &Rc<Worker<N>>, accepting: &Accepting, peer: Peer, stream: TcpStream) {
-    let settings = worker.adopted();
-    let limit =
-        settings.settings().downstream.connections_per_worker.map_or(accepting.connections, u64::from);
-    if worker.is_shedding() || worker.counters.open_connections() >= limit.min(accepting.connections) {
+fn admit<N: Network>(worker: &Rc<Worker<N>>, peer: Peer, stream: TcpStream) {
+    if !worker.has_room_for_a_client() {
         worker.counters.refused(Fault::Overloaded);
         if peer.listener == ListenerName::Http {
             refuse(&stream);
@@ -191,21 +182,4 @@ fn refuse(stream: &TcpStream) {
 
 fn reserve() -> io::Result<File> {
     File::open("/dev/null")
-}
-
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    const ENOMEM: i32 = 12;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS | ENOMEM))
-}
-
-/// Read from the process itself, so that no unsafe call is needed for `getrlimit`.
-fn half_of_the_file_limit() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find(|line| line.starts_with("Max open files"));
-    let soft =
-        line.and_then(|line| line.split_whitespace().nth(3)).and_then(|soft| soft.parse::<usize>().ok());
-    soft.unwrap_or(1024) / 2
 }

@@ -109,7 +109,11 @@ async fn next<N: Network, S: Transport>(
     let mut waiting = Waiting::FirstByte;
     connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
     let limits = head_limits(&worker.options.limits);
-    poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
+    let next = poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await;
+    if let Waiting::Head(desk) = waiting {
+        worker.give_desk(desk);
+    }
+    next
 }
 
 fn poll_next<N: Network, S: Transport>(

@@ -60,6 +60,8 @@ pub enum Fault {
     UpstreamMalformed(Malformed),
     /// Too many connections or too little memory.
     Overloaded,
+    /// Fairway has no descriptor, port or buffer for a connection to an endpoint.
+    LocalShortage,
 }
 
 impl Fault {
@@ -87,7 +89,8 @@ impl Fault {
             | Self::NoEndpoint
             | Self::ProtectionUnavailable
             | Self::MissingReference
-            | Self::Overloaded => Party::Local,
+            | Self::Overloaded
+            | Self::LocalShortage => Party::Local,
         }
     }
 
@@ -109,7 +112,11 @@ impl Fault {
             | Self::UpstreamTruncated
             | Self::UpstreamMalformed(_) => 502,
             Self::ConnectTimeout | Self::UpstreamTimeout | Self::UpstreamUnreachable => 504,
-            Self::NoEndpoint | Self::ProtectionUnavailable | Self::MissingReference | Self::Overloaded => 503,
+            Self::NoEndpoint
+            | Self::ProtectionUnavailable
+            | Self::MissingReference
+            | Self::Overloaded
+            | Self::LocalShortage => 503,
         }
     }
 
@@ -138,7 +145,14 @@ impl Fault {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamMalformed(_) => "upstream_malformed",
             Self::Overloaded => "overloaded",
+            Self::LocalShortage => "local_shortage",
         }
+    }
+
+    /// Whether the same request may well succeed a moment later: the answer says when (RFC 9110 §10.2.3).
+    #[must_use]
+    pub fn is_passing(self) -> bool {
+        matches!(self, Self::Overloaded | Self::LocalShortage)
     }
 
     /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::memory::MemoryBudget;
 use crate::tls::SelfSigned;
 
 /// How a [`crate::Proxy`] is started.
@@ -71,11 +72,13 @@ pub struct Limits {
     pub head_fields: u16,
     /// Bytes of a request line.
     pub request_line_bytes: u32,
-    /// Downstream connections of the process; beyond it new ones are answered 503 and closed. `None`: half of the
-    /// file limit.
+    /// Downstream connections of the process; beyond it new ones are answered 503 and closed. `None`: what the
+    /// descriptors allow.
     pub connections: Option<usize>,
-    /// Bytes of the process that may be in memory; above it new requests are answered 503. `None`: no such limit.
-    pub memory: Option<u64>,
+    /// File descriptors that the process may have. `None`: its soft limit of open files.
+    pub descriptors: Option<usize>,
+    /// Memory that may be in use; above it new requests are answered 503.
+    pub memory: MemoryBudget,
     /// Bytes of a request body that are held for a retry.
     pub replay_bytes: usize,
     /// How long written bytes to an endpoint may stay unacknowledged (`TCP_USER_TIMEOUT`).
@@ -96,7 +99,8 @@ impl Default for Limits {
             head_fields: 100,
             request_line_bytes: 8 * 1024,
             connections: None,
-            memory: None,
+            descriptors: None,
+            memory: MemoryBudget::Unlimited,
             replay_bytes: 64 * 1024,
             upstream_unacknowledged: Duration::from_secs(2),
             connect_hedge: Duration::from_millis(250),

@@ -8,8 +8,10 @@ use fairway_routing::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::{AccessLog, LogSender, LogThread};
+use crate::descriptors::Budget;
 use crate::listener::{BindError, ListenerName, bind};
-use crate::metrics::{Sample, write_text};
+use crate::memory::Memory;
+use crate::metrics::{Sample, write_memory, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::Publisher;
 use crate::tls::ServerTls;
@@ -38,6 +40,7 @@ pub struct Addresses {
 #[derive(Clone)]
 pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
+    memory: Arc<Memory>,
 }
 
 /// Why the data plane does not start.
@@ -84,9 +87,11 @@ impl Proxy {
             AccessLogFormat::Off => (None, LogSender::none()),
             _ => LogThread::start().map(|(thread, sender)| (Some(thread), sender))?,
         };
+        warn_of_too_many_connections(&options);
         let options = Arc::new(options);
         let mut threads = Vec::new();
-        let mut handle = ProxyHandle { workers: Vec::new() };
+        let memory = Memory::watch(options.limits.memory, workers)?;
+        let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory) };
         for (index, listeners) in sockets.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
@@ -96,6 +101,7 @@ impl Proxy {
                 listeners,
                 commands: receiver,
                 log: AccessLog::new(options.access_log, sender.clone()),
+                memory: Arc::clone(&memory),
             };
             handle.workers.push(commands);
             threads.push(
@@ -157,7 +163,14 @@ impl ProxyHandle {
         }
         let mut text = String::new();
         write_text(sum, &mut text);
+        write_memory(self.memory.figures(), &mut text);
         text
+    }
+
+    /// Whether new requests have been refused for want of memory for 10 s although the load does not explain it.
+    #[must_use]
+    pub fn sheds_without_load(&self) -> bool {
+        self.memory.is_stuck()
     }
 
     /// Tells every worker to stop as the options say.
@@ -166,5 +179,18 @@ impl ProxyHandle {
             // One that is gone has drained.
             let _ = worker.send(Command::Drain);
         }
+    }
+}
+
+fn warn_of_too_many_connections(options: &ProxyOptions) {
+    let limits = &options.limits;
+    let served =
+        Budget::new(limits.descriptors, options.workers, limits.connections).connections * options.workers;
+    if let Some(wanted) = limits.connections.filter(|wanted| *wanted > served) {
+        tracing::warn!(
+            wanted,
+            served,
+            "the limit of open files allows fewer connections than --max-connections"
+        );
     }
 }

@@ -25,6 +25,7 @@ use crate::accept::Peer;
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
 use crate::listener::ListenerName;
+use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::publish::Publisher;
@@ -40,6 +41,8 @@ const PIPE: usize = 64 * 1024;
 pub(crate) enum Meeting {
     /// Nobody listens.
     Refused,
+    /// The connect fails with this error of the system.
+    Error(i32),
     /// Nothing comes back, ever.
     Silence,
     /// The same for a while, then a connection.
@@ -142,6 +145,7 @@ impl Network for ScriptedNetwork {
         self.connects.borrow_mut().push((Instant::now(), to));
         match (self.script)(to) {
             Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            Meeting::Error(error) => Err(io::Error::from_raw_os_error(error)),
             Meeting::Silence => pending().await,
             Meeting::Late(after, stream) => {
                 tokio::time::sleep(after).await;
@@ -168,35 +172,28 @@ impl Stage {
         edit: impl FnOnce(&mut Policy, &mut Settings),
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
+        Self::within(Limits::default(), endpoints, edit, script)
+    }
+
+    /// The same within other limits.
+    pub(crate) fn within(
+        limits: Limits,
+        endpoints: usize,
+        edit: impl FnOnce(&mut Policy, &mut Settings),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
         let (mut policy, mut settings) = (Policy::default(), Settings::default());
         edit(&mut policy, &mut settings);
-        Self::start(&config(endpoints, policy, settings), options(), script)
-    }
-
-    /// Over `endpoints`, with built-in values but for the limits that `edit` changes.
-    pub(crate) fn with_limits(
-        endpoints: usize,
-        edit: impl FnOnce(&mut Limits),
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
-    ) -> Self {
-        let mut options = options();
-        edit(&mut options.limits);
-        Self::start(&config(endpoints, Policy::default(), Settings::default()), options, script)
-    }
-
-    fn start(
-        config: &Config,
-        options: ProxyOptions,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
-    ) -> Self {
-        let compiled = fairway_routing::compile(config, None);
+        let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
+        let options = ProxyOptions { limits, ..options() };
         let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
         let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
         let published = Arc::clone(&publisher.subscribe().borrow());
         let connects = Rc::new(RefCell::new(Vec::new()));
         let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
         let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
-        let worker = Rc::new(Worker::new(Arc::new(options), network, &published, log));
+        let memory = Arc::new(Memory::unwatched(1));
+        let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory)));
         spawn_local(look_at_waits(Rc::clone(&worker)));
         Self { worker, connects }
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
+use crate::spares::Spares;
 use crate::transport::Transport;
 
 /// How much one read may bring. Large enough that a 1 MiB body takes few system calls, small enough for the L2 cache.
@@ -24,29 +25,42 @@ pub(crate) const GATHER: usize = 16 * 1024;
 /// Vectors that an idle connection gives back above this size are freed instead of kept.
 const SPARE_CAPACITY: usize = 64 * 1024;
 
+/// The bytes of all vectors that a worker keeps.
+const SPARE_BYTES: usize = 8 * 1024 * 1024;
+
 /// What all connections of one worker share: the scratch buffer and vectors that are out of use.
 pub(crate) struct Workspace {
     scratch: RefCell<Box<[u8]>>,
-    spares: RefCell<Vec<Vec<u8>>>,
+    spares: RefCell<Spares<Vec<u8>>>,
 }
 
 impl Workspace {
     /// A worker's own.
     pub(crate) fn new() -> Self {
-        Self { scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()), spares: RefCell::new(Vec::new()) }
+        Self {
+            scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+            spares: RefCell::new(Spares::new(SPARE_BYTES)),
+        }
+    }
+
+    /// Once a second: frees the vectors that nothing needed.
+    pub(crate) fn trim(&self) {
+        self.spares.borrow_mut().trim();
+    }
+
+    /// Frees the vectors that are out of use.
+    pub(crate) fn clear(&self) {
+        self.spares.borrow_mut().clear();
     }
 
     fn spare(&self) -> Vec<u8> {
-        self.spares.borrow_mut().pop().unwrap_or_default()
+        self.spares.borrow_mut().take().unwrap_or_default()
     }
 
     fn give_back(&self, mut bytes: Vec<u8>) {
         if (1..=SPARE_CAPACITY).contains(&bytes.capacity()) {
             bytes.clear();
-            let mut spares = self.spares.borrow_mut();
-            if spares.len() < 1024 {
-                spares.push(bytes);
-            }
+            self.spares.borrow_mut().keep(bytes);
         }
     }
 }

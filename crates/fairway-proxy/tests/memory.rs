@@ -6,6 +6,7 @@
 #[path = "wire/support.rs"]
 mod support;
 
+use fairway_proxy::MemoryBudget;
 use fairway_testkit::{Answer, Backend, Request};
 
 use support::{HOST, Setup};
@@ -15,7 +16,8 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
     const MIB: usize = 1 << 20;
     let budget = resident() + 96 * MIB as u64;
     let backend = Backend::http(|_| Answer::ok(b"")).await;
-    let setup = Setup::to(&[backend.address()]).options(|options| options.limits.memory = Some(budget));
+    let setup = Setup::to(&[backend.address()])
+        .options(|options| options.limits.memory = MemoryBudget::Bytes(budget));
     let proxy = setup.start();
     let mut held = proxy.client().await;
     assert_eq!(held.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);

@@ -205,7 +205,29 @@ impl Fairway {
     ///
     /// When it ends before, or is not ready within the patience of tests.
     pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
-        let mut fairway = Self::start(binary, manifests, more);
+        Self::start(binary, manifests, more).becomes_ready().await
+    }
+
+    /// As [`Fairway::ready`], with a soft and hard limit of open files.
+    ///
+    /// # Panics
+    ///
+    /// As [`Fairway::ready`].
+    pub async fn ready_with_files(files: usize, binary: &Path, manifests: &Path, more: &[&str]) -> Self {
+        let (http, https, admin) = (free_address(), free_address(), free_address());
+        let limited = format!("ulimit -n {files}; exec \"$0\" run \"$@\"");
+        let mut arguments = vec!["-c".to_owned(), limited, binary.display().to_string()];
+        for (flag, address) in [("--http", http), ("--https", https), ("--admin", admin)] {
+            arguments.extend([flag.to_owned(), address.to_string()]);
+        }
+        arguments.extend(["--manifests".to_owned(), manifests.display().to_string()]);
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        let program = Program::start(Path::new("/bin/sh"), &arguments);
+        Self { program, http, https, admin }.becomes_ready().await
+    }
+
+    async fn becomes_ready(mut self) -> Self {
+        let fairway = &mut self;
         let ready = holds_within(PATIENCE, || {
             let running = fairway.program.is_running();
             let admin = fairway.admin;
@@ -216,7 +238,7 @@ impl Fairway {
         let in_time = ready.await;
         let running = fairway.program.is_running();
         assert!(running && in_time, "not ready; the output is:\n{}", fairway.program.lines().join("\n"));
-        fairway
+        self
     }
 
     /// The process.

@@ -23,6 +23,8 @@ pub enum Readiness {
         /// Where it is from.
         freshness: Freshness,
     },
+    /// New requests are refused for want of memory, and have been for 10 s longer than the load explains.
+    OutOfMemory,
     /// The process is about to end.
     Draining,
 }
@@ -61,6 +63,9 @@ impl fmt::Display for Readiness {
             Self::Ready { freshness: Freshness::Stale, .. } => f.write_str(
                 "ready, stale: every worker serves the last good configuration of an earlier process; the API has not answered since the start",
             ),
+            Self::OutOfMemory => f.write_str(
+                "not ready: above the memory budget for 10 s without a load that explains it",
+            ),
             Self::Draining => f.write_str("not ready: draining"),
         }
     }
@@ -77,6 +82,7 @@ mod tests {
         assert!(Readiness::judge(Some((9, Freshness::Current)), 8).is_ready());
         let stale = Readiness::judge(Some((1, Freshness::Stale)), 1);
         assert!(stale.is_ready() && stale.to_string().contains("stale"));
+        assert!(!Readiness::OutOfMemory.is_ready());
         assert!(!Readiness::Draining.is_ready());
     }
 }

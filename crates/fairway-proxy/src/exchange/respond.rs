@@ -31,14 +31,11 @@ pub(crate) async fn unroutable<N: Network, S: Transport>(
         Unroutable::NoRoute(_) => Fault::NoRoute,
     };
     record.fault = Some(fault);
-    filter::own_answer(desk, fault.status(), Some(fault.label()));
+    own_fault(desk, fault);
     match why {
         Unroutable::NoRoute(intake) => finish(worker, connection, desk, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
-            if fault == Fault::Overloaded {
-                desk.answer.append(b"Retry-After", b"1");
-            }
             let plan = AnswerPlan { version: desk.request.version(), persistence: Persistence::Close };
             send(connection, desk, Method::Get, &plan, record).await;
             Ending::Linger
@@ -52,8 +49,16 @@ pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
     fault: Fault,
 ) -> Ending {
     turn.record.fault = Some(fault);
-    filter::own_answer(turn.desk, fault.status(), Some(fault.label()));
+    own_fault(turn.desk, fault);
     own(turn).await
+}
+
+/// Starts the answer that says what went wrong.
+fn own_fault(desk: &mut Desk, fault: Fault) {
+    filter::own_answer(desk, fault.status(), Some(fault.label()));
+    if fault.is_passing() {
+        desk.answer.append(b"Retry-After", b"1");
+    }
 }
 
 /// Sends the answer that stands on the desk.
@@ -74,6 +79,8 @@ async fn finish<N: Network, S: Transport>(
     // The rest of a body that did not come in time may come yet: no request may begin behind it (RFC 9110 §15.5.9).
     let persistence = match record.fault {
         Some(Fault::ClientTimeout) => Persistence::Close,
+        // Its own descriptor is one that is missing.
+        Some(Fault::LocalShortage) => Persistence::Close,
         _ => persistence(worker, connection, intake),
     };
     let plan = AnswerPlan { version: intake.version, persistence };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
+use crate::options::Limits;
 use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, on_stage, read_head};
 
 fn seconds(count: u64) -> Duration {
@@ -185,7 +186,8 @@ async fn a_burst_into_a_black_hole_is_carried_by_moving_and_not_by_the_budget() 
 async fn without_hedging_a_black_hole_costs_the_connect_time_out() {
     on_stage(async {
         let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
-        let stage = Stage::with_limits(2, |limits| limits.connect_hedge = Duration::ZERO, script);
+        let limits = Limits { connect_hedge: Duration::ZERO, ..Limits::default() };
+        let stage = Stage::within(limits, 2, |_, _| {}, script);
         let began = Instant::now();
         assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
         assert_took(began, seconds(1));

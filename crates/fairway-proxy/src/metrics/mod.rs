@@ -7,6 +7,7 @@ mod text;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,7 +18,7 @@ use crate::fault::Fault;
 
 pub(crate) use sample::{Gauges, Sample};
 pub(crate) use series::{Series, SeriesTable};
-pub(crate) use text::write as write_text;
+pub(crate) use text::{write as write_text, write_memory};
 
 /// The counters of one worker.
 pub(crate) struct Counters {
@@ -47,7 +48,7 @@ pub(crate) type Reason = (Stage, &'static str);
 
 struct Connections {
     accepted: Cell<u64>,
-    open: Cell<u64>,
+    open: Rc<Cell<u64>>,
     closed: Notify,
 }
 
@@ -119,7 +120,7 @@ pub(crate) fn count(cell: &Cell<u64>) {
 impl Counters {
     pub(crate) fn new() -> Self {
         Self {
-            connections: Connections { accepted: Cell::new(0), open: Cell::new(0), closed: Notify::new() },
+            connections: Connections { accepted: Cell::new(0), open: Rc::default(), closed: Notify::new() },
             handshakes: Handshakes::default(),
             adoptions: Cell::new(0),
             adoption: Cell::new(Duration::ZERO),
@@ -142,6 +143,11 @@ impl Counters {
 
     pub(crate) fn open_connections(&self) -> u64 {
         self.connections.open.get()
+    }
+
+    /// The same, as it changes.
+    pub(crate) fn open(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.connections.open)
     }
 
     /// Waits until no connection is open, at most for `limit`.

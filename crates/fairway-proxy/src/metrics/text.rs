@@ -47,6 +47,14 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
     requests(&sorted, out);
 }
 
+/// Writes the memory in use and its budget.
+pub(crate) fn write_memory((used, budget): (u64, u64), out: &mut String) {
+    for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
+        head(out, name, "gauge");
+        line(out, name, "", value);
+    }
+}
+
 fn requests(all: &[(String, Series)], out: &mut String) {
     let name = format!("{REQUESTS}requests");
     head(out, &name, "counter");

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::fault::Fault;
+use crate::shortage::Shortage;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
 use crate::transport::{Network, Secured};
 use crate::upstream::endpoint::EndpointIdentity;
+use crate::upstream::room::Room;
 
 /// A stream to an endpoint.
 pub(crate) type UpstreamStream<S> = Secured<S, TlsStream<S>>;
@@ -28,14 +31,15 @@ pub(crate) type UpstreamStream<S> = Secured<S, TlsStream<S>>;
 pub(crate) type Connecting<S> = Pin<Box<dyn Future<Output = Result<UpstreamStream<S>, Fault>>>>;
 
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
-pub(crate) struct Connector<N> {
+pub(crate) struct Connector<N: Network> {
     network: Rc<N>,
+    room: Rc<Room<UpstreamStream<N::Stream>>>,
     tls: RefCell<HashMap<UpstreamTls, Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
-    pub(crate) fn new(network: N) -> Self {
-        Self { network: Rc::new(network), tls: RefCell::new(HashMap::new()) }
+    pub(crate) fn new(network: N, room: Rc<Room<UpstreamStream<N::Stream>>>) -> Self {
+        Self { network: Rc::new(network), room, tls: RefCell::new(HashMap::new()) }
     }
 
     /// Forgets TLS settings: a new snapshot may bring other certificates.
@@ -51,11 +55,12 @@ impl<N: Network> Connector<N> {
         limit: Duration,
     ) -> Connecting<N::Stream> {
         let network = Rc::clone(&self.network);
+        let room = Rc::clone(&self.room);
         let address = to.address;
         let secure = self.tls(to, identities);
         let connect = async move {
             let secure = secure?;
-            let stream = network.connect(address).await.map_err(|error| fault_of(&error))?;
+            let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
             let Some((tls, name)) = secure else { return Ok(Secured::Plain(stream)) };
             let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
             Ok(Secured::Tls(Box::new(stream)))
@@ -89,10 +94,28 @@ impl<N: Network> Connector<N> {
     }
 }
 
-/// What the system's error says about the endpoint.
+/// A stream in the clear. Where the system gives no socket, idle connections are closed and it is asked once more.
+async fn reach<N: Network>(
+    network: &N,
+    room: &Room<UpstreamStream<N::Stream>>,
+    address: SocketAddr,
+) -> io::Result<N::Stream> {
+    if !room.make(0) {
+        return Err(Shortage::no_descriptor());
+    }
+    match network.connect(address).await {
+        Err(error) if Shortage::of(&error) == Some(Shortage::Sockets) && room.clear() => {
+            network.connect(address).await
+        }
+        connected => connected,
+    }
+}
+
+/// Why there is no connection. What this process or its machine lacks is not the endpoint's doing.
 fn fault_of(error: &io::Error) -> Fault {
-    match error.kind() {
-        io::ErrorKind::TimedOut => Fault::ConnectTimeout,
-        _ => Fault::ConnectFailed,
+    match Shortage::of(error) {
+        Some(Shortage::Sockets | Shortage::Ports) => Fault::LocalShortage,
+        None if error.kind() == io::ErrorKind::TimedOut => Fault::ConnectTimeout,
+        None => Fault::ConnectFailed,
     }
 }

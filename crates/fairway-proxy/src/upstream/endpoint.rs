@@ -34,6 +34,8 @@ pub(crate) struct EndpointIdentity {
 pub(crate) struct Endpoint<S> {
     pub(crate) identity: EndpointIdentity,
     idle: RefCell<Vec<Box<Pooled<S>>>>,
+    /// How many idle connections the worker has to all endpoints.
+    idle_of_all: Rc<Cell<usize>>,
     health: Cell<Health>,
     in_flight: Cell<u32>,
     /// From a request to its response head.
@@ -62,11 +64,12 @@ pub(crate) struct PoolLimits {
 }
 
 impl<S: Transport> Endpoint<S> {
-    /// Healthy, without connections.
-    pub(crate) fn new(identity: EndpointIdentity) -> Self {
+    /// Healthy, without connections, which will be part of `idle_of_all`.
+    pub(crate) fn new(identity: EndpointIdentity, idle_of_all: Rc<Cell<usize>>) -> Self {
         Self {
             identity,
             idle: RefCell::new(Vec::new()),
+            idle_of_all,
             health: Cell::new(Health::new()),
             in_flight: Cell::new(0),
             latency: PeakEwma::default(),
@@ -78,17 +81,18 @@ impl<S: Transport> Endpoint<S> {
     /// An idle connection that shows no event since its last answer; the youngest first, so that its memory is warm
     /// and the others can time out. `proven` asks for one that answered within the last second.
     pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Box<Pooled<S>>> {
-        let mut idle = self.idle.borrow_mut();
-        loop {
-            let youngest = idle.last()?;
-            if proven && now.saturating_duration_since(youngest.answered) > PROVEN {
-                return None;
+        self.change_idle(|idle| {
+            loop {
+                let youngest = idle.last()?;
+                if proven && now.saturating_duration_since(youngest.answered) > PROVEN {
+                    return None;
+                }
+                let mut connection = idle.pop()?;
+                if connection.h1.wire.is_quiet() {
+                    return Some(connection);
+                }
             }
-            let mut connection = idle.pop()?;
-            if connection.h1.wire.is_quiet() {
-                return Some(connection);
-            }
-        }
+        })
     }
 
     /// Takes a connection back after an exchange that left it clean.
@@ -96,29 +100,39 @@ impl<S: Transport> Endpoint<S> {
         if self.memberships.get() == 0 || connection.served >= limits.requests {
             return;
         }
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() < limits.idle_connections {
-            connection.h1.rest();
-            idle.push(connection);
-        }
+        self.change_idle(|idle| {
+            if idle.len() < limits.idle_connections {
+                connection.h1.rest();
+                idle.push(connection);
+            }
+        });
+    }
+
+    /// Closes up to `count` idle connections, the oldest first. Says how many.
+    pub(crate) fn close_idle(&self, count: usize) -> usize {
+        self.change_idle(|idle| idle.drain(..count.min(idle.len())).len())
     }
 
     /// Closes idle connections that are too old or whose peer closed them.
     pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
-        self.idle.borrow_mut().retain_mut(|connection| {
-            now.saturating_duration_since(connection.answered) < limits.idle_timeout
-                && connection.h1.wire.is_quiet()
+        self.change_idle(|idle| {
+            idle.retain_mut(|connection| {
+                now.saturating_duration_since(connection.answered) < limits.idle_timeout
+                    && connection.h1.wire.is_quiet()
+            });
+            // What a burst left room for is not kept for the next one.
+            idle.shrink_to(2 * idle.len());
         });
     }
 
     /// After one reused connection was found dead, the others are looked at.
     pub(crate) fn check_siblings(&self) {
-        self.idle.borrow_mut().retain_mut(|connection| connection.h1.wire.is_quiet());
+        self.change_idle(|idle| idle.retain_mut(|connection| connection.h1.wire.is_quiet()));
     }
 
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.
     pub(crate) fn drop_idle(&self) {
-        self.idle.borrow_mut().clear();
+        self.change_idle(Vec::clear);
     }
 
     /// A group has it.
@@ -130,12 +144,18 @@ impl<S: Transport> Endpoint<S> {
     pub(crate) fn leave(&self) {
         self.memberships.set(self.memberships.get().saturating_sub(1));
         if self.memberships.get() == 0 {
-            self.idle.borrow_mut().clear();
+            self.change_idle(Vec::clear);
         }
     }
 
-    pub(crate) fn idle_connections(&self) -> usize {
-        self.idle.borrow().len()
+    /// Every change of the pool goes through here, so that the sum over all pools holds.
+    fn change_idle<T>(&self, change: impl FnOnce(&mut Vec<Box<Pooled<S>>>) -> T) -> T {
+        let mut idle = self.idle.borrow_mut();
+        let before = idle.len();
+        let changed = change(&mut idle);
+        let others = self.idle_of_all.get().saturating_sub(before);
+        self.idle_of_all.set(others + idle.len());
+        changed
     }
 
     pub(crate) fn health(&self) -> Health {

@@ -18,6 +18,8 @@ const MOST_TRIES: usize = 8;
 /// All endpoints that a worker knows, whichever backends they belong to.
 pub(crate) struct Groups<S> {
     known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<S>>>>,
+    /// Idle connections to all of them.
+    idle: Rc<Cell<usize>>,
 }
 
 /// A backend's endpoints.
@@ -60,7 +62,7 @@ impl Tried {
 
 impl<S: Transport> Groups<S> {
     pub(crate) fn new() -> Self {
-        Self { known: RefCell::new(HashMap::new()) }
+        Self { known: RefCell::new(HashMap::new()), idle: Rc::default() }
     }
 
     /// The group of a backend; endpoints that another group or an older version of this one has are shared.
@@ -73,7 +75,7 @@ impl<S: Transport> Groups<S> {
                 let identity = EndpointIdentity { address: endpoint.address, tls: backend.tls.clone() };
                 let shared = known.get(&identity).and_then(Weak::upgrade);
                 let member = shared.unwrap_or_else(|| {
-                    let fresh = Rc::new(Endpoint::new(identity.clone()));
+                    let fresh = Rc::new(Endpoint::new(identity.clone(), Rc::clone(&self.idle)));
                     known.insert(identity, Rc::downgrade(&fresh));
                     fresh
                 });
@@ -105,12 +107,24 @@ impl<S: Transport> Groups<S> {
 
     /// Idle connections to all endpoints.
     pub(crate) fn idle_connections(&self) -> usize {
-        self.known
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .map(|endpoint| endpoint.idle_connections())
-            .sum()
+        self.idle.get()
+    }
+
+    /// The same, as it changes.
+    pub(crate) fn idle(&self) -> Rc<Cell<usize>> {
+        Rc::clone(&self.idle)
+    }
+
+    /// Closes up to `count` idle connections. Says how many.
+    pub(crate) fn close_idle(&self, count: usize) -> usize {
+        let mut closed = 0;
+        for endpoint in self.known.borrow().values().filter_map(Weak::upgrade) {
+            if closed == count {
+                break;
+            }
+            closed += endpoint.close_idle(count - closed);
+        }
+        closed
     }
 }
 

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::options::Limits;
 use crate::testing::{GET, Meeting, Stage, answering, endpoint, on_stage};
 
 #[tokio::test(start_paused = true)]
@@ -88,6 +91,106 @@ async fn a_post_takes_a_connection_only_within_a_second_of_its_last_answer() {
         sleep(Duration::from_secs(30)).await;
         assert_eq!(client.ask(GET).await.unwrap().status, 200);
         assert_eq!(stage.connects().len(), 2, "a GET may use an old one");
+    })
+    .await;
+}
+
+/// The errors of a system that has nothing left: ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS.
+const SHORT: [i32; 5] = [12, 23, 24, 99, 105];
+
+#[tokio::test(start_paused = true)]
+async fn what_this_process_lacks_is_a_503_and_no_endpoint_is_blamed_for_it() {
+    on_stage(async {
+        for error in SHORT {
+            let short = Rc::new(Cell::new(true));
+            let script = {
+                let short = Rc::clone(&short);
+                move |_| if short.get() { Meeting::Error(error) } else { Meeting::with(answering) }
+            };
+            let stage = Stage::new(2, |_, _| {}, script);
+            for _ in 0..10 {
+                let mut client = stage.client();
+                assert_eq!(client.ask(GET).await.unwrap().status, 503, "{error}");
+                assert!(client.answer().await.is_none(), "{error}: its own descriptor is given back");
+            }
+            assert_eq!(stage.connects().len(), 10, "{error}: no other endpoint is tried");
+            for line in [
+                "fairway_upstream_ejections_total 0",
+                "fairway_upstream_retries_total 0",
+                "fairway_faults_total{reason=\"local_shortage\"} 10",
+            ] {
+                assert!(stage.counts(line), "{error}: {line}");
+            }
+            short.set(false);
+            let mut client = stage.client();
+            for _ in 0..2 {
+                assert_eq!(client.ask(GET).await.unwrap().status, 200, "{error}: both endpoints are in use");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_give_way_to_a_connection_that_the_system_does_not_give() {
+    on_stage(async {
+        let short = Rc::new(Cell::new(true));
+        let script = move |to| match to == endpoint(1) && short.replace(false) {
+            true => Meeting::Error(24),
+            false => Meeting::with(answering),
+        };
+        let stage = Stage::new(2, |_, _| {}, script);
+        let mut client = stage.client();
+        for _ in 0..2 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        let asked: Vec<_> = stage.connects().into_iter().map(|(_, to)| to).collect();
+        assert_eq!(asked, [endpoint(0), endpoint(1), endpoint(1)]);
+        assert!(stage.counts("fairway_upstream_idle_connections 1"), "the first one was closed");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_met_no_endpoint_is_made_again_by_the_next_request() {
+    on_stage(async {
+        let meets = Rc::new(Cell::new(Some(111)));
+        let script = {
+            let meets = Rc::clone(&meets);
+            move |to| match meets.get() {
+                Some(error) if to == endpoint(0) => Meeting::Error(error),
+                _ => Meeting::with(answering),
+            }
+        };
+        let stage = Stage::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
+        let mut client = stage.client();
+        assert_eq!(client.ask(GET).await.unwrap().status, 200, "the refused one is ejected");
+        assert!(stage.counts("fairway_upstream_ejections_total 1"));
+        sleep(Duration::from_secs(1)).await;
+        meets.set(Some(24));
+        while client.ask(GET).await.unwrap().status != 503 {}
+        meets.set(None);
+        let mut client = stage.client();
+        let before = stage.connects().len();
+        for _ in 0..2 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        assert!(stage.connects()[before..].iter().any(|(_, to)| *to == endpoint(0)), "it is back at once");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_stay_within_the_descriptors_of_the_worker() {
+    on_stage(async {
+        // Three quarters of them are the reserve.
+        let limits = Limits { descriptors: Some(20), ..Limits::default() };
+        let stage = Stage::within(limits, 20, |_, _| {}, |_| Meeting::with(answering));
+        let mut client = stage.client();
+        for _ in 0..40 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert!(stage.worker.groups.idle_connections() <= 5);
+        }
     })
     .await;
 }

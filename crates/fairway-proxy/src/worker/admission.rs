@@ -1,16 +1,22 @@
-//! Whether a worker takes more work: it may be stopping, or short of memory.
+//! Whether a worker takes more work: it may be stopping, or the process may be short of memory or of
+//! descriptors.
 
-use super::shedding::Shedding;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use super::stopping::Stopping;
+use crate::memory::Memory;
+use crate::upstream::Room;
 
 /// Whether a worker takes more work.
-pub(super) struct Admission {
+pub(super) struct Admission<S> {
     pub(super) stopping: Stopping,
-    pub(super) shedding: Shedding,
+    pub(super) memory: Arc<Memory>,
+    pub(super) room: Rc<Room<S>>,
 }
 
-impl Admission {
-    pub(super) fn new(memory: Option<u64>) -> Self {
-        Self { stopping: Stopping::new(), shedding: Shedding::new(memory) }
+impl<S> Admission<S> {
+    pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<S>>) -> Self {
+        Self { stopping: Stopping::new(), memory, room }
     }
 }

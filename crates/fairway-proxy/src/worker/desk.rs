@@ -2,6 +2,8 @@
 
 use fairway_http1::Head;
 
+use crate::spares::Spare;
+
 /// Buffers of one exchange.
 pub(crate) struct Desk {
     /// The request's head; filters edit it.
@@ -23,22 +25,40 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// How many a worker keeps.
-    pub(crate) const SPARES: usize = 1024;
+    /// The bytes of all desks that a worker keeps.
+    pub(crate) const SPARE_BYTES: usize = 8 * 1024 * 1024;
 
     /// Vectors above this size are not kept.
     const MOST: usize = 16 * 1024;
+    /// Heads above this size are not kept: one of the default limit just fits.
+    const MOST_OF_A_HEAD: usize = 64 * 1024;
 
     /// Empties it for the next exchange and frees what grew large.
     pub(crate) fn trim(&mut self) {
-        self.request.clear();
-        self.answer.clear();
+        for head in [&mut self.request, &mut self.answer] {
+            if head.kept_bytes() > Self::MOST_OF_A_HEAD {
+                *head = Head::new();
+            }
+            head.clear();
+        }
         self.host.clear();
         let Self { normalised, decoded, target, replay, text, .. } = self;
         for bytes in [normalised, decoded, target, replay, text] {
             bytes.clear();
             bytes.shrink_to(Self::MOST);
         }
+    }
+}
+
+impl Spare for Box<Desk> {
+    fn kept_bytes(&self) -> usize {
+        let Desk { request, answer, host, normalised, decoded, target, replay, text } = &**self;
+        let vectors = [normalised, decoded, target, replay, text].map(Vec::capacity);
+        size_of::<Desk>()
+            + request.kept_bytes()
+            + answer.kept_bytes()
+            + host.capacity()
+            + vectors.iter().sum::<usize>()
     }
 }
 

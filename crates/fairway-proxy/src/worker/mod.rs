@@ -4,7 +4,6 @@ mod admission;
 mod adopted;
 mod desk;
 mod run;
-mod shedding;
 mod stopping;
 mod waits;
 
@@ -17,13 +16,16 @@ use fairway_model::Settings;
 
 use crate::access_log::{AccessLog, Switch};
 use crate::clock::Instant;
+use crate::descriptors::{Budget, Descriptors};
+use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::options::ProxyOptions;
 use crate::publish::Published;
+use crate::spares::Spares;
 use crate::transport::Network;
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
-use crate::upstream::{Connector, Groups, UpstreamStream};
+use crate::upstream::{Connector, Groups, Room, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
@@ -43,20 +45,16 @@ pub(crate) type ToEndpoint<N> = UpstreamStream<<N as Network>::Stream>;
 pub(crate) struct Worker<N: Network> {
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) connector: Connector<N>,
-    pub(crate) groups: Groups<ToEndpoint<N>>,
+    pub(crate) groups: Rc<Groups<ToEndpoint<N>>>,
     pub(crate) budgets: Budgets,
     pub(crate) waits: Waits,
     pub(crate) workspace: Rc<Workspace>,
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
-    #[expect(
-        clippy::vec_box,
-        reason = "a desk is large and passes through many hands: a pointer is moved instead"
-    )]
-    desks: RefCell<Vec<Box<Desk>>>,
+    desks: RefCell<Spares<Box<Desk>>>,
     random: RefCell<fastrand::Rng>,
-    admission: Admission,
+    admission: Admission<ToEndpoint<N>>,
 }
 
 impl<N: Network> Worker<N> {
@@ -64,25 +62,28 @@ impl<N: Network> Worker<N> {
         options: Arc<ProxyOptions>,
         network: N,
         first: &Arc<Published>,
-        log: AccessLog,
+        (log, memory): (AccessLog, Arc<Memory>),
     ) -> Self {
-        let groups = Groups::new();
-        let admission = Admission::new(options.limits.memory);
+        let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
+        let limits = &options.limits;
+        let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
+        let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
+        let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));
         Self {
             options,
-            connector: Connector::new(network),
+            connector: Connector::new(network, Rc::clone(&room)),
             groups,
             budgets: Budgets::new(Instant::now()),
             waits: Waits::new(),
             workspace: Rc::new(Workspace::new()),
-            counters: Counters::new(),
+            counters,
             log,
             adopted: RefCell::new(adopted),
-            desks: RefCell::new(Vec::new()),
+            desks: RefCell::new(Spares::new(Desk::SPARE_BYTES)),
             random: RefCell::new(fastrand::Rng::new()),
-            admission,
+            admission: Admission::new(memory, room),
         }
     }
 
@@ -108,8 +109,10 @@ impl<N: Network> Worker<N> {
     pub(crate) fn pool_limits(&self) -> PoolLimits {
         let adopted = self.adopted.borrow();
         let upstream = &adopted.settings().upstream;
+        // A connection that becomes idle keeps the descriptor that its exchange had: beyond the share it is closed.
+        let full = self.admission.room.descriptors.excess(0) > 0 || self.is_shedding();
         PoolLimits {
-            idle_connections: upstream.idle_connections as usize,
+            idle_connections: if full { 0 } else { upstream.idle_connections as usize },
             idle_timeout: upstream.idle_timeout,
             requests: upstream.requests_per_connection,
         }
@@ -118,6 +121,8 @@ impl<N: Network> Worker<N> {
     /// Once a second.
     pub(crate) fn tick(&self) {
         self.groups.sweep(&self.pool_limits(), Instant::now());
+        self.workspace.trim();
+        self.desks.borrow_mut().trim();
         self.log.flush();
     }
 
@@ -138,21 +143,24 @@ impl<N: Network> Worker<N> {
 
     /// Whether new work is refused for want of memory.
     pub(crate) fn is_shedding(&self) -> bool {
-        self.admission.shedding.is_on()
+        self.admission.memory.is_shedding()
     }
 
-    /// Whether there is a memory budget to hold.
-    pub(crate) fn has_memory_budget(&self) -> bool {
-        self.admission.shedding.has_budget()
-    }
-
-    /// Looks at the memory of the process. Above the budget, what is only kept for speed goes first.
-    pub(crate) fn watch_memory(&self) {
-        self.admission.shedding.look();
+    /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
+    pub(crate) fn watch_memory(&self, index: usize) {
+        self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
             self.desks.borrow_mut().clear();
-            self.groups.sweep(&PoolLimits { idle_connections: 0, ..self.pool_limits() }, Instant::now());
+            self.workspace.clear();
+            self.groups.close_idle(usize::MAX);
         }
+    }
+
+    /// Whether a client's connection may be taken. Idle connections to endpoints give way to it.
+    pub(crate) fn has_room_for_a_client(&self) -> bool {
+        let most = self.adopted().settings().downstream.connections_per_worker.map(u64::from);
+        let most = most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections());
+        !self.is_shedding() && self.counters.open_connections() < most && self.admission.room.make(1)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -178,16 +186,17 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.unregister(slot);
     }
 
+    /// For the exchange that begins.
     pub(crate) fn take_desk(&self) -> Box<Desk> {
-        self.desks.borrow_mut().pop().unwrap_or_default()
+        self.admission.room.descriptors.begin();
+        self.desks.borrow_mut().take().unwrap_or_default()
     }
 
+    /// The exchange is over, or never began.
     pub(crate) fn give_desk(&self, mut desk: Box<Desk>) {
-        let mut desks = self.desks.borrow_mut();
-        if desks.len() < Desk::SPARES {
-            desk.trim();
-            desks.push(desk);
-        }
+        self.admission.room.descriptors.end();
+        desk.trim();
+        self.desks.borrow_mut().keep(desk);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::accept::{self, Accepting};
 use crate::access_log::AccessLog;
 use crate::clock::Instant;
 use crate::listener::ListenerName;
+use crate::memory::{self, Memory, MemoryBudget};
 use crate::metrics::Sample;
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
@@ -24,8 +25,6 @@ use crate::worker::{Phase, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the memory of the process is looked at, where it has a budget.
-const MEMORY: Duration = Duration::from_millis(250);
 
 /// What a worker's thread is given.
 pub(crate) struct Launch {
@@ -35,6 +34,7 @@ pub(crate) struct Launch {
     pub(crate) listeners: Vec<(ListenerName, TcpListener)>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// What the rest of the process asks of a worker.
@@ -52,14 +52,14 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, listeners, mut commands, log } = launch;
+    let Launch { index, options, publisher, listeners, mut commands, log, memory } = launch;
     let network = TcpNetwork { user_timeout: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, log));
+    let worker = Rc::new(Worker::new(options, network, &first, (log, memory)));
     publisher.note_adoption(index, first.snapshot.version());
 
-    let accepting = Rc::new(Accepting::new(&worker)?);
+    let accepting = Rc::new(Accepting::new()?);
     let mut loops = Vec::new();
     for (name, socket) in listeners {
         let socket = tokio::net::TcpListener::from_std(socket)?;
@@ -73,8 +73,8 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
-    if worker.has_memory_budget() {
-        tokio::task::spawn_local(watch_memory(Rc::clone(&worker)));
+    if worker.options.limits.memory != MemoryBudget::Unlimited {
+        tokio::task::spawn_local(watch_memory(Rc::clone(&worker), index));
     }
 
     // A control side that is gone without a word counts as an order to stop.
@@ -122,11 +122,11 @@ pub(crate) async fn look_at_waits<N: Network>(worker: Rc<Worker<N>>) {
     }
 }
 
-async fn watch_memory(worker: Rc<Worker<TcpNetwork>>) {
-    let mut interval = tokio::time::interval(MEMORY);
+async fn watch_memory(worker: Rc<Worker<TcpNetwork>>, index: usize) {
+    let mut interval = tokio::time::interval(memory::LOOK);
     loop {
         interval.tick().await;
-        worker.watch_memory();
+        worker.watch_memory(index);
     }
 }
 

@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 use fairway_model::DownstreamSettings;
-use fairway_proxy::Limits;
+use fairway_proxy::{Limits, MemoryBudget};
 
 use super::run::seconds;
-use crate::cgroup;
 
 /// Limits: docs/limits.md.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
 pub(crate) struct LimitArgs {
-    /// Downstream connections of the process [default: half of the limit of open files]
+    /// Downstream connections of the process [default: half of the limit of open files, less a reserve]
     #[arg(long, env = "FAIRWAY_MAX_CONNECTIONS", value_name = "N")]
     pub(crate) max_connections: Option<usize>,
-    /// Memory of the process, as in 512MiB; above it new requests are answered 503. 0 for no such limit [default: 85% of
-    /// the memory limit of its cgroup, if it has one]
+    /// Memory of the process with the buffers of its sockets, as in 512MiB; above it new requests are answered 503. 0 for
+    /// no such limit [default: 85% of the memory limit of its cgroup, if it has one]
     #[arg(long, env = "FAIRWAY_MAX_MEMORY", value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
     /// Bytes of a request or response head
@@ -75,10 +74,11 @@ impl LimitArgs {
             head_fields: self.max_head_fields,
             request_line_bytes: self.max_request_line_bytes,
             connections: self.max_connections,
+            descriptors: None,
             memory: match self.max_memory {
-                Some(0) => None,
-                Some(bytes) => Some(bytes),
-                None => cgroup::memory_limit().map(|bytes| bytes / 100 * 85),
+                Some(0) => MemoryBudget::Unlimited,
+                Some(bytes) => MemoryBudget::Bytes(bytes),
+                None => MemoryBudget::Cgroup,
             },
             replay_bytes: self.replay_bytes,
             upstream_unacknowledged: self.upstream_unacknowledged,

@@ -87,6 +87,9 @@ impl Gate {
         }
         let adopted = self.adopted();
         let state = self.lock();
+        if state.serving.as_ref().is_some_and(|serving| serving.handle.sheds_without_load()) {
+            return Readiness::OutOfMemory;
+        }
         let published = state.latest.as_ref().map(|it| (it.outcome.snapshot.version(), it.freshness));
         Readiness::judge(published, adopted)
     }

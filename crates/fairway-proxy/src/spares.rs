@@ -1,0 +1,106 @@
+//! What a worker keeps for the next exchange instead of allocating it again: bounded in bytes, not in number, and given
+//! back once a second as far as the second did without it.
+
+/// Something that is worth keeping.
+pub(crate) trait Spare {
+    /// The memory it keeps, in bytes. Must not change while it lies here.
+    fn kept_bytes(&self) -> usize;
+}
+
+impl Spare for Vec<u8> {
+    fn kept_bytes(&self) -> usize {
+        self.capacity()
+    }
+}
+
+/// Spare things of one kind. The one that came last goes first, so that its memory is warm and those below it show how
+/// many are too many.
+pub(crate) struct Spares<T> {
+    kept: Vec<T>,
+    bytes: usize,
+    /// The bytes that may be kept.
+    most: usize,
+    /// How many lay here and were not taken, since the last [`Spares::trim`].
+    unused: usize,
+}
+
+impl<T: Spare> Spares<T> {
+    /// None yet, and never more than `most` bytes.
+    pub(crate) const fn new(most: usize) -> Self {
+        Self { kept: Vec::new(), bytes: 0, most, unused: 0 }
+    }
+
+    /// One of them, if there is one.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        let spare = self.kept.pop()?;
+        self.bytes -= spare.kept_bytes();
+        self.unused = self.unused.min(self.kept.len());
+        Some(spare)
+    }
+
+    /// Keeps one more, or frees it where there are enough.
+    pub(crate) fn keep(&mut self, spare: T) {
+        let bytes = spare.kept_bytes();
+        if self.bytes + bytes <= self.most {
+            self.bytes += bytes;
+            self.kept.push(spare);
+        }
+    }
+
+    /// Once a second: frees those that the last second did not need.
+    pub(crate) fn trim(&mut self) {
+        for spare in self.kept.drain(..self.unused) {
+            self.bytes -= spare.kept_bytes();
+        }
+        self.kept.shrink_to(2 * self.kept.len());
+        self.unused = self.kept.len();
+    }
+
+    /// Frees all of them.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(count: usize, bytes: usize) -> Spares<Vec<u8>> {
+        let mut spares = Spares::new(1_000);
+        for _ in 0..count {
+            spares.keep(Vec::with_capacity(bytes));
+        }
+        spares
+    }
+
+    #[test]
+    fn large_ones_fill_the_room_sooner_than_small_ones() {
+        assert_eq!(filled(100, 10).kept.len(), 100);
+        assert_eq!(filled(100, 300).kept.len(), 3);
+        assert!(filled(1, 1_001).take().is_none());
+    }
+
+    #[test]
+    fn a_second_without_use_frees_all_and_one_with_use_keeps_what_it_used() {
+        let mut spares = filled(10, 10);
+        spares.trim();
+        for _ in 0..3 {
+            let taken: Vec<_> = (0..4).map_while(|_| spares.take()).collect();
+            taken.into_iter().for_each(|spare| spares.keep(spare));
+            spares.trim();
+            assert_eq!((spares.kept.len(), spares.bytes), (4, 40));
+        }
+        spares.trim();
+        assert_eq!((spares.kept.len(), spares.bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_was_cleared_can_be_filled_again() {
+        let mut spares = filled(3, 300);
+        spares.clear();
+        assert!(spares.take().is_none());
+        spares.keep(Vec::with_capacity(900));
+        assert_eq!(spares.take().unwrap().capacity(), 900);
+    }
+}
