@@ -10,6 +10,8 @@ pub(crate) struct Desk {
     pub(crate) answer: Head,
     /// The host that routes: lower case, without port.
     pub(crate) host: String,
+    /// Path and query, when the target is absolute.
+    pub(crate) origin: Vec<u8>,
     /// The normalised path, when it differs from the one received.
     pub(crate) normalised: Vec<u8>,
     /// The decoded path, when it differs from the one received.
@@ -34,8 +36,8 @@ impl Desk {
         self.request.clear();
         self.answer.clear();
         self.host.clear();
-        let Self { normalised, decoded, target, replay, text, .. } = self;
-        for bytes in [normalised, decoded, target, replay, text] {
+        let Self { origin, normalised, decoded, target, replay, text, .. } = self;
+        for bytes in [origin, normalised, decoded, target, replay, text] {
             bytes.clear();
             bytes.shrink_to(Self::MOST);
         }
@@ -48,6 +50,7 @@ impl Default for Desk {
             request: Head::new(),
             answer: Head::new(),
             host: String::new(),
+            origin: Vec::new(),
             normalised: Vec::new(),
             decoded: Vec::new(),
             target: Vec::new(),

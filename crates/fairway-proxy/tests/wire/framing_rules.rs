@@ -150,6 +150,48 @@ async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_for
 }
 
 #[tokio::test]
+async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for (target, host, forwarded) in [
+        ("http://a.test", "a.test", "/"),
+        ("http://a.test:80", "a.test:80", "/"),
+        ("HTTP://a.test", "a.test", "/"),
+        ("http://a.test?", "a.test", "/?"),
+        ("http://a.test?x", "a.test", "/?x"),
+        ("http://a.test?/admin/..", "a.test", "/?/admin/.."),
+        ("http://a.test:80?x", "a.test:80", "/?x"),
+        ("http://[::1]?x", "[::1]", "/?x"),
+        ("http://a.test/", "a.test", "/"),
+        ("http://a.test/a?x", "a.test", "/a?x"),
+    ] {
+        let before = backend.request_count();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await.unwrap();
+        assert_eq!(client.read_response().await.unwrap().status, 200, "{target}");
+        let request = &backend.requests()[before];
+        assert_eq!((request.target.as_str(), request.header("Host")), (forwarded, Some(host)), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn rule_4_an_absolute_target_that_asks_for_no_path_of_a_host_is_refused() {
+    all_refused(&[
+        // The whole server is asked, as by `OPTIONS *` (RFC 9112 §3.2.4).
+        ("OPTIONS http://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 501, "unsupported"),
+        ("GET http://a.test# HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+        ("GET http://user@a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http://user:pw@a.test?x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http:// HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http://?x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http:///x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET ftp://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+        ("GET http:a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn rule_5_hop_by_hop_fields_stay_here() {
     let backend = Backend::http(|_| Answer::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
