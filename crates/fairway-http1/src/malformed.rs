@@ -91,7 +91,7 @@ rules! {
     ExpectationUnsupported = 417, "expectation", "the expectation is not supported";
     /// A chunk size that is not 1 to 16 hexadecimal digits, directly followed by CRLF or `;`.
     ChunkSize = 400, "chunk_size", "a chunk size is invalid";
-    /// A control byte in a chunk extension, or one that is too long.
+    /// A control byte in a chunk extension, one that is too long, or too many of them in a body.
     ChunkExtension = 400, "chunk_extension", "a chunk extension is invalid or too long";
     /// A chunk line or chunk data without its CRLF (RFC 9112 §7.1).
     ChunkEnd = 400, "chunk_end", "a chunk does not end with CRLF";

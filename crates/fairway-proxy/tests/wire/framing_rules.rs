@@ -126,6 +126,40 @@ async fn rule_3_extensions_are_dropped() {
 }
 
 #[tokio::test]
+async fn rule_3_extensions_are_bounded_in_all() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = |extension: usize| format!("1;{}\r\na\r\n", "x".repeat(extension));
+    let mut client = proxy.client().await;
+    client.send(format!("{head}{}0\r\n\r\n", chunk(1000).repeat(16))).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    for chunks in [chunk(1000).repeat(100), chunk(1).repeat(20_000)] {
+        let mut client = proxy.client().await;
+        // The answer may come, and the connection end, before all of it is sent.
+        let _ = client.send(format!("{head}{chunks}")).await;
+        let answer = client.read_response().await.unwrap();
+        assert_eq!((answer.status, answer.header("Connection")), (400, Some("close")));
+        assert!(answer.text().ends_with(": chunk_extension\n"), "{}", answer.text());
+    }
+    assert_eq!(backend.request_count(), 1);
+    proxy.expect_fault("chunk_extension", 2).await;
+}
+
+#[tokio::test]
+async fn rule_3_extensions_of_large_chunks_may_go_on() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    // What a client that signs each chunk sends.
+    let chunk = format!("1000;chunk-signature={}\r\n{}\r\n", "f".repeat(64), "a".repeat(4096));
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(format!("{head}{}0\r\n\r\n", chunk.repeat(500))).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    assert_eq!(backend.requests()[0].body.len(), 500 * 4096);
+}
+
+#[tokio::test]
 async fn rule_4_exactly_one_valid_host() {
     all_refused(&[
         ("GET / HTTP/1.1\r\n\r\n", 400, "host_missing"),
