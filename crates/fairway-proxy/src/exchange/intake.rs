@@ -1,7 +1,7 @@
 //! What a request asks for, checked once before anything acts on it.
 
 use fairway_http1::{
-    Framing, Head, Known, Method, Target, TargetForm, Version, expects_continue, keep_alive, path,
+    Framing, Head, Known, Malformed, Method, Target, TargetForm, Version, expects_continue, keep_alive, path,
     request_authority, request_framing, upgrade_to,
 };
 use fairway_model::PathForm;
@@ -62,8 +62,10 @@ impl Intake {
         let Desk { request, host, origin, normalised, decoded, text, .. } = desk;
         let framing = request_framing(request).map_err(Fault::Malformed)?;
         let method = request.method();
-        if method == Method::Connect {
-            return Err(Fault::Unsupported);
+        match method {
+            Method::Connect => return Err(Fault::Unsupported),
+            Method::Trace => return Err(Fault::MethodNotAllowed),
+            _ => {}
         }
         let target = Target::parse(method, request.target()).map_err(Fault::Malformed)?;
         // An absolute form too may ask the server as a whole (RFC 9112 §3.2.4): it has the same path.
@@ -174,10 +176,29 @@ fn host_of(request: &Head, target: &Target<'_>, host: &mut String) -> Result<(),
 fn upgrade(request: &Head, framing: Framing) -> Result<Upgrade, Fault> {
     match upgrade_to(request) {
         Some(protocol) if protocol.eq_ignore_ascii_case(b"websocket") => match framing {
-            Framing::None | Framing::Length(0) => Ok(Upgrade::WebSocket),
+            Framing::None | Framing::Length(0) => {
+                check_handshake(request).map_err(Fault::Malformed)?;
+                Ok(Upgrade::WebSocket)
+            }
             _ => Err(Fault::Unsupported),
         },
         _ => Ok(Upgrade::Nothing),
+    }
+}
+
+/// What a handshake must be besides its upgrade (RFC 6455 §4.2.1). The key is the client's own: only the endpoint uses
+/// it, and only the client checks what came of it.
+#[cold]
+fn check_handshake(request: &Head) -> Result<(), Malformed> {
+    let mut keys = request.all(Known::SecWebsocketKey);
+    let has_key = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
+    if request.method() != Method::Get || !has_key {
+        return Err(Malformed::WebsocketHandshake);
+    }
+    let mut versions = request.all_named(b"Sec-WebSocket-Version");
+    match (versions.next(), versions.next()) {
+        (Some(b"13"), None) => Ok(()),
+        _ => Err(Malformed::WebsocketVersion),
     }
 }
 

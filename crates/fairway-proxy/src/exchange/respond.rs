@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use fairway_http1::{Framing, Method};
+use fairway_http1::{Framing, Malformed, Method};
 
 use super::intake::{Expectation, Intake};
 use super::record::Record;
@@ -36,13 +36,27 @@ pub(crate) async fn unroutable<N: Network, S: Transport>(
         Unroutable::NoRoute(intake) => finish(worker, connection, desk, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
-            if fault == Fault::Overloaded {
-                desk.answer.append(b"Retry-After", b"1");
+            for (name, value) in advice(fault) {
+                desk.answer.append(name, value);
             }
             let plan = AnswerPlan { version: desk.request.version(), persistence: Persistence::Close };
             send(connection, desk, Method::Get, &plan, record).await;
             Ending::Linger
         }
+    }
+}
+
+/// Fields that tell the client what it may do instead.
+fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
+    match fault {
+        Fault::Overloaded => &[(b"Retry-After", b"1")],
+        // "The origin server MUST generate an Allow header field in a 405 response" (RFC 9110 §15.5.6).
+        Fault::MethodNotAllowed => &[(b"Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")],
+        // RFC 6455 §4.4; "the server MUST send an Upgrade header field in a 426 response" (RFC 9110 §15.5.22).
+        Fault::Malformed(Malformed::WebsocketVersion) => {
+            &[(b"Connection", b"upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")]
+        }
+        _ => &[],
     }
 }
 

@@ -414,7 +414,9 @@ async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
         let stage = Stage::new(1, |_, _| {}, switching);
         let mut client = stage.client();
         let began = Instant::now();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+        let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        client.send(handshake).await;
         assert_eq!(client.answer().await.unwrap().status, 101);
         assert_eq!(client.rest().await, b"ping");
         assert_took(began, seconds(50 + 60));

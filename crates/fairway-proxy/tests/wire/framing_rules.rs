@@ -319,3 +319,25 @@ async fn what_stands_behind_a_refused_request_is_not_served() {
     assert_eq!(client.read_to_end().await.unwrap(), b"");
     assert_eq!(backend.connection_count(), 0);
 }
+#[tokio::test]
+async fn trace_is_not_served_and_unknown_methods_are() {
+    all_refused(&[
+        ("TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", 405, "method_not_allowed"),
+        ("TRACE http://a HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method_not_allowed"),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 405, "method_not_allowed"),
+    ])
+    .await;
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let answer =
+        proxy.client().await.exchange(&Request::new("TRACE", "/").header("Host", HOST)).await.unwrap();
+    let allowed = answer.header("Allow").unwrap_or_default();
+    assert!(allowed.contains("GET") && !allowed.contains("TRACE"), "RFC 9110 §15.5.6: {allowed:?}");
+    let mut client = proxy.client().await;
+    for method in ["TRACK", "trace", "PROPFIND"] {
+        let request = Request::new(method, "/").header("Host", HOST);
+        assert_eq!(client.exchange(&request).await.unwrap().status, 200, "{method}");
+    }
+    assert_eq!(backend.request_count(), 3);
+}
+
