@@ -89,9 +89,13 @@ rules! {
     EncodingInHttp10 = 400, "encoding_in_http10", "Transfer-Encoding in HTTP/1.0";
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1: 417).
     ExpectationUnsupported = 417, "expectation", "the expectation is not supported";
+    /// An upgrade to WebSocket that is no GET, or has not exactly one key (RFC 6455 §4.2.1).
+    WebsocketHandshake = 400, "websocket_handshake", "the WebSocket handshake is invalid";
+    /// An upgrade to a version of WebSocket other than 13 (RFC 6455 §4.4).
+    WebsocketVersion = 426, "websocket_version", "the WebSocket version is not 13";
     /// A chunk size that is not 1 to 16 hexadecimal digits, directly followed by CRLF or `;`.
     ChunkSize = 400, "chunk_size", "a chunk size is invalid";
-    /// A control byte in a chunk extension, or one that is too long.
+    /// A control byte in a chunk extension, one that is too long, or too many of them in a body.
     ChunkExtension = 400, "chunk_extension", "a chunk extension is invalid or too long";
     /// A chunk line or chunk data without its CRLF (RFC 9112 §7.1).
     ChunkEnd = 400, "chunk_end", "a chunk does not end with CRLF";
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn statuses_are_client_or_server_errors() {
         for rule in Malformed::ALL {
-            assert!(matches!(rule.status(), 400 | 414 | 417 | 431 | 501 | 505), "{rule}");
+            assert!(matches!(rule.status(), 400 | 414 | 417 | 426 | 431 | 501 | 505), "{rule}");
         }
     }
 }

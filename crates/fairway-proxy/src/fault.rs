@@ -30,6 +30,8 @@ pub enum Fault {
     BodyTooLarge,
     /// CONNECT, or an upgrade that the rule does not allow, or one that has a body.
     Unsupported,
+    /// TRACE: it would answer with what only the endpoint may see (RFC 9110 §9.3.8).
+    MethodNotAllowed,
     /// No virtual host or no rule.
     NoRoute,
     /// The rule names no backend, or all its weights are zero.
@@ -75,6 +77,7 @@ impl Fault {
             | Self::ClientStalled
             | Self::BodyTooLarge
             | Self::Unsupported
+            | Self::MethodNotAllowed
             | Self::AccessDenied => Party::Downstream,
             Self::ConnectFailed
             | Self::ConnectTimeout
@@ -103,6 +106,7 @@ impl Fault {
             Self::ClientTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::Unsupported => 501,
+            Self::MethodNotAllowed => 405,
             Self::NoRoute => 404,
             Self::AccessDenied => 403,
             Self::NoBackend => 500,
@@ -130,6 +134,7 @@ impl Fault {
             Self::ClientStalled => "client_stalled",
             Self::BodyTooLarge => "body_too_large",
             Self::Unsupported => "unsupported",
+            Self::MethodNotAllowed => "method_not_allowed",
             Self::NoRoute => "no_route",
             Self::NoBackend => "no_backend",
             Self::NoEndpoint => "no_endpoint",

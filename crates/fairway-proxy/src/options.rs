@@ -90,6 +90,9 @@ pub struct Limits {
     pub body_idle: Duration,
     /// Bytes per second that a request body must bring on average, after its first five seconds. 0 switches it off.
     pub body_rate: u64,
+    /// Bytes per second of an answer that the client must take on average while it is waited for, after the first five
+    /// seconds. 0 switches it off.
+    pub answer_rate: u64,
 }
 
 impl Default for Limits {
@@ -106,6 +109,7 @@ impl Default for Limits {
             connect_hedge: Duration::from_millis(250),
             body_idle: Duration::from_secs(60),
             body_rate: 240,
+            answer_rate: 240,
         }
     }
 }

@@ -28,6 +28,7 @@ pub enum Part<'a> {
 #[derive(Debug)]
 pub struct BodyReader {
     state: State,
+    /// What is left of `extension_bytes` is counted down here: an idle connection has room for a reader.
     limits: BodyLimits,
     /// Boxed and made when the first trailer comes: few bodies have any, and every idle connection has a reader.
     trailers: Option<Box<Trailers>>,
@@ -62,6 +63,9 @@ enum State {
 
 /// Before the first digit of a chunk line.
 const CHUNK_LINE: State = State::Size { digits: 0, size: 0 };
+
+/// So many bytes of data pay for a byte of a chunk line with extensions.
+const DATA_PER_EXTENSION: u64 = 16;
 
 /// "recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due to
 /// integer conversion overflows" (RFC 9112 §7.1): so many digits are exactly 64 bits.
@@ -123,9 +127,9 @@ impl BodyReader {
     fn step(&mut self, state: State, byte: u8) -> Result<State, Malformed> {
         match (state, byte) {
             (State::Size { digits, size }, byte) => self.size_byte(digits, size, byte),
-            (State::Extension { size, .. }, b'\r') => Ok(State::SizeEnd { size }),
+            (State::Extension { line, size }, b'\r') => self.end_extension(line, size),
             (State::Extension { line, size }, byte) => {
-                if line >= self.limits.chunk_line_bytes || !is_value_byte(byte) {
+                if line >= u32::from(self.limits.chunk_line_bytes) || !is_value_byte(byte) {
                     return Err(Malformed::ChunkExtension);
                 }
                 Ok(State::Extension { line: line + 1, size })
@@ -141,11 +145,20 @@ impl BodyReader {
             (State::LastLine, _) => Err(Malformed::TrailerInvalid),
             (State::Trailer, byte) => {
                 let trailers = self.trailers.get_or_insert_with(Box::default);
-                let ended = trailers.take(byte, self.limits.trailer_bytes)?;
+                let ended = trailers.take(byte, u32::from(self.limits.trailer_bytes))?;
                 Ok(if ended { State::Done } else { State::Trailer })
             }
             _ => Err(Malformed::ChunkEnd),
         }
+    }
+
+    /// A chunk line with extensions ends: they are bounded in all, because a byte of data in every chunk would let a
+    /// client have a thousand read for it. Data pays for more of them: the next chunk line comes only behind it.
+    fn end_extension(&mut self, line: u32, size: u64) -> Result<State, Malformed> {
+        let left = self.limits.extension_bytes.checked_sub(line).ok_or(Malformed::ChunkExtension)?;
+        let paid = u32::try_from(size / DATA_PER_EXTENSION).unwrap_or(u32::MAX);
+        self.limits.extension_bytes = left.saturating_add(paid);
+        Ok(State::SizeEnd { size })
     }
 
     /// A byte of the size: no sign, no prefix, no white space (RFC 9112 §7.1.1 has BWS before `;`, which

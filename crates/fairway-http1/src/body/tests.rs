@@ -4,7 +4,7 @@ use super::*;
 use crate::framing::Framing;
 use crate::malformed::Malformed;
 
-const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 64, trailer_bytes: 64 };
+const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 64, trailer_bytes: 64, extension_bytes: 200 };
 
 struct Read {
     data: String,
@@ -125,6 +125,20 @@ fn extensions_are_dropped_and_bounded() {
     for byte in ["\0", "\x01", "\x7f", "\n"] {
         refused(&format!("3;a{byte}\r\nabc\r\n0\r\n\r\n"), Malformed::ChunkExtension);
     }
+}
+
+#[test]
+fn extensions_are_bounded_in_all_and_data_pays_for_more() {
+    let small = "1;234567890\r\na\r\n";
+    assert!(chunked(&format!("{}0\r\n\r\n", small.repeat(18))).is_ok());
+    refused(&format!("{}0\r\n\r\n", small.repeat(19)), Malformed::ChunkExtension);
+    refused(&format!("{}0;end\r\n\r\n", small.repeat(18)), Malformed::ChunkExtension);
+    let large = format!("0b0;4567890\r\n{}\r\n", "a".repeat(0xb0));
+    assert!(chunked(&format!("{}0\r\n\r\n", large.repeat(1000))).is_ok());
+    let less = format!("0a0;4567890\r\n{}\r\n", "a".repeat(0xa0));
+    refused(&format!("{}0\r\n\r\n", less.repeat(1000)), Malformed::ChunkExtension);
+    let without = "0000000000000001\r\na\r\n";
+    assert!(chunked(&format!("{}0\r\n\r\n", without.repeat(1000))).is_ok());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use fairway_http1::{BodyLimits, BodyReader, BodyWriter, Framing, Malformed, Part};
 
-const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 48, trailer_bytes: 256 };
+const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 48, trailer_bytes: 256, extension_bytes: 512 };
 
 /// What is written may be longer: `a:b` becomes `a: b`.
 const WRITTEN: BodyLimits = BodyLimits { trailer_bytes: 512, ..LIMITS };

@@ -91,7 +91,7 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
     if normalised && desk.target.is_empty() && !scene.intake.is_plain() {
         let mut target = std::mem::take(&mut desk.target);
         target.extend_from_slice(scene.intake.normalised(desk));
-        if scene.intake.has_query() {
+        if scene.intake.has_query(desk) {
             target.push(b'?');
             target.extend_from_slice(scene.intake.query(desk));
         }

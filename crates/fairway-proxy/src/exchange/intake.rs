@@ -1,11 +1,10 @@
 //! What a request asks for, checked once before anything acts on it.
 
-use std::ops::Range;
-
 use fairway_http1::{
-    Framing, Head, Known, Method, Target, TargetForm, Version, expects_continue, keep_alive, path,
+    Framing, Head, Known, Malformed, Method, Target, TargetForm, Version, expects_continue, keep_alive, path,
     request_authority, request_framing, upgrade_to,
 };
+use fairway_model::PathForm;
 
 use crate::exchange::sides::Persistence;
 use crate::fault::Fault;
@@ -21,11 +20,19 @@ pub(crate) struct Intake {
     pub(crate) persistence: Persistence,
     pub(crate) expectation: Expectation,
     pub(crate) upgrade: Upgrade,
-    /// Where the path stands in the target as received.
-    path: Range<usize>,
-    /// Where the query stands, without its question mark.
-    query: Option<Range<usize>>,
+    origin: Origin,
+    /// Bytes of the path in the origin form; what follows is the query with its question mark.
+    path: usize,
     shape: PathShape,
+}
+
+/// Where path and query stand as received, in origin form (RFC 9112 §3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// They are the target.
+    Target,
+    /// The target is absolute; the desk has their copy, with the `/` that the client may leave out.
+    Desk,
 }
 
 /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
@@ -52,27 +59,25 @@ enum PathShape {
 impl Intake {
     /// Checks the head on the desk, and writes the host and the forms of the path to it.
     pub(crate) fn check(desk: &mut Desk) -> Result<Self, Fault> {
-        let Desk { request, host, normalised, decoded, .. } = desk;
+        let Desk { request, host, origin, normalised, decoded, text, .. } = desk;
         let framing = request_framing(request).map_err(Fault::Malformed)?;
         let method = request.method();
-        if method == Method::Connect {
+        match method {
+            Method::Connect => return Err(Fault::Unsupported),
+            Method::Trace => return Err(Fault::MethodNotAllowed),
+            _ => {}
+        }
+        let target = Target::parse(method, request.target()).map_err(Fault::Malformed)?;
+        // An absolute form too may ask the server as a whole (RFC 9112 §3.2.4): it has the same path.
+        if target.path == b"*" {
             return Err(Fault::Unsupported);
         }
-        let raw = request.target();
-        let target = Target::parse(method, raw).map_err(Fault::Malformed)?;
-        if target.form == TargetForm::Asterisk {
-            return Err(Fault::Unsupported);
-        }
-        let after_path = target.query.map_or(0, |query| query.len() + 1);
-        let path_end = raw.len() - after_path;
-        let path = path_end - target.path.len()..path_end;
-        let query = target.query.map(|query| raw.len() - query.len()..raw.len());
-        let shape = if !target.path.is_empty() && path::is_plain(target.path) {
+        let path = target.path.len();
+        let shape = if path::is_plain(target.path) {
             PathShape::Plain
         } else {
-            let raw = if target.path.is_empty() { b"/" } else { target.path };
-            path::normalise(raw, normalised).map_err(Fault::Malformed)?;
-            path::decode(raw, decoded).map_err(Fault::Malformed)?;
+            path::normalise(target.path, normalised).map_err(Fault::Malformed)?;
+            path::decode(target.path, decoded).map_err(Fault::Malformed)?;
             PathShape::Changed
         };
         host_of(request, &target, host)?;
@@ -83,18 +88,24 @@ impl Intake {
         let upgrade = upgrade(request, framing)?;
         let persistence = if keep_alive(request) { Persistence::KeepAlive } else { Persistence::Close };
         let version = request.version();
-        let absolute = target.form == TargetForm::Absolute;
-        let intake = Self { method, version, framing, persistence, expectation, upgrade, path, query, shape };
-        if absolute {
-            adopt_authority(request);
-        }
-        Ok(intake)
+        let origin = match target {
+            Target { form: TargetForm::Absolute, authority: Some(authority), .. } => {
+                write_origin(&target, origin);
+                // It replaces `Host` (RFC 9112 §3.2.2).
+                text.clear();
+                text.extend_from_slice(authority);
+                request.set(b"Host", text);
+                Origin::Desk
+            }
+            _ => Origin::Target,
+        };
+        Ok(Self { method, version, framing, persistence, expectation, upgrade, origin, path, shape })
     }
 
     /// The path as the Gateway API sees it.
     pub(crate) fn normalised<'a>(&self, desk: &'a Desk) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &desk.request.target()[self.path.clone()],
+            PathShape::Plain => &self.received(desk)[..self.path],
             PathShape::Changed => &desk.normalised,
         }
     }
@@ -102,19 +113,27 @@ impl Intake {
     /// The path as nginx sees it.
     pub(crate) fn decoded<'a>(&self, desk: &'a Desk) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &desk.request.target()[self.path.clone()],
+            PathShape::Plain => &self.received(desk)[..self.path],
             PathShape::Changed => &desk.decoded,
+        }
+    }
+
+    /// The path in the form that a rewrite is written for.
+    pub(crate) fn path_in<'a>(&self, form: PathForm, desk: &'a Desk) -> &'a [u8] {
+        match form {
+            PathForm::Normalised => self.normalised(desk),
+            PathForm::Decoded => self.decoded(desk),
         }
     }
 
     /// The query without its question mark; empty when there is none.
     pub(crate) fn query<'a>(&self, desk: &'a Desk) -> &'a [u8] {
-        self.query.clone().map_or(&[], |range| &desk.request.target()[range])
+        self.received(desk).get(self.path + 1..).unwrap_or_default()
     }
 
     /// Whether there is a query, be it empty: `/a?` is not `/a` (RFC 3986 §6.2.3).
-    pub(crate) fn has_query(&self) -> bool {
-        self.query.is_some()
+    pub(crate) fn has_query(&self, desk: &Desk) -> bool {
+        self.received(desk).len() > self.path
     }
 
     /// Whether the path as received is its own normal form.
@@ -124,8 +143,20 @@ impl Intake {
 
     /// Path and query as received, in origin form (RFC 9112 §3.2.1).
     pub(crate) fn received<'a>(&self, desk: &'a Desk) -> &'a [u8] {
-        let target = &desk.request.target()[self.path.start..];
-        if self.path.is_empty() && self.query.is_none() { b"/" } else { target }
+        match self.origin {
+            Origin::Target => desk.request.target(),
+            Origin::Desk => &desk.origin,
+        }
+    }
+}
+
+/// Writes path and query of an absolute target, whose path is `/` where the client left it out.
+fn write_origin(target: &Target<'_>, origin: &mut Vec<u8>) {
+    origin.clear();
+    origin.extend_from_slice(target.path);
+    if let Some(query) = target.query {
+        origin.push(b'?');
+        origin.extend_from_slice(query);
     }
 }
 
@@ -140,28 +171,34 @@ fn host_of(request: &Head, target: &Target<'_>, host: &mut String) -> Result<(),
     Ok(())
 }
 
-/// The authority of an absolute target replaces `Host` (RFC 9112 §3.2.2).
-fn adopt_authority(request: &mut Head) {
-    let raw = request.target();
-    let authority = raw.windows(3).position(|three| three == b"://").map(|at| {
-        let rest = &raw[at + 3..];
-        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-        rest[..end].to_vec()
-    });
-    if let Some(authority) = authority {
-        request.set(b"Host", &authority);
-    }
-}
-
 /// `websocket` is the only protocol to switch to; others are ignored, as a server may (RFC 9110 §7.8). A request with
 /// a body cannot switch: its bytes could be taken for the new protocol's.
 fn upgrade(request: &Head, framing: Framing) -> Result<Upgrade, Fault> {
     match upgrade_to(request) {
         Some(protocol) if protocol.eq_ignore_ascii_case(b"websocket") => match framing {
-            Framing::None | Framing::Length(0) => Ok(Upgrade::WebSocket),
+            Framing::None | Framing::Length(0) => {
+                check_handshake(request).map_err(Fault::Malformed)?;
+                Ok(Upgrade::WebSocket)
+            }
             _ => Err(Fault::Unsupported),
         },
         _ => Ok(Upgrade::Nothing),
+    }
+}
+
+/// What a handshake must be besides its upgrade (RFC 6455 §4.2.1). The key is the client's own: only the endpoint uses
+/// it, and only the client checks what came of it.
+#[cold]
+fn check_handshake(request: &Head) -> Result<(), Malformed> {
+    let mut keys = request.all(Known::SecWebsocketKey);
+    let has_key = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
+    if request.method() != Method::Get || !has_key {
+        return Err(Malformed::WebsocketHandshake);
+    }
+    let mut versions = request.all_named(b"Sec-WebSocket-Version");
+    match (versions.next(), versions.next()) {
+        (Some(b"13"), None) => Ok(()),
+        _ => Err(Malformed::WebsocketVersion),
     }
 }
 

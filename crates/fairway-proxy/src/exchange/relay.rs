@@ -11,6 +11,12 @@ use crate::fault::Fault;
 use crate::transport::{Network, Transport};
 use crate::wire::GATHER;
 
+/// How many seconds ahead of its rate a client begins.
+const GRACE: u64 = 5;
+
+/// How many seconds ahead of its rate a client can be: one that was fast may not be slow for hours.
+const MOST_AHEAD: u64 = 60;
+
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -25,7 +31,7 @@ pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
     began: Instant,
 ) -> Result<(), Fault> {
     let Turn { scene, connection, desk, record, body } = turn;
-    let mut flow = Flow { stage: Stage::Flowing, moved: 0, seen: None, began };
+    let mut flow = Flow::new(began, scene.worker.options.limits.answer_rate);
     let mut deaf = false;
     let answered = poll_fn(|cx| {
         if !body.is_sent() && !deaf {
@@ -36,12 +42,13 @@ pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
         if let Poll::Ready(done) = flow.poll(cx, up, &mut connection.h1) {
             return Poll::Ready(done);
         }
-        flow.limit(scene, connection);
+        if flow.note_progress(scene, connection) {
+            return Poll::Ready(Err(Fault::ClientStalled));
+        }
         ready!(connection.deadline.poll_passed(cx));
-        Poll::Ready(Err(if connection.h1.queued() > 0 {
-            Fault::ClientStalled
-        } else {
-            Fault::UpstreamTimeout
+        Poll::Ready(Err(match flow.awaited {
+            Awaited::Client => Fault::ClientStalled,
+            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
         }))
     })
     .await;
@@ -49,15 +56,61 @@ pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
     answered
 }
 
+/// Who is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// Nothing was looked at yet.
+    Unknown,
+    Endpoint,
+    /// Bytes wait that it does not take.
+    Client,
+}
+
 struct Flow {
     stage: Stage,
+    awaited: Awaited,
     moved: u64,
-    /// What the last look saw: a change is progress.
-    seen: Option<(u64, u64)>,
-    began: Instant,
+    /// What the last look saw, moved and sent: a change is progress.
+    seen: (u64, u64),
+    /// When the last progress was made.
+    since: Instant,
+    pace: Pace,
+}
+
+/// How far the client is ahead of its rate, in millionths of a byte; below 0 it is too slow. Only the time in which it was
+/// waited for counts, and only what it took then: what the buffers of the network take at once says nothing about it.
+struct Pace(i64);
+
+impl Pace {
+    fn new(rate: u64) -> Self {
+        Self(in_millionths(rate, GRACE))
+    }
+
+    /// The client was waited for so long, and took so much. Says whether it is too slow.
+    fn note(&mut self, rate: u64, wait: Duration, took: u64) -> bool {
+        let due = i64::try_from(u128::from(rate) * wait.as_micros()).unwrap_or(i64::MAX);
+        let ahead = self.0.saturating_sub(due).saturating_add(in_millionths(took, 1));
+        self.0 = ahead.min(in_millionths(rate, MOST_AHEAD));
+        self.0 < 0
+    }
+}
+
+fn in_millionths(bytes: u64, times: u64) -> i64 {
+    i64::try_from(bytes.saturating_mul(times).saturating_mul(1_000_000)).unwrap_or(i64::MAX)
 }
 
 impl Flow {
+    fn new(began: Instant, rate: u64) -> Self {
+        Self {
+            stage: Stage::Flowing,
+            awaited: Awaited::Unknown,
+            moved: 0,
+            seen: (0, 0),
+            since: began,
+            pace: Pace::new(rate),
+        }
+    }
+
     fn poll<D: Channel, U: Channel>(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,26 +152,35 @@ impl Flow {
         }
     }
 
-    /// Moves the deadline when there was progress.
-    fn limit<N: Network, S: Transport>(&mut self, scene: &Scene<'_, N>, connection: &mut Connection<S>) {
-        let seen = Some((self.moved, connection.h1.wire.sent()));
-        if self.seen != seen {
-            // The first look comes right after the head: the clock was just read.
-            let now = if self.seen.is_none() { self.began } else { Instant::now() };
-            self.seen = seen;
-            connection.deadline.set(now, self.patience(scene, connection));
-        }
-    }
-
-    fn patience<N: Network, S: Transport>(
-        &self,
+    /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
+    fn note_progress<N: Network, S: Transport>(
+        &mut self,
         scene: &Scene<'_, N>,
-        connection: &Connection<S>,
-    ) -> Duration {
-        if connection.h1.queued() > 0 {
-            scene.adopted.settings().downstream.write_timeout
-        } else {
-            scene.rule.rule().policy.timeouts.read
+        connection: &mut Connection<S>,
+    ) -> bool {
+        let seen = (self.moved, connection.h1.wire.sent());
+        let mut too_slow = false;
+        if self.awaited != Awaited::Unknown {
+            if self.seen == seen {
+                return false;
+            }
+            let now = Instant::now();
+            if self.awaited == Awaited::Client {
+                let rate = scene.worker.options.limits.answer_rate;
+                let wait = now.saturating_duration_since(self.since);
+                too_slow = self.pace.note(rate, wait, seen.1 - self.seen.1);
+            }
+            self.since = now;
         }
+        // The first look comes right after the head: the clock was just read.
+        self.seen = seen;
+        let waits = connection.h1.queued() > 0 || self.stage == Stage::Finished;
+        self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
+        let patience = match self.awaited {
+            Awaited::Client => scene.adopted.settings().downstream.write_timeout,
+            Awaited::Unknown | Awaited::Endpoint => scene.rule.rule().policy.timeouts.read,
+        };
+        connection.deadline.set(self.since, patience);
+        too_slow
     }
 }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use fairway_http1::{Framing, Method};
+use fairway_http1::{Framing, Malformed, Method};
 
 use super::intake::{Expectation, Intake};
 use super::record::Record;
@@ -43,6 +43,20 @@ pub(crate) async fn unroutable<N: Network, S: Transport>(
     }
 }
 
+/// Fields that tell the client what it may do instead.
+fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
+    match fault {
+        passing if passing.is_passing() => &[(b"Retry-After", b"1")],
+        // "The origin server MUST generate an Allow header field in a 405 response" (RFC 9110 §15.5.6).
+        Fault::MethodNotAllowed => &[(b"Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")],
+        // RFC 6455 §4.4; "the server MUST send an Upgrade header field in a 426 response" (RFC 9110 §15.5.22).
+        Fault::Malformed(Malformed::WebsocketVersion) => {
+            &[(b"Connection", b"upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")]
+        }
+        _ => &[],
+    }
+}
+
 /// Answers a fault under a rule: its response filters apply.
 pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
@@ -56,8 +70,8 @@ pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
 /// Starts the answer that says what went wrong.
 fn own_fault(desk: &mut Desk, fault: Fault) {
     filter::own_answer(desk, fault.status(), Some(fault.label()));
-    if fault.is_passing() {
-        desk.answer.append(b"Retry-After", b"1");
+    for (name, value) in advice(fault) {
+        desk.answer.append(name, value);
     }
 }
 

@@ -431,6 +431,89 @@ async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
     .await;
 }
 
+/// Answers once, and never to the end.
+async fn endless(mut stream: tokio::io::DuplexStream) {
+    read_head(&mut stream).await;
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let chunk = format!("2000\r\n{}\r\n", "a".repeat(0x2000));
+    while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+}
+
+/// How long a client holds its request that reads so many bytes every so many seconds, of an answer without end; an
+/// hour is for ever.
+async fn held_by(bytes: usize, every: Duration) -> Duration {
+    let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(endless));
+    let mut client = stage.client();
+    let began = Instant::now();
+    client.send(GET).await;
+    let mut piece = vec![0; bytes];
+    while began.elapsed() < seconds(3600) {
+        sleep(every).await;
+        if stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+            break;
+        }
+        // Once the connection is cut, what is left of it is read.
+        let _ = client.stream.read(&mut piece).await;
+    }
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_must_take_its_bytes_per_second_after_a_grace() {
+    on_stage(async {
+        assert!(held_by(1, seconds(29)).await <= seconds(2 * 29), "a byte every 29 seconds");
+        let took = held_by(100, seconds(1)).await;
+        assert!(took > seconds(5) && took < seconds(15), "{took:?} at 100 bytes/s");
+        assert!(held_by(250, seconds(1)).await >= seconds(3600), "slow is not too slow");
+        assert!(held_by(7000, seconds(28)).await >= seconds(3600), "nor is what comes in bursts");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_fast_may_be_slow_for_a_minute_only() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(endless));
+        let mut client = stage.client();
+        client.send(GET).await;
+        let mut much = vec![0; 1_000_000];
+        for _ in 0..10 {
+            sleep(seconds(1)).await;
+            client.stream.read_exact(&mut much).await.unwrap();
+        }
+        let began = Instant::now();
+        while !stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+            sleep(seconds(1)).await;
+            let _ = client.stream.read(&mut [0; 10]).await;
+            assert!(began.elapsed() < seconds(600));
+        }
+        let took = began.elapsed();
+        assert!(took > seconds(50) && took < seconds(80), "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_an_endpoint_is_no_slowness_of_the_client() {
+    on_stage(async {
+        let slow = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n").await.unwrap();
+                for _ in 0..50 {
+                    sleep(seconds(20)).await;
+                    stream.write_all(b"a").await.unwrap();
+                }
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, slow);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().body, [b'a'; 50]);
+        assert_took(began, seconds(50 * 20));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn interim_answers_without_end_are_not_hoarded() {
     on_stage(async {
@@ -559,7 +642,9 @@ async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
         let stage = Stage::new(1, |_, _| {}, switching);
         let mut client = stage.client();
         let began = Instant::now();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+        let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        client.send(handshake).await;
         assert_eq!(client.answer().await.unwrap().status, 101);
         assert_eq!(client.rest().await, b"ping");
         assert_took(began, seconds(50 + 60));

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http1::{Known, Malformed, Version, strip_hop_by_hop};
+use fairway_http1::{Head, Known, Malformed, Version, strip_hop_by_hop, upgrade_to};
 
 use super::body::{BodyFault, RequestBody};
 use super::intake::{Expectation, Upgrade};
@@ -26,6 +26,11 @@ pub(crate) enum Reply {
     Final,
     /// The endpoint switched protocols; its head stands on the desk.
     Switched,
+}
+
+/// Whether the endpoint switches to what was asked for: it must say so (RFC 6455 §4.2.2).
+fn is_websocket(answer: &Head) -> bool {
+    upgrade_to(answer).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
 }
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
@@ -131,8 +136,10 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             }
             match desk.answer.status() {
-                101 if self.may_switch() => return Poll::Ready(Ok(Reply::Switched)),
-                // Nobody asked for another protocol (RFC 9110 §15.2.2).
+                101 if self.may_switch() && is_websocket(&desk.answer) => {
+                    return Poll::Ready(Ok(Reply::Switched));
+                }
+                // Nobody asked for another protocol, or for this one (RFC 9110 §15.2.2).
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}

@@ -103,10 +103,7 @@ fn rewrite(rule: &CompiledRule, context: &FilterContext<'_>, desk: &mut Desk) {
     let Some(rewrite) = rule.rewrite() else { return };
     let mut target = std::mem::take(&mut desk.target);
     target.clear();
-    let path = match rule.path_form() {
-        fairway_model::PathForm::Normalised => context.intake.normalised(desk),
-        fairway_model::PathForm::Decoded => context.intake.decoded(desk),
-    };
+    let path = context.intake.path_in(rewrite.path_form(), desk);
     if !rewrite.apply(path, context.intake.query(desk), context.prefix, &mut target) {
         target.clear();
     }

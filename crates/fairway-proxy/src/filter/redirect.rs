@@ -69,11 +69,11 @@ fn push_path(
         None => location.extend_from_slice(own),
         Some(PathRewrite::Full(full)) => location.extend_from_slice(full.as_bytes()),
         Some(PathRewrite::Prefix(_) | PathRewrite::Regex { .. }) => {
-            let normalised = context.intake.normalised(desk);
             let start = location.len();
-            let applied = rule
-                .rewrite()
-                .is_some_and(|rewrite| rewrite.apply(normalised, b"", context.prefix, location));
+            let applied = rule.redirect_path().is_some_and(|rewrite| {
+                let path = context.intake.path_in(rewrite.path_form(), desk);
+                rewrite.apply(path, b"", context.prefix, location)
+            });
             if !applied {
                 location.truncate(start);
                 location.extend_from_slice(own);

@@ -12,6 +12,8 @@ pub(crate) struct Desk {
     pub(crate) answer: Head,
     /// The host that routes: lower case, without port.
     pub(crate) host: String,
+    /// Path and query, when the target is absolute.
+    pub(crate) origin: Vec<u8>,
     /// The normalised path, when it differs from the one received.
     pub(crate) normalised: Vec<u8>,
     /// The decoded path, when it differs from the one received.
@@ -42,8 +44,8 @@ impl Desk {
             head.clear();
         }
         self.host.clear();
-        let Self { normalised, decoded, target, replay, text, .. } = self;
-        for bytes in [normalised, decoded, target, replay, text] {
+        let Self { origin, normalised, decoded, target, replay, text, .. } = self;
+        for bytes in [origin, normalised, decoded, target, replay, text] {
             bytes.clear();
             bytes.shrink_to(Self::MOST);
         }
@@ -52,8 +54,8 @@ impl Desk {
 
 impl Spare for Box<Desk> {
     fn kept_bytes(&self) -> usize {
-        let Desk { request, answer, host, normalised, decoded, target, replay, text } = &**self;
-        let vectors = [normalised, decoded, target, replay, text].map(Vec::capacity);
+        let Desk { request, answer, host, origin, normalised, decoded, target, replay, text } = &**self;
+        let vectors = [origin, normalised, decoded, target, replay, text].map(Vec::capacity);
         size_of::<Desk>()
             + request.kept_bytes()
             + answer.kept_bytes()
@@ -68,6 +70,7 @@ impl Default for Desk {
             request: Head::new(),
             answer: Head::new(),
             host: String::new(),
+            origin: Vec::new(),
             normalised: Vec::new(),
             decoded: Vec::new(),
             target: Vec::new(),

@@ -234,3 +234,68 @@ async fn the_path_is_forwarded_normalised_or_as_it_came() {
         assert_eq!(answer.text(), forwarded, "{form:?}");
     }
 }
+
+/// Asks for a target in absolute form, which has the host in it.
+async fn ask_absolutely(proxy: &Running, target: &str) -> RawResponse {
+    let mut client = proxy.client().await;
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n")).await.unwrap();
+    client.read_response().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_guard_of_the_root_holds_for_absolute_targets_without_a_path() {
+    let nobody = AccessList { deny: vec!["0.0.0.0/0".parse().unwrap()], allow: Vec::new() };
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let mut setup = Setup::to(&[backend.address()]).filter(Filter::Access(nobody));
+    setup.path = PathMatch::Exact("/".into());
+    let proxy = setup.start();
+    for target in ["http://a.test/", "http://a.test", "http://a.test:80", "http://a.test?x", "http://a.test?"]
+    {
+        assert_eq!(ask_absolutely(&proxy, target).await.status, 403, "{target}");
+    }
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn redirects_of_absolute_targets_without_a_path_stay_on_their_host() {
+    let to_https = HttpsRedirect { status: 308, keep_trailing_slash: true };
+    let (_backend, to_https) = behind(vec![Filter::HttpsRedirect(to_https)]).await;
+    let prefix = Some(PathRewrite::Prefix("/new".into()));
+    let parts = |path| RedirectTarget::Parts {
+        scheme: Some("https".into()),
+        host: None,
+        port: None,
+        path,
+        keep_query: true,
+    };
+    let (_other, same_path) =
+        behind(vec![Filter::Redirect(Redirect { status: 302, target: parts(None) })]).await;
+    let (_other, new_path) =
+        behind(vec![Filter::Redirect(Redirect { status: 302, target: parts(prefix) })]).await;
+    for (target, location, renamed) in [
+        ("http://a.test", "https://a.test/", "https://a.test/new/"),
+        ("http://a.test?x", "https://a.test/?x", "https://a.test/new/?x"),
+    ] {
+        assert_eq!(ask_absolutely(&to_https, target).await.header("Location"), Some(location));
+        assert_eq!(ask_absolutely(&same_path, target).await.header("Location"), Some(location));
+        assert_eq!(ask_absolutely(&new_path, target).await.header("Location"), Some(renamed));
+    }
+}
+
+#[tokio::test]
+async fn absolute_targets_without_a_path_are_rewritten_as_the_root() {
+    let regex =
+        PathRewrite::Regex { pattern: "/(.*)".into(), replacement: "/app/$1".into(), ignore_case: true };
+    for (rewrite, target, forwarded) in [
+        (Some(regex.clone()), "http://a.test", "/app/"),
+        (Some(regex), "http://a.test?x", "/app/?x"),
+        (None, "http://a.test?x", "/?x"),
+    ] {
+        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let mut setup = Setup::to(&[backend.address()])
+            .policy(|policy| policy.forwarded_path = fairway_model::ForwardedPath::Normalised);
+        setup.filters.extend(rewrite.map(Filter::RewritePath));
+        let proxy = setup.start();
+        assert_eq!(ask_absolutely(&proxy, target).await.text(), forwarded, "{target}");
+    }
+}

@@ -126,6 +126,40 @@ async fn rule_3_extensions_are_dropped() {
 }
 
 #[tokio::test]
+async fn rule_3_extensions_are_bounded_in_all() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = |extension: usize| format!("1;{}\r\na\r\n", "x".repeat(extension));
+    let mut client = proxy.client().await;
+    client.send(format!("{head}{}0\r\n\r\n", chunk(1000).repeat(16))).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    for chunks in [chunk(1000).repeat(100), chunk(1).repeat(20_000)] {
+        let mut client = proxy.client().await;
+        // The answer may come, and the connection end, before all of it is sent.
+        let _ = client.send(format!("{head}{chunks}")).await;
+        let answer = client.read_response().await.unwrap();
+        assert_eq!((answer.status, answer.header("Connection")), (400, Some("close")));
+        assert!(answer.text().ends_with(": chunk_extension\n"), "{}", answer.text());
+    }
+    assert_eq!(backend.request_count(), 1);
+    proxy.expect_fault("chunk_extension", 2).await;
+}
+
+#[tokio::test]
+async fn rule_3_extensions_of_large_chunks_may_go_on() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    // What a client that signs each chunk sends.
+    let chunk = format!("1000;chunk-signature={}\r\n{}\r\n", "f".repeat(64), "a".repeat(4096));
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(format!("{head}{}0\r\n\r\n", chunk.repeat(500))).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    assert_eq!(backend.requests()[0].body.len(), 500 * 4096);
+}
+
+#[tokio::test]
 async fn rule_4_exactly_one_valid_host() {
     all_refused(&[
         ("GET / HTTP/1.1\r\n\r\n", 400, "host_missing"),
@@ -147,6 +181,48 @@ async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_for
     assert_eq!(client.read_response().await.unwrap().status, 200);
     let request = &backend.requests()[0];
     assert_eq!((request.target.as_str(), request.header_values("Host")), ("/a?b", vec!["Example.com"]));
+}
+
+#[tokio::test]
+async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    for (target, host, forwarded) in [
+        ("http://a.test", "a.test", "/"),
+        ("http://a.test:80", "a.test:80", "/"),
+        ("HTTP://a.test", "a.test", "/"),
+        ("http://a.test?", "a.test", "/?"),
+        ("http://a.test?x", "a.test", "/?x"),
+        ("http://a.test?/admin/..", "a.test", "/?/admin/.."),
+        ("http://a.test:80?x", "a.test:80", "/?x"),
+        ("http://[::1]?x", "[::1]", "/?x"),
+        ("http://a.test/", "a.test", "/"),
+        ("http://a.test/a?x", "a.test", "/a?x"),
+    ] {
+        let before = backend.request_count();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await.unwrap();
+        assert_eq!(client.read_response().await.unwrap().status, 200, "{target}");
+        let request = &backend.requests()[before];
+        assert_eq!((request.target.as_str(), request.header("Host")), (forwarded, Some(host)), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn rule_4_an_absolute_target_that_asks_for_no_path_of_a_host_is_refused() {
+    all_refused(&[
+        // The whole server is asked, as by `OPTIONS *` (RFC 9112 §3.2.4).
+        ("OPTIONS http://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 501, "unsupported"),
+        ("GET http://a.test# HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+        ("GET http://user@a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http://user:pw@a.test?x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http:// HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http://?x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET http:///x HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
+        ("GET ftp://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+        ("GET http:a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -243,3 +319,25 @@ async fn what_stands_behind_a_refused_request_is_not_served() {
     assert_eq!(client.read_to_end().await.unwrap(), b"");
     assert_eq!(backend.connection_count(), 0);
 }
+#[tokio::test]
+async fn trace_is_not_served_and_unknown_methods_are() {
+    all_refused(&[
+        ("TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", 405, "method_not_allowed"),
+        ("TRACE http://a HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method_not_allowed"),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 405, "method_not_allowed"),
+    ])
+    .await;
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let answer =
+        proxy.client().await.exchange(&Request::new("TRACE", "/").header("Host", HOST)).await.unwrap();
+    let allowed = answer.header("Allow").unwrap_or_default();
+    assert!(allowed.contains("GET") && !allowed.contains("TRACE"), "RFC 9110 §15.5.6: {allowed:?}");
+    let mut client = proxy.client().await;
+    for method in ["TRACK", "trace", "PROPFIND"] {
+        let request = Request::new(method, "/").header("Host", HOST);
+        assert_eq!(client.exchange(&request).await.unwrap().status, 200, "{method}");
+    }
+    assert_eq!(backend.request_count(), 3);
+}
+

@@ -11,7 +11,17 @@ fn upgrade() -> Request {
     Request::get(HOST, "/chat")
         .header("Connection", "keep-alive, Upgrade")
         .header("Upgrade", "websocket")
-        .header("Sec-WebSocket-Key", "a2V5")
+        .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("Sec-WebSocket-Version", "13")
+}
+
+/// The same handshake with one field left out or said otherwise.
+fn handshake(method: &str, fields: &[(&str, &str)]) -> Request {
+    let request = Request::new(method, "/chat")
+        .header("Host", HOST)
+        .header("Connection", "Upgrade")
+        .header("Upgrade", "websocket");
+    fields.iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
 #[tokio::test]
@@ -114,6 +124,62 @@ async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
     assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 502);
     let request = &backend.requests()[0];
     assert_eq!((request.header("Upgrade"), request.header("Connection")), (None, None));
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
+    const KEY: (&str, &str) = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    const VERSION: (&str, &str) = ("Sec-WebSocket-Version", "13");
+    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec())]).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    for (request, status, reason) in [
+        (handshake("POST", &[KEY, VERSION]), 400, "websocket_handshake"),
+        (handshake("POST", &[KEY, VERSION, ("Content-Length", "0")]), 400, "websocket_handshake"),
+        (handshake("PUT", &[KEY, VERSION]), 400, "websocket_handshake"),
+        (handshake("HEAD", &[KEY, VERSION]), 400, "websocket_handshake"),
+        (handshake("GET", &[VERSION]), 400, "websocket_handshake"),
+        (handshake("GET", &[("Sec-WebSocket-Key", ""), VERSION]), 400, "websocket_handshake"),
+        (handshake("GET", &[KEY, KEY, VERSION]), 400, "websocket_handshake"),
+        (handshake("GET", &[KEY]), 426, "websocket_version"),
+        (handshake("GET", &[KEY, ("Sec-WebSocket-Version", "8")]), 426, "websocket_version"),
+        (handshake("GET", &[KEY, ("Sec-WebSocket-Version", "13, 8")]), 426, "websocket_version"),
+        (handshake("GET", &[KEY, VERSION, ("Sec-WebSocket-Version", "8")]), 426, "websocket_version"),
+    ] {
+        let mut client = proxy.client().await;
+        client.send(request.bytes()).await.unwrap();
+        let answer = client.read_response().await.unwrap();
+        assert_eq!(answer.status, status, "{request:?}");
+        assert!(answer.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", answer.text());
+        let version = (status == 426).then_some("13");
+        assert_eq!(answer.header("Sec-WebSocket-Version"), version, "{request:?}");
+        client.expect_closed().await;
+    }
+    assert_eq!(backend.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn a_switch_to_anything_but_what_was_asked_is_502() {
+    for head in [
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        "HTTP/1.0 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ] {
+        let answer = format!("{head}tunnel");
+        let backend = Backend::http(move |_| Answer::Bytes(answer.clone().into())).await;
+        let proxy = Setup::to(&[backend.address()]).start();
+        let mut client = proxy.client().await;
+        let got = client.exchange(&upgrade()).await.unwrap();
+        assert_eq!(
+            (got.status, got.text().as_str()),
+            (502, "502 Bad Gateway: upstream_malformed\n"),
+            "{head}"
+        );
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 502, "it stays HTTP");
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,10 @@ pub(crate) struct LimitArgs {
     /// Bytes per second that a request body must bring on average after its first five seconds; 0 for no such limit
     #[arg(long, env = "FAIRWAY_BODY_RATE", value_name = "BYTES", default_value_t = Limits::default().body_rate)]
     pub(crate) body_rate: u64,
+    /// Bytes per second of an answer that a client must take on average while it is waited for, after the first five
+    /// seconds; 0 for no such limit
+    #[arg(long, env = "FAIRWAY_ANSWER_RATE", value_name = "BYTES", default_value_t = Limits::default().answer_rate)]
+    pub(crate) answer_rate: u64,
     /// How long a client may take
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
@@ -85,6 +89,7 @@ impl LimitArgs {
             connect_hedge: self.connect_hedge,
             body_idle: self.body_idle,
             body_rate: self.body_rate,
+            answer_rate: self.answer_rate,
         }
     }
 }
