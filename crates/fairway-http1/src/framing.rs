@@ -3,7 +3,9 @@
 
 mod connection;
 
-pub use connection::{connection_has, expects_continue, keep_alive, strip_hop_by_hop, upgrade_to};
+pub use connection::{
+    connection_has, expects_continue, is_of_one_hop, keep_alive, strip_hop_by_hop, upgrade_to,
+};
 
 use crate::head::{Head, Known, Method, Version};
 use crate::malformed::Malformed;

@@ -152,11 +152,7 @@ impl Head {
     /// The fields in their order.
     #[inline]
     pub fn fields(&self) -> impl Iterator<Item = FieldRef<'_>> {
-        self.fields.iter().map(|field| FieldRef {
-            name: field.name(&self.bytes),
-            value: field.value(&self.bytes),
-            known: field.known,
-        })
+        self.fields.iter().map(|field| field.of(&self.bytes))
     }
 
     /// How many fields there are.
@@ -258,9 +254,10 @@ impl Head {
     }
 
     /// Keeps the fields for which this holds.
-    pub(crate) fn retain(&mut self, keeps: impl Fn(Known, &[u8]) -> bool) {
+    #[inline]
+    pub fn retain(&mut self, keeps: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        self.fields.retain(|field| keeps(field.known, field.name(bytes)));
+        self.fields.retain(|field| keeps(field.of(bytes)));
     }
 
     /// Writes `name: value CRLF` to the end of the buffer.

@@ -21,7 +21,7 @@ mod bytes;
 pub use authority::{Authority, parse_authority};
 pub use body::{BodyLimits, BodyReader, BodyWriter, Part};
 pub use framing::{
-    Framing, connection_has, expects_continue, keep_alive, request_framing, response_framing,
+    Framing, connection_has, expects_continue, is_of_one_hop, keep_alive, request_framing, response_framing,
     strip_hop_by_hop, upgrade_to,
 };
 pub use head::{FieldRef, Head, HeadLimits, Known, Method, Parsed, Span, Version};

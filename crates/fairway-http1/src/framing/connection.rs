@@ -81,6 +81,12 @@ pub fn strip_hop_by_hop(head: &mut Head) {
     }
 }
 
+/// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
+#[inline]
+pub fn is_of_one_hop(known: Known) -> bool {
+    known.bit() & (HOP_BY_HOP | Known::ContentLength.bit()) != 0
+}
+
 /// Whether an option is more than the usual ones, which name no field or one that goes anyway.
 fn names_fields(head: &Head) -> bool {
     let usual: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
@@ -94,8 +100,9 @@ fn strip_named(head: &mut Head) {
         named.extend_from_slice(value);
         named.push(b',');
     }
-    head.retain(|known, name| {
-        known.bit() & NEVER_NAMED != 0 || !options(&named).any(|option| option.eq_ignore_ascii_case(name))
+    head.retain(|field| {
+        field.known.bit() & NEVER_NAMED != 0
+            || !options(&named).any(|option| option.eq_ignore_ascii_case(field.name))
     });
 }
 

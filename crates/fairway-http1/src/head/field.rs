@@ -52,6 +52,11 @@ impl Field {
     }
 
     #[inline]
+    pub(super) fn of(self, bytes: &[u8]) -> FieldRef<'_> {
+        FieldRef { name: self.name(bytes), value: self.value(bytes), known: self.known }
+    }
+
+    #[inline]
     pub(super) fn is(self, known: Known, name: &[u8], bytes: &[u8]) -> bool {
         self.known == known && (known != Known::Other || self.name(bytes).eq_ignore_ascii_case(name))
     }

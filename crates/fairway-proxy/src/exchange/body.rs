@@ -3,6 +3,8 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::fields;
+use super::forwarded::Trust;
 use super::sides::{BodyStep, Downstream, Failure, Upstream};
 use crate::fault::Fault;
 use crate::wire::GATHER;
@@ -20,6 +22,8 @@ pub(crate) struct RequestBody {
     bounds: BodyBounds,
     /// How long the client was waited for.
     waited: Duration,
+    /// Whose trailers they are.
+    trust: Trust,
 }
 
 /// Whether the client was told to go on (`100 Continue`).
@@ -71,7 +75,7 @@ pub(crate) enum BodyFault {
 
 impl RequestBody {
     /// Nothing read yet.
-    pub(crate) fn new(bounds: BodyBounds) -> Self {
+    pub(crate) fn new(bounds: BodyBounds, trust: Trust) -> Self {
         Self {
             received: 0,
             arrival: Arrival::Coming,
@@ -80,6 +84,7 @@ impl RequestBody {
             announcement: Announcement::Due,
             bounds,
             waited: Duration::ZERO,
+            trust,
         }
     }
 
@@ -144,7 +149,9 @@ impl RequestBody {
                 (Sending::Sent, _) => return Poll::Ready(Ok(())),
                 (Sending::Finished, _) => self.sending = Sending::Sent,
                 (Sending::Flowing, Arrival::Whole) => {
-                    up.finish(down.trailers()).map_err(|_| BodyFault::Upstream)?;
+                    let trust = self.trust;
+                    let trailers = down.trailers().filter(|(name, _)| fields::passes(name, trust));
+                    up.finish(trailers).map_err(|_| BodyFault::Upstream)?;
                     self.sending = Sending::Finished;
                 }
                 (Sending::Flowing, Arrival::Coming) => {

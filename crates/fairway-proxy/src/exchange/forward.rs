@@ -70,13 +70,11 @@ fn group<N: Network>(scene: &Scene<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, F
 
 /// Makes the request's head what the endpoint shall see.
 fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
-    strip_hop_by_hop(&mut desk.request);
     desk.request.remove_known(Known::Expect);
     if desk.request.first(Known::Host).is_none() {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
         desk.request.append(b"Host", b"");
     }
-    drop_underscores(desk);
     match scene.intake.framing {
         Framing::Chunked => desk.request.append(b"Transfer-Encoding", b"chunked"),
         Framing::Length(_) | Framing::None | Framing::UntilClose => {}
@@ -96,16 +94,6 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
             target.extend_from_slice(scene.intake.query(desk));
         }
         desk.target = target;
-    }
-}
-
-/// `a_b` and `a-b` are one variable to CGI-like backends, so a client could slip a forged header past whoever checks
-/// the other: nginx drops names with underscores, and so does Fairway.
-fn drop_underscores(desk: &mut Desk) {
-    loop {
-        let underscored = desk.request.fields().find(|field| field.name.contains(&b'_'));
-        let Some(name) = underscored.map(|field| field.name.to_vec()) else { return };
-        desk.request.remove(&name);
     }
 }
 

@@ -1,8 +1,7 @@
 //! Who the client is, and how the endpoint is told.
 //!
 //! What the client says of itself counts only when its peer is in a trusted range; else it is replaced and kept under
-//! `X-Original-*`, as ingress-nginx does. `Forwarded` and `X-Forwarded-Prefix` of strangers are dropped, which
-//! ingress-nginx does not do (a deliberate difference).
+//! `X-Original-*`, as ingress-nginx does. Other claims of strangers never come here (`fields`).
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -103,10 +102,6 @@ pub(crate) fn rewrite(desk: &mut Desk, client: &Client, append: bool, id: impl F
     text.extend_from_slice(host);
     for known in REPLACED {
         request.remove_known(known);
-    }
-    if client.trust == Trust::Stranger {
-        request.remove_known(Known::Forwarded);
-        request.remove_known(Known::XForwardedPrefix);
     }
     let scheme = client.scheme.as_str().as_bytes();
     request.append(b"X-Forwarded-Host", text);

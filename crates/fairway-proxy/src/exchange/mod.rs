@@ -12,6 +12,7 @@ pub(crate) mod acquire;
 mod any_split_tests;
 mod attempt;
 mod body;
+mod fields;
 mod forward;
 pub(crate) mod forwarded;
 pub(crate) mod intake;
@@ -128,7 +129,7 @@ fn serve<'t, 'a: 't, N: Network, S: Transport>(
     desk: &'t mut Desk,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, S> {
-    let body = RequestBody::new(scene.body_bounds());
+    let body = RequestBody::new(scene.body_bounds(), scene.client.trust);
     let mut turn = Turn { scene, connection, desk, record, body };
     async move {
         let ending = match verdict {
@@ -159,6 +160,7 @@ fn admit<'a, N: Network, S: Transport>(
     let peer = &connection.peer;
     let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &desk.request);
+    fields::admit(&mut desk.request, client.trust);
     let Some((rule, prefix)) = route(adopted, peer, &intake, desk, record) else {
         return Err(Unroutable::NoRoute(intake));
     };

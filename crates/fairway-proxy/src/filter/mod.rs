@@ -5,7 +5,7 @@ mod redirect;
 
 use std::net::IpAddr;
 
-use fairway_http1::{Head, Known, Method};
+use fairway_http1::{Head, Known, Method, is_of_one_hop};
 use fairway_model::{AccessList, Filter, HeaderEdit};
 use fairway_routing::CompiledRule;
 
@@ -86,15 +86,26 @@ fn access(list: &AccessList, client: IpAddr) -> Verdict {
     if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }
 }
 
+/// Edits all fields but those that say where the message ends and what becomes of the connection. There is always one
+/// `Host`.
 fn apply(edit: &HeaderEdit, head: &mut Head) {
     for name in &edit.remove {
-        head.remove(name.as_bytes());
+        let known = Known::of(name.as_bytes());
+        if !is_of_one_hop(known) && known != Known::Host {
+            head.remove(name.as_bytes());
+        }
     }
     for field in &edit.set {
-        head.set(field.name.as_bytes(), field.value.as_bytes());
+        if !is_of_one_hop(Known::of(field.name.as_bytes())) {
+            head.set(field.name.as_bytes(), field.value.as_bytes());
+        }
     }
     for field in &edit.add {
-        head.append(field.name.as_bytes(), field.value.as_bytes());
+        match Known::of(field.name.as_bytes()) {
+            Known::Host => head.set(b"Host", field.value.as_bytes()),
+            known if is_of_one_hop(known) => {}
+            _ => head.append(field.name.as_bytes(), field.value.as_bytes()),
+        }
     }
 }
 

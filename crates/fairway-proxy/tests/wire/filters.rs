@@ -299,3 +299,71 @@ async fn absolute_targets_without_a_path_are_rewritten_as_the_root() {
         assert_eq!(ask_absolutely(&proxy, target).await.text(), forwarded, "{target}");
     }
 }
+
+#[tokio::test]
+async fn connection_cannot_take_what_a_filter_sets() {
+    let edit = |name: &str| HeaderEdit { set: vec![field(name, "ours")], ..HeaderEdit::default() };
+    let headers = [("Connection", "X-Frame-Options, X-Hop"), ("X-Frame-Options", "theirs"), ("X-Hop", "1")];
+    let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "")).await;
+    let proxy = Setup::to(&[backend.address()])
+        .filter(Filter::RequestHeaders(edit("X-Custom")))
+        .filter(Filter::ResponseHeaders(edit("X-Frame-Options")))
+        .start();
+    let request = Request::get(HOST, "/")
+        .header("Connection", "X-Custom, X-Hop")
+        .header("X-Custom", "theirs")
+        .header("X-Hop", "1");
+    let answer = ask(&proxy, request).await;
+    let got = &backend.requests()[0];
+    assert_eq!((got.header_values("X-Custom"), got.header("X-Hop")), (vec!["ours"], None));
+    assert_eq!((answer.header_values("X-Frame-Options"), answer.header("X-Hop")), (vec!["ours"], None));
+}
+
+#[tokio::test]
+async fn a_claim_that_a_filter_sets_reaches_the_endpoint_in_place_of_the_clients() {
+    let edit = HeaderEdit {
+        set: vec![field("X-Forwarded-User", "ours"), field("X-Forwarded-Prefix", "/ours")],
+        ..HeaderEdit::default()
+    };
+    let (backend, proxy) = behind(vec![Filter::RequestHeaders(edit)]).await;
+    let request =
+        Request::get(HOST, "/").header("X-Forwarded-User", "root").header("X-Forwarded-Prefix", "/theirs");
+    ask(&proxy, request).await;
+    let got = &backend.requests()[0];
+    assert_eq!(got.header_values("X-Forwarded-User"), ["ours"]);
+    assert_eq!(got.header_values("X-Forwarded-Prefix"), ["/ours"]);
+}
+
+#[tokio::test]
+async fn header_edits_cannot_change_where_a_message_ends() {
+    let set: Vec<HeaderField> = [
+        ("Content-Length", "3"),
+        ("Transfer-Encoding", "gzip"),
+        ("Connection", "X-End"),
+        ("Upgrade", "h2c"),
+        ("Trailer", "X-End"),
+    ]
+    .into_iter()
+    .map(|(name, value)| field(name, value))
+    .collect();
+    let mut edit = HeaderEdit { set: set.clone(), add: set, remove: vec!["host".into()] };
+    edit.set.push(field("X-End", "1"));
+    let (backend, proxy) =
+        behind(vec![Filter::RequestHeaders(edit.clone()), Filter::ResponseHeaders(edit)]).await;
+    let mut client = proxy.client().await;
+    for request in [Request::get(HOST, "/a"), Request::post(HOST, "/abcdef", "body")] {
+        let answer = client.exchange(&request).await.unwrap();
+        assert!(answer.text().starts_with("/a"), "{answer:?}");
+        assert_eq!(answer.header_values("Content-Length"), [answer.text().len().to_string()]);
+        for name in ["Transfer-Encoding", "Connection", "Upgrade", "Trailer"] {
+            assert_eq!(answer.header(name), None, "{name}");
+        }
+        assert_eq!(answer.header("X-End"), Some("1"));
+    }
+    for (got, length) in backend.requests().iter().zip([vec![], vec!["4"]]) {
+        assert_eq!((got.header_values("Content-Length"), got.header("Host")), (length, Some(HOST)));
+        for name in ["Transfer-Encoding", "Connection", "Upgrade", "Trailer"] {
+            assert_eq!(got.header(name), None, "{name}");
+        }
+    }
+}

@@ -85,6 +85,95 @@ async fn what_strangers_say_is_replaced_and_kept_aside() {
     assert_eq!((request.header("Forwarded"), request.header("X-Forwarded-Prefix")), (None, None));
 }
 
+/// What proxies and authenticators tell backends, in names that Fairway itself does not set.
+const CLAIMS: [&str; 27] = [
+    "X-Forwarded",
+    "X-Forwarded-By",
+    "X-Forwarded-Client-Cert",
+    "X-Forwarded-User",
+    "X-Forwarded-Email",
+    "x-forwarded-groups",
+    "X-FORWARDED-ACCESS-TOKEN",
+    "X-Forwarded-Preferred-Username",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Uri",
+    "X-Forwarded-Prefix",
+    "Forwarded",
+    "Forwarded-For",
+    "X-Original-URL",
+    "X-Original-URI",
+    "X-Original-Method",
+    "X-Original-Host",
+    "X-Rewrite-URL",
+    "X-Auth-Request-User",
+    "X-Auth-Request-Redirect",
+    "X-Sent-From",
+    "ssl-client-cert",
+    "ssl-client-verify",
+    "SSL-Client-Subject-DN",
+    "X-SSL-Client-Verify",
+    "X-Client-Cert",
+    "Client-Cert-Chain",
+];
+
+/// Names that look alike and are the client's own.
+const OWN: [&str; 6] =
+    ["X-Forward", "X-Request-ID", "X-Realm", "X-Authorization", "X-Client-Version", "Client-Hint"];
+
+/// A request with all of these names.
+async fn told_all(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> RecordedRequest {
+    let fields: Vec<_> = names.iter().map(|name| (*name, "said")).collect();
+    told(setup, &fields).await
+}
+
+#[tokio::test]
+async fn what_strangers_claim_in_names_of_proxies_is_dropped() {
+    let request = told_all(|setup| setup, &CLAIMS).await;
+    for name in CLAIMS {
+        assert_eq!(request.header(name), None, "{name}");
+    }
+    let request = told_all(|setup| setup, &OWN).await;
+    for name in OWN {
+        assert_eq!(request.header(name), Some("said"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_trusted_peers_claim_passes() {
+    let request = told_all(trusting, &CLAIMS).await;
+    for name in CLAIMS {
+        assert_eq!(request.header(name), Some("said"), "{name}");
+    }
+}
+
+/// The trailers that the endpoint gets of these names.
+async fn trailers(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> Vec<String> {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy: Running = setup(Setup::to(&[backend.address()])).start();
+    let mut client: Client = proxy.client().await;
+    let section: String = names.iter().map(|name| format!("{name}: said\r\n")).collect();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(format!("{head}3\r\nabc\r\n0\r\n{section}\r\n")).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    let requests = backend.requests();
+    assert_eq!(requests[0].body, b"abc");
+    requests[0].trailers.iter().map(|(name, _)| name.clone()).collect()
+}
+
+#[tokio::test]
+async fn trailers_bring_no_claims_of_strangers_either() {
+    let claims: Vec<_> =
+        CLAIMS.into_iter().filter(|name| !matches!(*name, "Forwarded" | "X-Forwarded-Prefix")).collect();
+    let mut sent =
+        vec!["X-Sum", "X_Forwarded_User", "X.Forwarded.User", "X-Forwarded-For", "X-Real-IP", "Proxy"];
+    sent.extend(&claims);
+    assert_eq!(trailers(|setup| setup, &sent).await, ["X-Sum"]);
+    // A trusted peer's pass, but for those that decide about the request and those in disguise.
+    let mut passed = vec!["X-Sum"];
+    passed.extend(&claims);
+    assert_eq!(trailers(trusting, &sent).await, passed);
+}
+
 #[tokio::test]
 async fn what_trusted_peers_say_counts() {
     let request = told(

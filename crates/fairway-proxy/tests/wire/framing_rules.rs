@@ -299,6 +299,31 @@ async fn rule_8_proxy_is_dropped_and_names_with_underscores_too() {
 }
 
 #[tokio::test]
+async fn rule_8_names_that_a_backend_could_read_as_others_are_dropped() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client = proxy.client().await;
+    let disguised = [
+        "X_Forwarded_For",
+        "X-Forwarded_Host",
+        "x_auth_request_user",
+        "under_score",
+        "X.Real.IP",
+        "X!Y",
+        "~",
+    ];
+    let request = disguised
+        .iter()
+        .fold(Request::get(HOST, "/").header("X-Plain-1", "1"), |request, name| request.header(name, "evil"));
+    assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    let got = &backend.requests()[0];
+    for name in disguised {
+        assert_eq!(got.header(name), None, "{name}");
+    }
+    assert_eq!(got.header("X-Plain-1"), Some("1"));
+}
+
+#[tokio::test]
 async fn connect_and_asterisk_are_not_served() {
     all_refused(&[
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 501, "unsupported"),
@@ -307,18 +332,6 @@ async fn connect_and_asterisk_are_not_served() {
     .await;
 }
 
-#[tokio::test]
-async fn what_stands_behind_a_refused_request_is_not_served() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    let proxy = Setup::to(&[backend.address()]).start();
-    let mut client: Client = proxy.client().await;
-    let hidden = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
-                  GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
-    client.send(hidden).await.unwrap();
-    assert_eq!(client.read_response().await.unwrap().status, 400);
-    assert_eq!(client.read_to_end().await.unwrap(), b"");
-    assert_eq!(backend.connection_count(), 0);
-}
 #[tokio::test]
 async fn trace_is_not_served_and_unknown_methods_are() {
     all_refused(&[
@@ -341,3 +354,15 @@ async fn trace_is_not_served_and_unknown_methods_are() {
     assert_eq!(backend.request_count(), 3);
 }
 
+#[tokio::test]
+async fn what_stands_behind_a_refused_request_is_not_served() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let mut client: Client = proxy.client().await;
+    let hidden = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+                  GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(hidden).await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 400);
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
+    assert_eq!(backend.connection_count(), 0);
+}

@@ -20,6 +20,8 @@ const LARGE_HEAD: &str = "a response head may be 32 KiB, not one proxy-buffer-si
 pub(crate) const DIFFERENCES: &[Difference] = &[
     of("headers-to-upstream", 2, ("upstream header Forwarded", "for=1.1.1.1", "none"), UNTRUSTED),
     of("headers-to-upstream", 2, ("upstream header X-Forwarded-Prefix", "/p", "none"), UNTRUSTED),
+    of("headers-to-upstream", 7, ("upstream header X-Original-Uri", "/z", "none"), UNTRUSTED),
+    of("headers-to-upstream", 7, ("upstream header X-Original-Url", "/z", "none"), UNTRUSTED),
     of("headers-to-upstream", 4, ("upstream header X-Gone", "1", "none"), HOP_BY_HOP),
     of("big-response-header", 1, ("status", "502", "200"), LARGE_HEAD),
     of("big-response-header", 1, ("header x-big", "none", "bbbbbbbb... (6000 bytes)"), LARGE_HEAD),

@@ -1,0 +1,54 @@
+//! Which fields of a request go on: not those for this hop, not those that a backend could read as others, and what
+//! proxies say about a client from trusted peers alone (docs/design/0016-fields-of-strangers.md).
+//!
+//! This comes before routing and filters, so that no rule is chosen by a field that never arrives, and what a filter
+//! sets stays.
+
+use fairway_http1::{FieldRef, Head, Known, strip_hop_by_hop};
+
+use super::forwarded::Trust;
+
+/// Removes from the head what does not go on. To be called after everything that is for this hop was read.
+pub(super) fn admit(request: &mut Head, trust: Trust) {
+    strip_hop_by_hop(request);
+    request.retain(|FieldRef { name, known, .. }| match known {
+        // `forwarded` replaces them, and keeps what a stranger said under `X-Original-*`.
+        Known::XForwardedFor | Known::XForwardedHost => true,
+        _ => passes(name, trust),
+    });
+}
+
+/// Whether a field or trailer of this name goes on.
+pub(super) fn passes(name: &[u8], trust: Trust) -> bool {
+    is_plain(name) && (trust == Trust::Trusted || !is_claim(name))
+}
+
+/// `a_b` and `a-b` are one variable to CGI-like backends, to PHP `a.b` is too, so a client could slip a forged field
+/// past whoever checks the other: like nginx (`ignore_invalid_headers`), Fairway drops names of other bytes than letters,
+/// digits and `-`.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
+
+/// Whether this is a name in which a proxy, or an authenticator in front of it, tells a backend who the client is and
+/// what it asked for.
+fn is_claim(name: &[u8]) -> bool {
+    let claims: &[&[u8]] = match name {
+        [b'x' | b'X', b'-', third, ..] => match third | 0x20 {
+            b'a' => &[b"x-auth-request-"],
+            b'c' => &[b"x-client-cert", b"x-client-verify"],
+            b'f' => &[b"x-forwarded"],
+            b'o' => &[b"x-original-"],
+            b'r' => &[b"x-real-", b"x-rewrite-url"],
+            b's' => &[b"x-scheme", b"x-sent-from", b"x-ssl-"],
+            _ => &[],
+        },
+        [b'c' | b'C', ..] => &[b"client-cert"],
+        [b'f' | b'F', ..] => &[b"forwarded"],
+        [b's' | b'S', ..] => &[b"ssl-client-"],
+        _ => &[],
+    };
+    claims
+        .iter()
+        .any(|claim| name.get(..claim.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(claim)))
+}
