@@ -98,6 +98,13 @@ impl Location {
         (*target != self.path).then_some(target)
     }
 
+    /// Whether its Ingress protects it: closes it, or lists who may pass.
+    fn is_guard(&self) -> bool {
+        let protects =
+            |owner: &Arc<Plan>| owner.treatment.closed.is_some() || owner.treatment.access.is_some();
+        self.owner.as_ref().is_some_and(protects)
+    }
+
     fn wants_patterns(&self) -> bool {
         let by_annotation = |owner: &Arc<Plan>| owner.treatment.paths == Paths::Patterns;
         self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
@@ -275,8 +282,14 @@ impl Layout {
             Some(error) => {
                 let problem = format!("the regular expression \"{pattern}\" {error}");
                 let location = self.locations[at].clone();
-                self.diagnose(&location, "path", ("invalid-regex", problem), "this path answers 503");
-                rewrite::stand_in(&pattern)
+                let start = rewrite::literal_start(&pattern);
+                let start = if start.is_empty() { "/".to_owned() } else { start };
+                let other = if location.is_guard() { "a longer" } else { "another" };
+                let consequence = format!(
+                    "paths that begin with {start} answer 503, except those that {other} path of the host matches"
+                );
+                self.diagnose(&location, "path", ("invalid-regex", problem), &consequence);
+                rewrite::literal_pattern(&start)
             }
         };
         let condition = on_path(PathMatch::Regex { pattern: pattern.into(), ignore_case: true });
@@ -290,8 +303,7 @@ struct Candidate {
     pattern: String,
     /// Why it cannot be used.
     error: Option<String>,
-    /// The text that decides about its place: of an unusable one only what is surely meant, so that it takes no request
-    /// from a more definite path.
+    /// The text that decides about its place.
     rank: String,
     turn: Turn,
 }
@@ -308,14 +320,14 @@ enum Turn {
 impl Candidate {
     fn new(at: usize, location: &Location, pattern: String) -> Self {
         let error = rewrite::pattern_error(&pattern);
-        let rank = match error {
-            Some(_) => rewrite::plain_start(&pattern).to_owned(),
-            None => pattern.clone(),
-        };
-        let turn = match (location.place, &error) {
+        // An unusable guard stands where its text would: no request passes it that the pattern would have stopped. Any
+        // other unusable pattern only has the paths that are left, so that it takes none from those that work.
+        let steps_back = error.is_some() && !location.is_guard();
+        let rank = if steps_back { rewrite::literal_start(&pattern) } else { pattern.clone() };
+        let turn = match (location.place, steps_back) {
             (Place::Nowhere, _) => Turn::Nowhere,
-            (_, Some(_)) => Turn::Unusable,
-            (_, None) => Turn::Usable,
+            (_, true) => Turn::Unusable,
+            (_, false) => Turn::Usable,
         };
         Self { at, pattern, error, rank, turn }
     }

@@ -65,48 +65,73 @@ pub(crate) fn pattern_error(pattern: &str) -> Option<String> {
     Some(format!("cannot be used: {}", line.trim_start_matches("error: ")))
 }
 
-/// A pattern for about the paths that an unusable one is meant for: without its look-around, or else the text it
-/// begins with.
-pub(crate) fn stand_in(pattern: &str) -> String {
-    let without = without_look_around(pattern);
-    if pattern_error(&without).is_none() {
-        return without;
+/// The text with which every path begins that `pattern` can match, ASCII case apart, told without parsing the pattern,
+/// which may be an invalid one. Where that is not certain, less of it, down to nothing.
+pub(crate) fn literal_start(pattern: &str) -> String {
+    if may_have_alternatives(pattern) {
+        return String::new();
     }
-    plain_start(pattern).to_owned()
-}
-
-/// The text that a pattern begins with.
-pub(crate) fn plain_start(pattern: &str) -> &str {
-    let special = |c: char| !(c.is_ascii_alphanumeric() || "/-_~,=%".contains(c));
-    pattern.split(special).next().unwrap_or_default()
-}
-
-/// Takes out `(?=..)`, `(?!..)`, `(?<=..)` and `(?<!..)`.
-fn without_look_around(pattern: &str) -> String {
-    let mut kept = String::new();
-    let mut rest = pattern;
-    while let Some(start) = ["(?=", "(?!", "(?<=", "(?<!"].iter().filter_map(|open| rest.find(open)).min() {
-        kept.push_str(&rest[..start]);
-        rest = &rest[group_end(&rest[start..]).map_or(rest.len(), |length| start + length)..];
+    let mut literal = String::new();
+    let mut rest = pattern.trim_start_matches('^');
+    loop {
+        let mut chars = rest.chars();
+        let character = match (chars.next(), chars.clone().next()) {
+            (Some('\\'), Some(escaped)) if escaped.is_ascii_punctuation() => {
+                chars.next();
+                escaped
+            }
+            (Some(plain), _) if plain.is_ascii_alphanumeric() || "/-_~,=%:@!&;'".contains(plain) => plain,
+            _ => return literal,
+        };
+        rest = chars.as_str();
+        // It may be repeated zero times.
+        if rest.starts_with(['*', '?', '{']) {
+            return literal;
+        }
+        literal.push(character);
     }
-    kept + rest
 }
 
-/// The length of the group that `text` begins with.
-fn group_end(text: &str) -> Option<usize> {
+/// A pattern for the paths that begin with `text`.
+pub(crate) fn literal_pattern(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            (!c.is_ascii_alphanumeric() && !"/-_".contains(c)).then_some('\\').into_iter().chain([c])
+        })
+        .collect()
+}
+
+/// Whether a `|` may stand outside of all groups.
+fn may_have_alternatives(pattern: &str) -> bool {
+    // What makes it hard to tell where a group ends: quotations, comments, verbs, and the mode that has comments.
+    let flags = pattern.split("(?").skip(1).map(|rest| rest.split([')', ':']).next().unwrap_or_default());
+    let hard = ["\\Q", "(?#", "(*"].iter().any(|it| pattern.contains(it))
+        || flags.into_iter().any(|it| it.contains('x'));
+    if hard {
+        return pattern.contains('|');
+    }
     let mut depth = 0usize;
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
+    let mut bytes = pattern.bytes().peekable();
+    while let Some(byte) = bytes.next() {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
+            b'\\' => drop(bytes.next()),
+            b'[' => {
+                bytes.next_if_eq(&b'^');
+                // A bracket that comes first is a member of the class.
+                bytes.next_if_eq(&b']');
+                while let Some(member) = bytes.next().filter(|member| *member != b']') {
+                    if member == b'\\' {
+                        bytes.next();
+                    }
+                }
+            }
             b'(' => depth += 1,
-            b')' if depth == 1 => return Some(at + 1),
-            b')' => depth -= 1,
+            b')' => depth = depth.saturating_sub(1),
+            b'|' if depth == 0 => return true,
             _ => {}
         }
     }
-    None
+    false
 }
 
 #[cfg(test)]
@@ -114,10 +139,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_with_look_around_has_a_stand_in_without() {
-        assert_eq!(stand_in("/api/(?!internal(/|$))(.*)"), "/api/(.*)");
-        assert_eq!(stand_in("/a/(b)\\1"), "/a/");
-        assert_eq!(stand_in("/a(b"), "/a");
+    fn a_literal_start_is_true_of_every_match() {
+        for (pattern, literal) in [
+            ("/api/(?!internal(/|$))(.*)", "/api/"),
+            ("/a/(b)\\1", "/a/"),
+            ("/a(b", "/a"),
+            ("^/admin(?<", "/admin"),
+            ("/v1\\.0\\-x/(", "/v1.0-x/"),
+            ("/ab?(", "/a"),
+            ("/ab*(", "/a"),
+            ("/ab{0,2}(", "/a"),
+            ("/ab+(", "/ab"),
+            ("/a(b|/c", "/a"),
+            ("/a|/b(?=c)", ""),
+            ("/a)|(/b", ""),
+            ("/[(]|/b(?=c)", ""),
+            ("/[]|(](?=c)", "/"),
+            ("/\\(|/b(?=c)", ""),
+            ("/a(?#()|/b(?=c)", ""),
+            ("/a\\Q(\\E|/b(?=c)", ""),
+            ("/a(?x)#(\n|/b(?=c)", ""),
+            ("/caf\u{e9}(", "/caf"),
+            ("(?i)/x(", ""),
+        ] {
+            assert_eq!(literal_start(pattern), literal, "{pattern}");
+        }
     }
 
     #[test]
