@@ -21,6 +21,7 @@ mod limits;
 mod old_api;
 pub mod options;
 mod path;
+mod pattern;
 mod plan;
 mod redirect;
 mod references;
