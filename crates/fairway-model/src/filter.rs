@@ -139,11 +139,12 @@ pub enum PathRewrite {
     Full(Arc<str>),
     /// The part that the rule's prefix matched becomes this (Gateway API `ReplacePrefixMatch`).
     Prefix(Arc<str>),
-    /// ingress-nginx `rewrite`: where `pattern` (not anchored) finds something in the decoded path, the *whole* path
+    /// ingress-nginx `rewrite`: where `pattern` is found in the decoded path (at its start, or anywhere when it has several
+    /// alternatives outside of groups), the *whole* path
     /// becomes `replacement` with `$1`..`$9` from the captures; else the path stays. A `?` in the replacement starts the
     /// new query, to which the request's own is appended.
     Regex {
-        /// In the syntax of the `regex` crate.
+        /// In the syntax that `fairway-pattern` has of PCRE.
         pattern: Arc<str>,
         /// With `$1`..`$9`.
         replacement: Arc<str>,

@@ -123,9 +123,10 @@ pub enum PathMatch {
     /// The path or anything below it, by path elements: `/a` covers `/a`, `/a/` and `/a/b`, not `/ab`. A trailing slash
     /// is part of the pattern: `/a/` covers `/a/` and `/a/b`, not `/a`. `/` covers everything.
     Prefix(Arc<str>),
-    /// A regular expression anchored at the start of the path and not at its end.
+    /// A regular expression anchored at the start of the path and not at its end. As in nginx, where `^` stands before
+    /// its text, of several alternatives outside of groups only the first is anchored.
     Regex {
-        /// In the syntax of the `regex` crate, without the anchor.
+        /// In the syntax that `fairway-pattern` has of PCRE, without the anchor.
         pattern: Arc<str>,
         /// Whether upper and lower case are the same (ingress-nginx).
         ignore_case: bool,

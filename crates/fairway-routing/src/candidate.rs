@@ -4,10 +4,9 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use fairway_model::{Match, PathMatch, Route, VirtualHost};
-use regex::bytes::Regex;
+use fairway_pattern::{Anchor, Pattern};
 
 use crate::conditions::Conditions;
-use crate::pattern::{self, Anchor};
 use crate::{Fields, Request};
 
 /// A match of the model on its way into a table.
@@ -41,15 +40,7 @@ pub(crate) struct PathCandidate {
 pub(crate) enum PathTest {
     Exact(Arc<str>),
     Prefix(Arc<str>),
-    Regex(RegexTest),
-}
-
-/// A regular expression behind a cheap test that most candidates fail.
-#[derive(Clone, Debug)]
-pub(crate) struct RegexTest {
-    regex: Regex,
-    literal: Box<[u8]>,
-    ignore_case: bool,
+    Regex(Arc<Pattern>),
 }
 
 /// Every match of `host` in listed order.
@@ -109,13 +100,16 @@ impl PathTest {
         Ok(match path {
             PathMatch::Exact(path) => Self::Exact(path.clone()),
             PathMatch::Prefix(path) => Self::Prefix(path.clone()),
-            PathMatch::Regex { pattern, ignore_case } => Self::Regex(RegexTest {
-                regex: pattern::compiled(pattern, Anchor::Start, *ignore_case)
-                    .map_err(|why| format!("path {pattern:?}: {why}"))?,
-                literal: pattern::literal_start(pattern).as_bytes().into(),
-                ignore_case: *ignore_case,
-            }),
+            PathMatch::Regex { pattern, ignore_case } => Self::Regex(
+                Pattern::shared(pattern, Anchor::Start, *ignore_case)
+                    .map_err(|why| format!("the regular expression of path {pattern:?} {why}"))?,
+            ),
         })
+    }
+
+    /// Whether the length of the path decides what the test costs.
+    pub(crate) fn reads_on(&self) -> bool {
+        matches!(self, Self::Regex(pattern) if !pattern.is_literal())
     }
 
     /// How many bytes of `path` are covered, as [`crate::Matched::Rule`] counts them.
@@ -123,18 +117,8 @@ impl PathTest {
         match self {
             Self::Exact(exact) => (exact.as_bytes() == path).then_some(path.len()),
             Self::Prefix(prefix) => covered_by_prefix(prefix.as_bytes(), path),
-            Self::Regex(test) => test.holds(path).then_some(0),
+            Self::Regex(pattern) => pattern.is_match(path).then_some(0),
         }
-    }
-}
-
-impl RegexTest {
-    fn holds(&self, path: &[u8]) -> bool {
-        let begins = path.get(..self.literal.len()).is_some_and(|start| match self.ignore_case {
-            true => start.eq_ignore_ascii_case(&self.literal),
-            false => *start == *self.literal,
-        });
-        begins && self.regex.is_match(path)
     }
 }
 

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use fairway_model::{FieldMatch, Match, TextMatch};
-use regex::bytes::Regex;
+use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
-use crate::pattern::{self, Anchor};
 use crate::{Fields, Request, query};
-
-/// Query values that must be decoded for a regular expression are looked at up to here: the limit of a request line.
-const DECODED_VALUE: usize = 8 * 1024;
 
 /// All of it must hold.
 #[derive(Clone, Debug)]
@@ -28,7 +24,8 @@ struct FieldTest {
 #[derive(Clone, Debug)]
 enum TextTest {
     Exact(Arc<str>),
-    Regex(Regex),
+    /// A value that is longer than [`LONGEST_TEXT`] never matches.
+    Regex(Arc<Pattern>),
 }
 
 /// The first condition that does not hold.
@@ -82,8 +79,8 @@ impl FieldTest {
         let value = match &field.value {
             TextMatch::Exact(text) => TextTest::Exact(text.clone()),
             TextMatch::Regex(pattern) => TextTest::Regex(
-                pattern::compiled(pattern, Anchor::Both, false)
-                    .map_err(|why| format!("{place} {:?}: {why}", field.name))?,
+                Pattern::shared(pattern, Anchor::Both, false)
+                    .map_err(|why| format!("the regular expression of {place} {:?} {why}", field.name))?,
             ),
         };
         Ok(Self { name: field.name.clone(), value })
@@ -94,30 +91,30 @@ impl TextTest {
     fn holds(&self, value: &[u8]) -> bool {
         match self {
             Self::Exact(text) => text.as_bytes() == value,
-            Self::Regex(regex) => regex.is_match(value),
+            Self::Regex(pattern) => value.len() <= LONGEST_TEXT && pattern.is_match(value),
         }
     }
 
     fn holds_decoded(&self, raw: &[u8]) -> bool {
         match self {
             Self::Exact(text) => query::is(raw, text.as_bytes()),
-            Self::Regex(regex) if query::needs_decoding(raw) => matches_decoded(regex, raw),
-            Self::Regex(regex) => regex.is_match(raw),
+            Self::Regex(pattern) if query::needs_decoding(raw) => matches_decoded(pattern, raw),
+            Self::Regex(_) => self.holds(raw),
         }
     }
 }
 
 /// Decodes onto the stack: a lookup allocates nothing.
 #[cold]
-fn matches_decoded(regex: &Regex, raw: &[u8]) -> bool {
-    let mut decoded = [0; DECODED_VALUE];
+fn matches_decoded(pattern: &Pattern, raw: &[u8]) -> bool {
+    let mut decoded = [0; LONGEST_TEXT];
     let mut length = 0;
     for byte in query::decoded(raw) {
         let Some(place) = decoded.get_mut(length) else { return false };
         *place = byte;
         length += 1;
     }
-    regex.is_match(&decoded[..length])
+    pattern.is_match(&decoded[..length])
 }
 
 #[cfg(test)]
@@ -174,6 +171,6 @@ mod tests {
     fn an_invalid_regex_says_where() {
         let of = Match { headers: field("x-a", TextMatch::Regex("(".into())), ..Match::default() };
         let why = Conditions::compiled(&of).unwrap_err();
-        assert!(why.starts_with("header \"x-a\": the regular expression is invalid"), "{why}");
+        assert!(why == "the regular expression of header \"x-a\" cannot be used: unclosed group", "{why}");
     }
 }

@@ -90,7 +90,9 @@ pub(crate) fn explained<'s, F: Fields>(
                 outcome = Some(Matched::Rule { host, rule, prefix });
                 HostVerdict::Serves
             }
-            None if host.model().falls_through => HostVerdict::FallsThrough,
+            None if host.model().falls_through && !host.is_too_long(host.path(request)) => {
+                HostVerdict::FallsThrough
+            }
             None => {
                 outcome = Some(Matched::NoRule(covering[0]));
                 HostVerdict::Stops
@@ -115,8 +117,10 @@ fn judged<'s, F: Fields>(
     };
     let mut winner: Option<(Place<'s>, usize)> = None;
     let mut steps = Vec::new();
+    let is_too_long = oracle::is_too_long(model, path);
     for place in oracle::ranked(model) {
-        let verdict = match (place.judged(path, request), &winner) {
+        let judged = if is_too_long { Err(Unmet::Path) } else { place.judged(path, request) };
+        let verdict = match (judged, &winner) {
             (Ok(_), Some((first, _))) => MatchVerdict::Outranked(first.decided_over(&place, model.order)),
             (Ok(prefix), None) => {
                 winner = Some((place, prefix));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fairway_model::{CertificateKey, HostKey, HostPattern, PathForm, RuleOrder, VirtualHost};
+use fairway_pattern::LONGEST_TEXT;
 
 use crate::listed::Listed;
 use crate::names::{Named, ShortName};
@@ -21,6 +22,8 @@ pub struct CompiledHost {
     name: ShortName,
     path_form: PathForm,
     falls_through: bool,
+    /// Whether it has regular expressions that read the path to its end: their cost is counted for [`LONGEST_TEXT`].
+    reads_on: bool,
     /// Of all routes, as listed.
     rules: Box<[CompiledRule]>,
     table: Table,
@@ -32,6 +35,15 @@ pub struct CompiledHost {
 enum Table {
     Precedence(Tree),
     Listed(Listed),
+}
+
+impl Table {
+    fn reads_on(&self) -> bool {
+        match self {
+            Self::Precedence(tree) => tree.reads_on(),
+            Self::Listed(listed) => listed.reads_on(),
+        }
+    }
 }
 
 impl CompiledHost {
@@ -75,6 +87,22 @@ impl CompiledHost {
         self.falls_through
     }
 
+    /// Whether the path is longer than what its regular expressions may be asked about: then no rule matches, here and
+    /// on less specific hosts.
+    #[inline]
+    pub(crate) fn is_too_long(&self, path: &[u8]) -> bool {
+        self.reads_on && path.len() > LONGEST_TEXT
+    }
+
+    /// The path in the form that the rules are written for.
+    #[inline]
+    pub(crate) fn path<'r, F>(&self, request: &Request<'r, F>) -> &'r [u8] {
+        match self.path_form {
+            PathForm::Normalised => request.normalised,
+            PathForm::Decoded => request.decoded,
+        }
+    }
+
     /// Compiles `model`. The slots of its backends are acquired; [`Self::release`] gives them back.
     pub(crate) fn compiled(model: &Arc<VirtualHost>, slots: &mut Slots) -> Self {
         let mut problems = Vec::new();
@@ -103,6 +131,7 @@ impl CompiledHost {
             name,
             path_form: model.path_form,
             falls_through: model.falls_through,
+            reads_on: table.reads_on(),
             model: model.clone(),
             rules,
             table,
@@ -119,10 +148,10 @@ impl CompiledHost {
     /// The rule for a request, and the bytes of the path that its match covers.
     #[inline]
     pub(crate) fn find<F: Fields>(&self, request: &Request<'_, F>) -> Option<(&CompiledRule, usize)> {
-        let path = match self.path_form {
-            PathForm::Normalised => request.normalised,
-            PathForm::Decoded => request.decoded,
-        };
+        let path = self.path(request);
+        if self.is_too_long(path) {
+            return None;
+        }
         let (rule, covered) = match &self.table {
             Table::Precedence(tree) => tree.find(path, request),
             Table::Listed(listed) => listed.find(path, request),

@@ -5,8 +5,7 @@
 //! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
 //! that says what the right answer is, and [`explain`] tells it to people.
 //!
-//! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing (the lazily built automata of `regex`,
-//! which are bounded and kept, apart).
+//! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
 mod candidate;
 mod compile;
@@ -19,7 +18,6 @@ mod listed;
 mod names;
 #[doc(hidden)]
 pub mod oracle;
-mod pattern;
 mod query;
 mod request;
 mod rewrite;

@@ -20,6 +20,11 @@ impl Listed {
         Self { candidates }
     }
 
+    /// Whether the length of a path decides what a lookup costs.
+    pub(crate) fn reads_on(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.path.reads_on())
+    }
+
     /// The number of the first rule that fits, and the bytes of the path that it covers.
     pub(crate) fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         self.candidates.iter().find_map(|PathCandidate { path: test, candidate }| {

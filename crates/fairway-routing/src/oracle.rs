@@ -9,8 +9,8 @@ use fairway_model::{
     Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, RuleOrder, TextMatch,
     VirtualHost, WildcardSpan,
 };
+use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
-use crate::pattern::{self, Anchor};
 use crate::{Fields, Request, query};
 
 /// What serves a request.
@@ -88,6 +88,9 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
             PathForm::Normalised => request.normalised,
             PathForm::Decoded => request.decoded,
         };
+        if is_too_long(host, path) {
+            break;
+        }
         let winner =
             ranked(host).into_iter().find_map(|place| Some((place, place.judged(path, request).ok()?)));
         if let Some((place, prefix)) = winner {
@@ -98,6 +101,21 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
         }
     }
     hosts.first().map_or(Answer::NoHost, |host| Answer::NoRule(host.key.clone()))
+}
+
+/// Whether the host has regular expressions whose cost the length of the path decides, and the path is longer than it was
+/// counted for: then no rule serves it.
+#[must_use]
+pub fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
+    let rules = host.routes.iter().flat_map(|route| &route.rules);
+    let mut paths = rules.flat_map(|rule| &rule.matches).map(|of| &of.path);
+    let reads_on = |path: &PathMatch| match path {
+        PathMatch::Regex { pattern, ignore_case } => {
+            Pattern::shared(pattern, Anchor::Start, *ignore_case).is_ok_and(|pattern| !pattern.is_literal())
+        }
+        PathMatch::Exact(_) | PathMatch::Prefix(_) => false,
+    };
+    path.len() > LONGEST_TEXT && paths.any(reads_on)
 }
 
 /// Every match of `host`, the one with the most precedence first.
@@ -190,9 +208,9 @@ impl Place<'_> {
             _ => None,
         });
         path.into_iter().chain(fields).try_for_each(|(pattern, anchor, ignore_case)| {
-            pattern::compiled(pattern, anchor, ignore_case)
+            Pattern::shared(pattern, anchor, ignore_case)
                 .map(drop)
-                .map_err(|why| Unmet::Invalid(format!("{pattern:?}: {why}")))
+                .map_err(|why| Unmet::Invalid(format!("{pattern:?} {why}")))
         })
     }
 }
@@ -220,8 +238,8 @@ fn covered(pattern: &PathMatch, path: &[u8]) -> Option<usize> {
             }
         },
         PathMatch::Regex { pattern, ignore_case } => {
-            let regex = pattern::compiled(pattern, Anchor::Start, *ignore_case).ok()?;
-            regex.is_match(path).then_some(0)
+            let pattern = Pattern::shared(pattern, Anchor::Start, *ignore_case).ok()?;
+            pattern.is_match(path).then_some(0)
         }
     }
 }
@@ -230,7 +248,8 @@ fn text_matches(text: &TextMatch, value: &[u8]) -> bool {
     match text {
         TextMatch::Exact(exact) => exact.as_bytes() == value,
         TextMatch::Regex(pattern) => {
-            pattern::compiled(pattern, Anchor::Both, false).is_ok_and(|regex| regex.is_match(value))
+            let pattern = Pattern::shared(pattern, Anchor::Both, false);
+            value.len() <= LONGEST_TEXT && pattern.is_ok_and(|pattern| pattern.is_match(value))
         }
     }
 }

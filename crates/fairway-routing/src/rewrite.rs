@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use fairway_model::{PathForm, PathRewrite};
-use regex::bytes::Regex;
-
-use crate::pattern::{self, Anchor};
+use fairway_pattern::{Anchor, Finder, Pattern};
 
 /// A [`PathRewrite`], compiled.
 #[derive(Clone, Debug)]
@@ -22,7 +20,9 @@ pub struct CompiledRewrite {
 enum How {
     Full(NewTarget),
     Prefix(Arc<str>),
-    Regex(Regex, NewTarget),
+    /// The new target has no captures.
+    Pattern(Arc<Pattern>, NewTarget),
+    Captures(Arc<Finder>, NewTarget),
 }
 
 /// A new path, and what becomes of the query.
@@ -57,9 +57,15 @@ impl CompiledRewrite {
             PathRewrite::Full(path) => Self { how: How::Full(NewTarget::verbatim(path)), form },
             PathRewrite::Prefix(path) => Self { how: How::Prefix(path.clone()), form },
             PathRewrite::Regex { pattern, replacement, ignore_case } => {
-                let regex = pattern::compiled(pattern, Anchor::Nowhere, *ignore_case)
-                    .map_err(|why| format!("rewrite of {pattern:?}: {why}"))?;
-                Self { how: How::Regex(regex, NewTarget::template(replacement)), form: PathForm::Decoded }
+                let target = NewTarget::template(replacement);
+                let how = match target.has_captures() {
+                    true => Finder::shared(pattern, *ignore_case).map(|finder| How::Captures(finder, target)),
+                    false => Pattern::shared(pattern, Anchor::Start, *ignore_case)
+                        .map(|pattern| How::Pattern(pattern, target)),
+                };
+                let how =
+                    how.map_err(|why| format!("the regular expression of the rewrite of {pattern:?} {why}"))?;
+                Self { how, form: PathForm::Decoded }
             }
         })
     }
@@ -83,15 +89,15 @@ impl CompiledRewrite {
                 write_replaced_prefix(replacement, rest, self.form, out);
                 write_query(query, out);
             }
-            How::Regex(regex, target) if !target.has_captures() => {
-                if !regex.is_match(path) {
+            How::Pattern(pattern, target) => {
+                if !pattern.is_match(path) {
                     return false;
                 }
                 target.write(|_| &[], query, out);
             }
-            How::Regex(regex, target) => {
-                let Some(captures) = regex.captures(path) else { return false };
-                target.write(|n| captures.get(n).map_or(&[], |found| found.as_bytes()), query, out);
+            How::Captures(finder, target) => {
+                let Some(found) = finder.find(path) else { return false };
+                target.write(|n| found.group(n).map_or(&[], |range| &path[range]), query, out);
             }
         }
         true
@@ -277,6 +283,8 @@ mod tests {
             ("/(.*)", "/api/$1", "/a/b", "x=1", "/api/a/b?x=1"),
             ("/something", "/fixed/path", "/somethingnew", "x=1", "/fixed/path?x=1"),
             ("/one", "/two", "/one/x", "", "/two"),
+            ("/api/(?!(health)|version)(.*)", "/$1$2", "/api/users", "", "/users"),
+            ("/v1/(.*)|/v2/(.*)", "/$1$2", "/x/v2/a", "", "/a"),
         ] {
             assert_eq!(
                 applied(&regex(pattern, replacement), path, query, 0).as_deref(),
@@ -290,6 +298,7 @@ mod tests {
     fn a_pattern_that_is_not_found_changes_nothing() {
         assert_eq!(applied(&regex("/x", "/y"), "/z", "q", 0), None);
         assert_eq!(applied(&regex("/x(.)", "/$1"), "/z", "q", 0), None);
+        assert_eq!(applied(&regex("/(?!z)(.)", "/$1"), "/z", "q", 0), None);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Snapshot {
                 return Matched::Rule { host, rule, prefix };
             }
             let nearest = *nearest.get_or_insert(host);
-            if !host.falls_through() {
+            if !host.falls_through() || host.is_too_long(host.path(request)) {
                 return Matched::NoRule(nearest);
             }
         }

@@ -89,6 +89,11 @@ impl Tree {
         builder.finish()
     }
 
+    /// Whether the length of a path decides what a lookup costs.
+    pub(crate) fn reads_on(&self) -> bool {
+        self.regexes.iter().any(|candidate| candidate.path.reads_on())
+    }
+
     /// The number of the best rule that fits, and the bytes of the path that it covers.
     #[inline]
     pub(crate) fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {

@@ -35,7 +35,7 @@ fn every_match_is_listed_in_order_with_the_reason_it_lost() {
         ("header", MatchVerdict::Header("y".into())),
         ("query", MatchVerdict::Query("q".into())),
         ("other-path", MatchVerdict::Path),
-        ("invalid", MatchVerdict::Invalid("\"(\": the regular expression is invalid: unclosed group".into())),
+        ("invalid", MatchVerdict::Invalid("\"(\" cannot be used: unclosed group".into())),
         ("winner", MatchVerdict::Wins),
         ("later", MatchVerdict::Outranked(Criterion::Listed)),
         ("root", MatchVerdict::Outranked(Criterion::PathLength)),

@@ -202,9 +202,9 @@ fn a_match_that_does_not_compile_affects_nothing_else() {
     assert_eq!(
         texts,
         [
-            "HTTPRoute ns/header spec.rules[0]: header \"x\": the regular expression is invalid: unclosed group; \
+            "HTTPRoute ns/header spec.rules[0]: the regular expression of header \"x\" cannot be used: unclosed group; \
              this match never applies",
-            "HTTPRoute ns/bad spec.rules[0]: path \"/a(\": the regular expression is invalid: unclosed group; \
+            "HTTPRoute ns/bad spec.rules[0]: the regular expression of path \"/a(\" cannot be used: unclosed group; \
              this match never applies",
         ]
     );

@@ -22,6 +22,7 @@ mod old_api;
 pub mod options;
 mod ownership;
 mod path;
+mod pattern;
 mod plan;
 mod redirect;
 mod references;

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Match, PathMatch};
+use fairway_pattern::budget::Budget;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ownership::{Parties, decides};
+use crate::pattern::{self, Judged, Patterns};
 use crate::plan::{Paths, Plan};
 use crate::resources::Kind;
 use crate::rewrite;
@@ -99,6 +101,13 @@ impl Location {
     pub(crate) fn rewrite(&self) -> Option<&Arc<str>> {
         let target = self.owner.as_ref()?.treatment.rewrite.as_ref()?;
         (*target != self.path).then_some(target)
+    }
+
+    /// Whether its Ingress protects it: closes it, or lists who may pass.
+    fn is_guard(&self) -> bool {
+        let protects =
+            |owner: &Arc<Plan>| owner.treatment.closed.is_some() || owner.treatment.access.is_some();
+        self.owner.as_ref().is_some_and(protects)
     }
 
     /// Whether its Ingress wants the paths of the host to be patterns.
@@ -278,20 +287,21 @@ impl Layout {
     /// The longest text first, then reverse lexical (`controller.go`: two stable sorts).
     fn pattern_entries(&mut self) -> Vec<Entry> {
         let mut candidates: Vec<Candidate> = Vec::new();
+        let mut budget = Budget::default();
         for (at, location) in self.locations.iter().enumerate() {
             let path = location.path.to_string();
             let splits = location.kind == PathKind::Prefix && path != "/" && !location.wants_patterns();
             if !splits {
-                candidates.push(Candidate::new(at, location, path));
+                candidates.push(Candidate::new(at, location, path, &mut budget));
                 continue;
             }
             // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`.
             let taken = self.holders.contains_key(&(PathKind::Exact, location.path.clone()));
             let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
             if slashed != path && !taken {
-                candidates.push(Candidate::new(at, location, path));
+                candidates.push(Candidate::new(at, location, path, &mut budget));
             }
-            candidates.push(Candidate::new(at, location, slashed));
+            candidates.push(Candidate::new(at, location, slashed, &mut budget));
         }
         candidates.sort_by(|a, b| {
             let by_text = b.rank.len().cmp(&a.rank.len()).then_with(|| b.rank.cmp(&a.rank));
@@ -301,15 +311,21 @@ impl Layout {
     }
 
     fn pattern_entry(&mut self, candidate: Candidate) -> Entry {
-        let Candidate { at, pattern, error, .. } = candidate;
-        let unusable = error.is_some();
-        let pattern = match error {
-            None => pattern,
-            Some(error) => {
-                let problem = format!("the regular expression \"{pattern}\" {error}");
+        let Candidate { at, path, flaw, .. } = candidate;
+        let unusable = flaw.is_some();
+        let pattern = match flaw {
+            None => pattern::of_path(&path).into_owned(),
+            Some((code, why)) => {
+                let problem = format!("the regular expression \"{path}\" {why}");
                 let location = self.locations[at].clone();
-                self.diagnose(&location, "path", ("invalid-regex", problem), "this path answers 503");
-                rewrite::stand_in(&pattern)
+                let start = unread_start(&path);
+                let start = if start.is_empty() { "/".to_owned() } else { start };
+                let other = if location.is_guard() { "a longer" } else { "another" };
+                let consequence = format!(
+                    "paths that begin with {start} answer 503, except those that {other} path of the host matches"
+                );
+                self.diagnose(&location, "path", (code, problem), &consequence);
+                fairway_pattern::literal_pattern(&start)
             }
         };
         let condition = on_path(PathMatch::Regex { pattern: pattern.into(), ignore_case: true });
@@ -317,14 +333,18 @@ impl Layout {
     }
 }
 
+/// The text that the matches of an unusable pattern begin with.
+fn unread_start(path: &str) -> String {
+    fairway_pattern::literal_start(&pattern::of_path(path))
+}
+
 /// A pattern that waits for its place in the order.
 struct Candidate {
     at: usize,
-    pattern: String,
-    /// Why it cannot be used.
-    error: Option<String>,
-    /// The text that decides about its place: of an unusable one only what is surely meant, so that it takes no request
-    /// from a more definite path.
+    path: String,
+    /// Why it cannot be used: a code, and what follows "the regular expression" in a sentence.
+    flaw: Option<(&'static str, Arc<str>)>,
+    /// The text that decides about its place.
     rank: String,
     turn: Turn,
 }
@@ -339,18 +359,30 @@ enum Turn {
 }
 
 impl Candidate {
-    fn new(at: usize, location: &Location, pattern: String) -> Self {
-        let error = rewrite::pattern_error(&pattern);
-        let rank = match error {
-            Some(_) => rewrite::plain_start(&pattern).to_owned(),
-            None => pattern.clone(),
+    /// Takes what the pattern costs from the host's budget; locations come in the order of age.
+    fn new(at: usize, location: &Location, path: String, budget: &mut Budget) -> Self {
+        let owner = location.owner.as_ref();
+        let judged =
+            owner.map_or_else(|| Patterns::default().judged(&path), |owner| owner.patterns.judged(&path));
+        let namespace = owner.map(|owner| owner.key.namespace.clone()).unwrap_or_default();
+        let flaw = match judged {
+            Judged::Refused(why) => Some(("invalid-regex", why)),
+            Judged::TooMuch(why) => Some(("regex-cost", why)),
+            Judged::Usable { start, steps } => budget
+                .admit(&namespace, &start, steps)
+                .err()
+                .map(|exceeded| ("regex-cost", exceeded.to_string().into())),
         };
-        let turn = match (location.place, &error) {
+        // An unusable guard stands where its text would: no request passes it that the pattern would have stopped. Any
+        // other unusable pattern only has the paths that are left, so that it takes none from those that work.
+        let steps_back = flaw.is_some() && !location.is_guard();
+        let rank = if steps_back { unread_start(&path) } else { path.clone() };
+        let turn = match (location.place, steps_back) {
             (Place::Nowhere, _) => Turn::Nowhere,
-            (_, Some(_)) => Turn::Unusable,
-            (_, None) => Turn::Usable,
+            (_, true) => Turn::Unusable,
+            (_, false) => Turn::Usable,
         };
-        Self { at, pattern, error, rank, turn }
+        Self { at, path, flaw, rank, turn }
     }
 }
 

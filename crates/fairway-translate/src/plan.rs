@@ -15,6 +15,7 @@ use crate::class::{Claim, Classes};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::options::{Options, UnsupportedProtection};
 use crate::ownership::Guests;
+use crate::pattern::Patterns;
 use crate::redirect::ToHttps;
 use crate::resources::{ObjectKey, Resources, Sourced};
 use crate::settings::Defaults;
@@ -40,6 +41,7 @@ pub(crate) struct Plan {
     /// Whom it lets onto its hosts where hosts have owners.
     pub(crate) guests: Guests,
     pub(crate) treatment: Treatment,
+    pub(crate) patterns: Patterns,
 }
 
 /// What the annotations of an Ingress make of its requests.
@@ -164,7 +166,8 @@ pub(crate) fn read(
     uses.certificates.extend(treatment.upstream.client_certificate().cloned());
     let canary = reader.switch("canary", false);
     let created = ingress.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
-    let plan = Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment };
+    let patterns = Patterns::of(ingress.object.spec.as_ref(), treatment.rewrite.as_deref());
+    let plan = Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment, patterns };
     Reading { plan: (!canary).then_some(plan), uses, diagnostics: reader.diagnostics }
 }
 

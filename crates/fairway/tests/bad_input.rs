@@ -107,7 +107,8 @@ fn invalid() -> Vec<Bad> {
                 .route("bad.test", "/fine", ("web", 80))
                 .yaml(),
             "error[invalid-regex]: Ingress demo/bad spec.rules[0].http.paths[0].path: the regular expression \"/(unclosed\" \
-             cannot be used: unclosed group; this path answers 503",
+             cannot be used: unclosed group; paths that begin with / answer 503, except those that another path of the host \
+             matches",
             Some(("/fine", 200)),
         ),
         bad(

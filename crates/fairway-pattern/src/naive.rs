@@ -1,0 +1,65 @@
+//! The slow, obvious matcher: tries everything, as a backtracking engine does. Tests hold the automata to it.
+
+use crate::parse;
+use crate::set::Set;
+use crate::syntax::{Assertion, Node, Side};
+
+/// Whether `^pattern` matches `text`, as nginx puts it: only the first branch is held to the start.
+pub(crate) fn is_match(pattern: &str, ignore_case: bool, text: &[u8]) -> bool {
+    let branches = parse::parsed(pattern, ignore_case).expect("the pattern is one that can be used").branches;
+    branches.iter().enumerate().any(|(number, branch)| {
+        let starts = if number == 0 { 0..=0 } else { 0..=text.len() };
+        starts.into_iter().any(|start| matches(branch, text, start, &mut |_| true))
+    })
+}
+
+/// Whether `node` matches from `at`, and `then` agrees to where it ends.
+fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> bool) -> bool {
+    match node {
+        Node::Empty => then(at),
+        Node::Byte(set) => text.get(at).is_some_and(|byte| set.has(*byte)) && then(at + 1),
+        Node::Concat(parts) => match parts.split_first() {
+            None => then(at),
+            Some((first, rest)) => {
+                let rest = Node::Concat(rest.to_vec());
+                matches(first, text, at, &mut |end| matches(&rest, text, end, then))
+            }
+        },
+        Node::Alternation(parts) => parts.iter().any(|part| matches(part, text, at, then)),
+        Node::Capture(_, node) => matches(node, text, at, then),
+        Node::Repeat { node, min, max, .. } => {
+            let once = |min: u32, max: Option<u32>| Node::Repeat {
+                node: node.clone(),
+                min: min.saturating_sub(1),
+                max: max.map(|max| max - 1),
+                greedy: true,
+            };
+            let more = max.is_none_or(|max| max > 0)
+                && matches(node, text, at, &mut |end| {
+                    (end > at || *min > 0) && matches(&once(*min, *max), text, end, then)
+                });
+            more || *min == 0 && then(at)
+        }
+        Node::Assert(assertion) => holds(*assertion, text, at) && then(at),
+        Node::Look { side: Side::Ahead, negative, node } => {
+            matches(node, text, at, &mut |_| true) != *negative && then(at)
+        }
+        Node::Look { side: Side::Behind, negative, node } => {
+            let found = (0..=at).any(|start| matches(node, text, start, &mut |end| end == at));
+            found != *negative && then(at)
+        }
+    }
+}
+
+fn holds(assertion: Assertion, text: &[u8], at: usize) -> bool {
+    let word =
+        |place: Option<usize>| place.and_then(|it| text.get(it)).is_some_and(|byte| Set::word().has(*byte));
+    let boundary = word(at.checked_sub(1)) != word(Some(at));
+    match assertion {
+        Assertion::Start => at == 0,
+        Assertion::End => at == text.len(),
+        Assertion::EndOrLastLine => at == text.len() || text[at..] == *b"\n",
+        Assertion::Word => boundary,
+        Assertion::NotWord => !boundary,
+    }
+}
