@@ -91,6 +91,10 @@ impl AsyncWrite for ScriptedStream {
 }
 
 impl Transport for ScriptedStream {
+    fn peer(&self) -> Option<std::net::IpAddr> {
+        None
+    }
+
     fn abort(&mut self) {}
 
     fn has_unacknowledged(&self) -> bool {

@@ -167,7 +167,8 @@ pub(crate) fn read(
     let canary = reader.switch("canary", false);
     let created = ingress.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
     let patterns = Patterns::of(ingress.object.spec.as_ref(), treatment.rewrite.as_deref());
-    let plan = Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment, patterns };
+    let plan =
+        Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment, patterns };
     Reading { plan: (!canary).then_some(plan), uses, diagnostics: reader.diagnostics }
 }
 

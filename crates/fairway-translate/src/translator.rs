@@ -4,6 +4,7 @@
 //! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, hosts, backends and
 //! certificates are made again, each only where it was marked, and each marking what depends on it.
 
+mod claims;
 mod dependencies;
 mod shelf;
 mod stages;
@@ -22,6 +23,7 @@ use crate::plan::Plan;
 use crate::resources::{ObjectKey, ObjectRef, Resources};
 use crate::settings::Defaults;
 
+use claims::Claims;
 use dependencies::Dependencies;
 use shelf::Shelf;
 use stages::{BackendMemo, CertificateUser, HostMemo};
@@ -64,6 +66,7 @@ pub struct Translator {
     progress: Progress,
     classes: Classes,
     defaults: Defaults,
+    claims: Claims,
     plans: OrdMap<ObjectKey, Arc<Plan>>,
     dependencies: Dependencies,
     hosts: OrdMap<HostPattern, HostMemo>,
@@ -99,6 +102,7 @@ impl Translator {
             progress: Progress::New,
             classes: Classes::default(),
             defaults: Defaults::default(),
+            claims: Claims::default(),
             plans: OrdMap::new(),
             dependencies: Dependencies::default(),
             hosts: OrdMap::new(),
@@ -121,6 +125,7 @@ impl Translator {
         self.read_globals(resources, &mut work);
         self.read_ingresses(resources, &mut work);
         self.read_old_ingresses(resources, &work);
+        self.tell_claims(&work);
         self.read_secrets(resources, &mut work, now);
         self.make_hosts(resources, &mut work);
         self.make_backends(resources, &mut work);

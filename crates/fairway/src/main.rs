@@ -8,6 +8,7 @@ mod ask;
 mod check;
 mod echo;
 mod explain;
+mod here;
 mod logging;
 mod offline;
 mod run;

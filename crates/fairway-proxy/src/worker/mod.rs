@@ -29,7 +29,7 @@ use crate::upstream::{Connector, Groups, Room, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Parties};
 #[cfg(test)]
 pub(crate) use run::look_at_waits;
 pub(crate) use run::{Command, Launch, run};

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use fairway_proxy::{AccessLogFormat, DrainOptions, ProxyProtocol, ProxyProtocolOn};
-use fairway_translate::{LoopbackEndpoints, Options};
-use ipnet::IpNet;
+use fairway_proxy::{AccessLogFormat, DrainOptions};
+use fairway_translate::{LoopbackEndpoints, Options, Own};
 
 use super::TranslationArgs;
 use super::limits::LimitArgs;
 use super::source::{ReportArgs, Source, SourceArgs};
+use crate::here;
 
 /// Serves traffic by a cluster's objects or the manifests in a directory, and follows their changes.
 #[derive(Debug, Args)]
@@ -78,22 +78,14 @@ pub(crate) struct ListenArgs {
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
-    /// Listeners whose connections begin with a PROXY protocol header
-    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL", value_name = "WHERE", default_value = "off")]
-    pub(crate) proxy_protocol: ProxyProtocolChoice,
-    /// Peers that may send PROXY protocol headers [default: every peer of those listeners]
-    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL_TRUSTED", value_name = "CIDR", value_delimiter = ',')]
-    pub(crate) proxy_protocol_trusted: Vec<IpNet>,
-    /// Peers whose X-Forwarded-* headers are believed
-    #[arg(long, env = "FAIRWAY_TRUSTED_FORWARDERS", value_name = "CIDR", value_delimiter = ',')]
-    pub(crate) trusted_forwarders: Vec<IpNet>,
 }
 
 /// What is written to the standard output and error.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogArgs {
-    /// The access log on the standard output: the default format of ingress-nginx, JSON, or none
+    /// The access log on the standard output: the default format of ingress-nginx, the same with the resolved client and
+    /// the peer at the end, JSON, or none
     #[arg(long, env = "FAIRWAY_ACCESS_LOG", value_name = "FORMAT", default_value = "nginx")]
     pub(crate) access_log: AccessLogChoice,
     /// The format of messages on the standard error
@@ -120,6 +112,7 @@ pub(crate) struct DrainArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum AccessLogChoice {
     Nginx,
+    NginxAddresses,
     Json,
     Off,
 }
@@ -131,15 +124,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Values of `--proxy-protocol`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProxyProtocolChoice {
-    Off,
-    Http,
-    Https,
-    Both,
-}
-
 impl RunArgs {
     /// Where configuration comes from.
     ///
@@ -147,7 +131,9 @@ impl RunArgs {
     /// The flags contradict each other.
     pub(crate) fn validated(&self) -> Result<Source<'_>> {
         let source = self.source.validated()?;
-        self.listen.validate()?;
+        self.report.validate(&source)?;
+        self.listen.validate(self.report.webhook.address)?;
+        self.translation.trust.trust()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
@@ -168,36 +154,34 @@ impl RunArgs {
             true => LoopbackEndpoints::Refused,
             false => LoopbackEndpoints::Accepted,
         };
-        let downstream = self.limits.patience.downstream();
-        Ok(Options { downstream, loopback_endpoints, ..self.translation.options()? })
+        let mut options = self.translation.options()?;
+        options.trust.external.own = self.listen.own(self.report.webhook.address);
+        Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
     }
 }
 
 impl ListenArgs {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self, webhook: Option<SocketAddr>) -> Result<()> {
         let http = self.http.iter().map(|address| ("--http", address));
         let https = self.https.iter().map(|address| ("--https", address));
         let all = http.chain(https).chain([("--admin", &self.admin)]);
-        let all: Vec<_> = all.chain(self.probe.iter().map(|address| ("--probe", address))).collect();
+        let all = all.chain(self.probe.iter().map(|address| ("--probe", address)));
+        let all: Vec<_> = all.chain(webhook.iter().map(|address| ("--webhook", address))).collect();
         for (index, (flag, address)) in all.iter().enumerate() {
             if let Some((other, taken)) = all[..index].iter().find(|(_, other)| overlap(other, address)) {
                 bail!("{flag} {address} and {other} {taken} are the same address");
             }
         }
-        if self.proxy_protocol == ProxyProtocolChoice::Off && !self.proxy_protocol_trusted.is_empty() {
-            bail!("--proxy-protocol-trusted without --proxy-protocol: no listener expects the header");
-        }
         Ok(())
     }
 
-    pub(crate) fn proxy_protocol(&self) -> ProxyProtocol {
-        let on = match self.proxy_protocol {
-            ProxyProtocolChoice::Off => ProxyProtocolOn::Off,
-            ProxyProtocolChoice::Http => ProxyProtocolOn::Http,
-            ProxyProtocolChoice::Https => ProxyProtocolOn::Https,
-            ProxyProtocolChoice::Both => ProxyProtocolOn::Both,
-        };
-        ProxyProtocol { on, trusted: self.proxy_protocol_trusted.clone() }
+    /// Where this process listens, with the webhook if it is served.
+    fn own(&self, webhook: Option<SocketAddr>) -> Own {
+        let some = [Some(self.admin), self.probe, webhook].into_iter().flatten();
+        Own {
+            listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
+            addresses: here::addresses(),
+        }
     }
 }
 
@@ -218,6 +202,7 @@ impl From<AccessLogChoice> for AccessLogFormat {
     fn from(choice: AccessLogChoice) -> Self {
         match choice {
             AccessLogChoice::Nginx => Self::Nginx,
+            AccessLogChoice::NginxAddresses => Self::NginxAddresses,
             AccessLogChoice::Json => Self::Json,
             AccessLogChoice::Off => Self::Off,
         }
@@ -258,6 +243,28 @@ mod tests {
             ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
+            ("--manifests m --external-name-allow 127.0.0.0/8", "without --enable-external-name"),
+            (
+                "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
+                "--webhook is about a cluster",
+            ),
+            ("--manifests m --publish-service a/b", "--publish-service is about a cluster"),
+            (
+                "--manifests m --publish-status-address 192.0.2.1",
+                "--publish-status-address is about a cluster",
+            ),
+            ("--manifests m --no-status", "--no-status is about a cluster"),
+            ("--manifests m --election-id a", "--election-id is about a cluster"),
+            ("--kubernetes --webhook-client-ca f", "--webhook-client-ca without --webhook"),
+            ("--kubernetes --webhook-key f", "--webhook-key without --webhook"),
+            (
+                "--kubernetes --no-status --publish-service a/b",
+                "--publish-service and --no-status contradict",
+            ),
+            (
+                "--kubernetes --webhook 0.0.0.0:8080 --webhook-certificate c --webhook-key k",
+                "--webhook 0.0.0.0:8080 and --http",
+            ),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
         ] {
             let told = problem(&format!("fairway run {flags}"));

@@ -4,9 +4,11 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    ClassCompat, ExternalNames, HostOptions, HostOwnership, LoopbackEndpoints, ObjectKey, Options,
-    PublicPorts, UnsupportedProtection, WithoutClass,
+    ClassCompat, HostOptions, HostOwnership, LoopbackEndpoints, ObjectKey, Options, PublicPorts,
+    UnsupportedProtection, WithoutClass,
 };
+
+use super::trust::TrustArgs;
 
 /// What objects mean.
 #[derive(Clone, Debug, Args)]
@@ -32,7 +34,10 @@ pub(crate) struct TranslationArgs {
     /// What is served although it is not by default
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
-    /// What is let through although it is not by default
+    /// Serve Ingresses without the protection that they ask for and Fairway does not give yet (else they answer 503)
+    #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
+    pub(crate) ignore_unsupported_protection: bool,
+    /// Whose word is taken, and where external names may lead
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// What holds for all hosts and paths
@@ -56,18 +61,6 @@ pub(crate) struct ClassArgs {
     /// Serve Ingresses that name no class
     #[arg(long, env = "FAIRWAY_WATCH_INGRESS_WITHOUT_CLASS")]
     pub(crate) watch_ingress_without_class: bool,
-}
-
-/// What is closed unless asked for.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What objects mean")]
-pub(crate) struct TrustArgs {
-    /// Serve Ingresses without the protection that they ask for and Fairway does not give yet (else they answer 503)
-    #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
-    pub(crate) ignore_unsupported_protection: bool,
-    /// Serve Services of type ExternalName: they can point anywhere
-    #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
-    pub(crate) enable_external_name: bool,
 }
 
 /// What holds for all hosts and paths.
@@ -120,7 +113,7 @@ impl TranslationArgs {
     /// The translator's options.
     ///
     /// # Errors
-    /// A flag is no `NAMESPACE/NAME`.
+    /// A flag is no `NAMESPACE/NAME`, or flags contradict each other.
     pub(crate) fn options(&self) -> Result<Options> {
         Ok(Options {
             ingress_classes: vec![self.ingress_class.as_str().into()],
@@ -137,13 +130,9 @@ impl TranslationArgs {
             default_certificate: key("--default-certificate", self.default_certificate.as_deref())?,
             configmap: key("--configmap", self.configmap.as_deref())?,
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
-            external_names: if self.trust.enable_external_name {
-                ExternalNames::Resolved
-            } else {
-                ExternalNames::Refused
-            },
+            trust: self.trust.trust()?,
             loopback_endpoints: LoopbackEndpoints::Accepted,
-            unsupported_protection: if self.trust.ignore_unsupported_protection {
+            unsupported_protection: if self.ignore_unsupported_protection {
                 UnsupportedProtection::Ignored
             } else {
                 UnsupportedProtection::Closed
