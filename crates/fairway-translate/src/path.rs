@@ -159,7 +159,7 @@ fn fallback(host: &HostPattern, plans: &[&Arc<Plan>]) -> Location {
         None if *host == HostPattern::Any => (None, Place::Nowhere),
         None => (plans.first(), Place::Nowhere),
     };
-    let owner = owner.map(|owner| Arc::clone(owner));
+    let owner = owner.copied().cloned();
     Location { path: "/".into(), kind: PathKind::Prefix, owner, place }
 }
 

@@ -109,9 +109,9 @@ impl Sampler<'_> {
     }
 
     fn repetitions(&mut self) -> usize {
-        let absent = if self.optional == Optional::Absent { 0 } else { 1 };
+        let once = usize::from(self.optional == Optional::Once);
         let times = match self.rest.peek() {
-            Some('*' | '?') => absent,
+            Some('*' | '?') => once,
             Some('{') => {
                 self.rest.next();
                 let mut digits = String::new();
