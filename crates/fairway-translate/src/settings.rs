@@ -39,6 +39,8 @@ pub(crate) struct Defaults {
     /// In lower case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) access: DefaultAccess,
+    /// Who may claim any address.
+    pub(crate) claims: Vec<Claim>,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
 }
@@ -48,8 +50,6 @@ pub(crate) struct Defaults {
 pub(crate) struct Reading {
     pub(crate) settings: Settings,
     pub(crate) defaults: Defaults,
-    /// Who may claim any address.
-    pub(crate) claims: Vec<Claim>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -94,6 +94,7 @@ impl Default for Defaults {
             forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),
             access: DefaultAccess::default(),
+            claims: Vec::new(),
             closed: None,
         }
     }
@@ -197,10 +198,10 @@ impl<'a> Draft<'a> {
         let Believed { ranges, claim, problem } = self.forwarded.settle(&self.options.trust.forwarders, at);
         self.settings.forwarded.ranges = ranges;
         self.diagnostics.extend(problem);
-        let claims: Vec<_> = claim.into_iter().chain(Claim::by_proxy_protocol(&self.options.trust)).collect();
-        self.defaults.access.claimed = claims.iter().map(|claim| claim.means).collect();
-        let Self { settings, defaults, diagnostics, .. } = self;
-        Reading { settings, defaults, claims, diagnostics }
+        let claims = claim.into_iter().chain(Claim::by_proxy_protocol(&self.options.trust));
+        self.defaults.claims = claims.collect();
+        self.defaults.access.claimed = self.defaults.claims.iter().map(|claim| claim.means).collect();
+        Reading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }
     }
 }
 

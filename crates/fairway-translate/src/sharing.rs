@@ -7,7 +7,7 @@ mod sample;
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin, PathMatch};
-use regex::bytes::RegexBuilder;
+use fairway_pattern::{Anchor, Pattern, literal_start};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ownership::decides;
@@ -24,8 +24,6 @@ use sample::{Optional, sample};
 const MOST_TESTS: usize = 20_000;
 /// Paths that are longer are not tried.
 const LONGEST_PROBE: usize = 1024;
-/// The bound of a compiled pattern, as in the routing table.
-const PROGRAM_SIZE: usize = 256 * 1024;
 /// What stands for any segment below a path: letters that no rule is likely to spell out.
 const SEGMENT: &str = "zqxjkv";
 
@@ -273,24 +271,17 @@ impl Shared<'_> {
 /// Holds an entry against paths.
 enum Tester<'a> {
     Text(&'a str),
-    Pattern(regex::bytes::Regex),
+    Pattern(Arc<Pattern>),
 }
 
 impl<'a> Tester<'a> {
-    /// `None` where it is no pattern that can be compiled here.
+    /// `None` where it is no pattern that can be compiled.
     fn of(entry: &'a Entry) -> Option<Self> {
         let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return None };
         if !is_special(pattern) {
             return Some(Self::Text(pattern));
         }
-        let build = |unicode| {
-            RegexBuilder::new(&format!(r"\A(?:{pattern})"))
-                .case_insensitive(true)
-                .unicode(unicode)
-                .size_limit(PROGRAM_SIZE)
-                .build()
-        };
-        build(false).or_else(|_| build(true)).ok().map(Self::Pattern)
+        Pattern::shared(pattern, Anchor::Start, true).ok().map(Self::Pattern)
     }
 
     fn matches(&self, path: &str) -> bool {
@@ -302,19 +293,14 @@ impl<'a> Tester<'a> {
 }
 
 fn is_special(pattern: &str) -> bool {
-    rewrite::plain_start(pattern).len() < pattern.len()
+    literal_start(pattern).len() < pattern.len()
 }
 
 /// Whether an entry can match a path as far as the text that its pattern begins with tells: most cannot, and then it is
 /// not compiled.
 fn may_match(entry: &Entry, path: &str) -> bool {
     let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return false };
-    let start = rewrite::plain_start(pattern);
-    // An alternative has another start, and the last character may be repeated zero times.
-    let certain = if pattern.contains('|') { "" } else { start };
-    let certain =
-        if certain.len() < pattern.len() { &certain[..certain.len().saturating_sub(1)] } else { certain };
-    starts_with(path, certain)
+    starts_with(path, &literal_start(pattern))
 }
 
 fn starts_with(path: &str, start: &str) -> bool {

@@ -23,7 +23,6 @@ use crate::plan::Plan;
 use crate::resources::{ObjectKey, ObjectRef, Resources};
 use crate::settings::Defaults;
 
-use claims::Claims;
 use dependencies::Dependencies;
 use shelf::Shelf;
 use stages::{BackendMemo, CertificateUser, HostMemo};
@@ -66,7 +65,6 @@ pub struct Translator {
     progress: Progress,
     classes: Classes,
     defaults: Defaults,
-    claims: Claims,
     plans: OrdMap<ObjectKey, Arc<Plan>>,
     dependencies: Dependencies,
     hosts: OrdMap<HostPattern, HostMemo>,
@@ -102,7 +100,6 @@ impl Translator {
             progress: Progress::New,
             classes: Classes::default(),
             defaults: Defaults::default(),
-            claims: Claims::default(),
             plans: OrdMap::new(),
             dependencies: Dependencies::default(),
             hosts: OrdMap::new(),

@@ -12,6 +12,7 @@ use super::{AccessLog, LogSender, Switch, json, nginx};
 use crate::accept::Peer;
 use crate::clock::Instant;
 use crate::exchange::intake::Fields;
+use crate::exchange::acquire::Detour;
 use crate::exchange::record::{Record, UpstreamRecord};
 use crate::fault::Fault;
 use crate::listener::ListenerName;
@@ -53,6 +54,7 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
             header: Duration::from_millis(10).into(),
             response: Duration::from_millis(11).into(),
             attempts: 2,
+            detour: Detour::Hedged,
         });
     }
     record

@@ -67,7 +67,7 @@ impl Desk {
 
 impl Spare for Box<Desk> {
     fn kept_bytes(&self) -> usize {
-        let Desk { request, answer, host, origin, normalised, decoded, target, replay, text } = &**self;
+        let Desk { request, answer, host, origin, normalised, decoded, target, replay, text, .. } = &**self;
         let vectors = [origin, normalised, decoded, target, replay, text].map(Vec::capacity);
         size_of::<Desk>()
             + request.kept_bytes()

@@ -74,7 +74,6 @@ impl Translator {
             let read = settings::read(resources, &self.options);
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
-            self.claims.made = read.claims;
             work.claims = ClaimsWork::Tell;
             self.current.config.settings = read.settings;
             let mut found = read.diagnostics;
@@ -114,7 +113,7 @@ impl Translator {
             self.current.diagnostics.replace(Scope::Ingress(key.clone()), read.diagnostics);
             self.set_status(&key, read.plan.as_ref());
             let access = read.plan.as_ref().and_then(|plan| plan.treatment.access.as_ref());
-            if self.claims.guard(&key, access.is_some()) {
+            if self.dependencies.guard(&key, access.is_some()) {
                 work.claims = ClaimsWork::Tell;
             }
             if let Some(plan) = read.plan {
