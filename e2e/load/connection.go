@@ -44,7 +44,7 @@ type answer struct {
 func (p *Plan) open(ctx context.Context) (*connection, *failure) {
 	opened := time.Now()
 	dialer := net.Dialer{Timeout: p.ConnectTimeout, KeepAlive: -1}
-	conn, err := dialer.DialContext(ctx, "tcp", p.Address)
+	conn, err := p.Ports.dial(ctx, dialer, p.Address)
 	if err != nil {
 		return nil, connecting(err)
 	}

@@ -43,6 +43,8 @@ type Plan struct {
 	// Rate is in requests per second over all clients.
 	Rate  int
 	Reuse Reuse
+	// Ports that its connections come from; nil: any.
+	Ports *Ports
 	// PostEvery makes each such request of a client a POST; 0: none, 1: all.
 	PostEvery int
 	// ConnectTimeout and AnswerTimeout default to 20 s: longer than what Fairway promises in any fault, and than a lost

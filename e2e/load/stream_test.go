@@ -240,6 +240,34 @@ func TestEveryWayToFailHasItsClass(t *testing.T) {
 	}
 }
 
+func TestConnectionsComeFromOnePortAfterTheOther(t *testing.T) {
+	var ports []int
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		ports = append(ports, conn.RemoteAddr().(*net.TCPAddr).Port)
+		good(conn, request, "Connection: close\r\n")
+		return false
+	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	// Whatever else has a port of these is passed over, as the one in the middle is.
+	middle := taken.Addr().(*net.TCPAddr).Port
+	plan := Plan{Address: address, Reuse: NewConnection, Ports: NewPorts(PortRange{middle - 400, middle + 400})}
+	report := seen(t, plan, 300)
+	if report.Counts.OK != report.Counts.Requests {
+		t.Fatalf("%+v", report.Counts)
+	}
+	last := middle - 401
+	for _, port := range ports[:300] {
+		if port <= last || port == middle {
+			t.Fatalf("port %d after port %d; %d is taken", port, last, middle)
+		}
+		last = port
+	}
+}
+
 func TestARefusedConnectionHasItsClass(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -138,6 +138,7 @@ func (s *stage) stream(plan load.Plan) {
 		// So that there are requests in hand whenever a process dies.
 		plan.Delay = 10 * time.Millisecond
 	}
+	plan.Ports = clientPorts
 	plan.Name = fmt.Sprintf("%s.%d", s.name, len(s.streams))
 	s.streams = append(s.streams, load.Start(plan))
 }
