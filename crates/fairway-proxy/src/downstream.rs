@@ -67,7 +67,7 @@ pub(crate) fn serve<N: Network, S: Transport>(
     let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
     async move {
-        let worker = &*worker;
+        let worker = &worker;
         let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
         let mut now = Instant::now();
         loop {

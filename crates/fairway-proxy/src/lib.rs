@@ -19,6 +19,7 @@ mod options;
 mod proxy;
 mod proxy_protocol;
 mod publish;
+mod sys;
 #[cfg(test)]
 mod testing;
 mod tls;

@@ -80,6 +80,9 @@ pub struct Limits {
     pub replay_bytes: usize,
     /// How long written bytes to an endpoint may stay unacknowledged (`TCP_USER_TIMEOUT`).
     pub upstream_unacknowledged: Duration,
+    /// How long a connect to an endpoint may take before another endpoint is tried as well; less where the endpoint
+    /// usually takes a fraction of it, at least 50 ms. Zero never tries another one.
+    pub connect_hedge: Duration,
     /// How long the client may send nothing of a body that was announced.
     pub body_idle: Duration,
     /// Bytes per second that a request body must bring on average, after its first five seconds. 0 switches it off.
@@ -96,6 +99,7 @@ impl Default for Limits {
             memory: None,
             replay_bytes: 64 * 1024,
             upstream_unacknowledged: Duration::from_secs(2),
+            connect_hedge: Duration::from_millis(250),
             body_idle: Duration::from_secs(60),
             body_rate: 240,
         }

@@ -31,7 +31,7 @@ use crate::publish::Publisher;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
 use crate::transport::{Network, Transport};
-use crate::worker::Worker;
+use crate::worker::{Worker, look_at_waits};
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;
@@ -42,6 +42,8 @@ pub(crate) enum Meeting {
     Refused,
     /// Nothing comes back, ever.
     Silence,
+    /// The same for a while, then a connection.
+    Late(std::time::Duration, DuplexStream),
     /// A connection, whose other end somebody serves.
     Peer(DuplexStream),
     /// The same, until the other end vanishes without a word.
@@ -87,6 +89,10 @@ impl AsyncWrite for ScriptedStream {
 
 impl Transport for ScriptedStream {
     fn abort(&mut self) {}
+
+    fn has_unacknowledged(&self) -> bool {
+        self.vanished.as_ref().is_some_and(|vanished| vanished.get())
+    }
 }
 
 impl Meeting {
@@ -95,6 +101,17 @@ impl Meeting {
         let (ours, theirs) = duplex(PIPE);
         spawn_local(endpoint(theirs));
         Self::Peer(ours)
+    }
+
+    /// The same, after a while.
+    pub(crate) fn after<F: Future<Output = ()> + 'static>(
+        after: std::time::Duration,
+        endpoint: impl FnOnce(DuplexStream) -> F,
+    ) -> Self {
+        match Self::with(endpoint) {
+            Self::Peer(stream) => Self::Late(after, stream),
+            other => other,
+        }
     }
 
     /// The same, until it vanishes.
@@ -126,6 +143,10 @@ impl Network for ScriptedNetwork {
         match (self.script)(to) {
             Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
             Meeting::Silence => pending().await,
+            Meeting::Late(after, stream) => {
+                tokio::time::sleep(after).await;
+                Ok(ScriptedStream { stream, vanished: None, patience: None })
+            }
             Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None, patience: None }),
             Meeting::Mortal(stream, vanished) => {
                 Ok(ScriptedStream { stream, vanished: Some(vanished), patience: None })
@@ -149,15 +170,35 @@ impl Stage {
     ) -> Self {
         let (mut policy, mut settings) = (Policy::default(), Settings::default());
         edit(&mut policy, &mut settings);
-        let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
-        let options = options();
+        Self::start(&config(endpoints, policy, settings), options(), script)
+    }
+
+    /// Over `endpoints`, with built-in values but for the limits that `edit` changes.
+    pub(crate) fn with_limits(
+        endpoints: usize,
+        edit: impl FnOnce(&mut Limits),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let mut options = options();
+        edit(&mut options.limits);
+        Self::start(&config(endpoints, Policy::default(), Settings::default()), options, script)
+    }
+
+    fn start(
+        config: &Config,
+        options: ProxyOptions,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let compiled = fairway_routing::compile(config, None);
         let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
         let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
         let published = Arc::clone(&publisher.subscribe().borrow());
         let connects = Rc::new(RefCell::new(Vec::new()));
         let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
         let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
-        Self { worker: Rc::new(Worker::new(Arc::new(options), network, &published, log)), connects }
+        let worker = Rc::new(Worker::new(Arc::new(options), network, &published, log));
+        spawn_local(look_at_waits(Rc::clone(&worker)));
+        Self { worker, connects }
     }
 
     /// A client that has just connected.
@@ -176,9 +217,20 @@ impl Stage {
 
     /// Whether the metrics have this line.
     pub(crate) fn counts(&self, line: &str) -> bool {
+        self.metrics().lines().any(|other| other == line)
+    }
+
+    /// The value of a series of the metrics; 0 when it is not there.
+    pub(crate) fn value(&self, series: &str) -> u64 {
+        let text = self.metrics();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse().expect("a whole number"))
+    }
+
+    fn metrics(&self) -> String {
         let mut text = String::new();
         write_text(self.worker.sample(), &mut text);
-        text.lines().any(|other| other == line)
+        text
     }
 }
 

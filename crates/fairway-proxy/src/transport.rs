@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,12 +19,30 @@ use tokio_rustls::{client, server};
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
     fn abort(&mut self);
+
+    /// Whether the peer has not acknowledged all that was sent.
+    fn has_unacknowledged(&self) -> bool {
+        false
+    }
+
+    /// An answer takes long: from now on the peer is asked often whether it is still there.
+    fn watch_closely(&self) {}
 }
 
 impl Transport for TcpStream {
     fn abort(&mut self) {
         // A socket that cannot be told to reset is gone already.
         let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
+    }
+
+    fn has_unacknowledged(&self) -> bool {
+        crate::sys::has_unacknowledged(self.as_fd())
+    }
+
+    fn watch_closely(&self) {
+        let often = TcpKeepalive::new().with_time(ASKED_AGAIN).with_interval(ASKED_AGAIN);
+        // A socket that cannot be told is asked as before.
+        let _ = SockRef::from(self).set_tcp_keepalive(&often);
     }
 }
 
@@ -36,6 +55,14 @@ impl<S: Transport> Transport for server::TlsStream<S> {
 impl<S: Transport> Transport for client::TlsStream<S> {
     fn abort(&mut self) {
         self.get_mut().0.abort();
+    }
+
+    fn has_unacknowledged(&self) -> bool {
+        self.get_ref().0.has_unacknowledged()
+    }
+
+    fn watch_closely(&self) {
+        self.get_ref().0.watch_closely();
     }
 }
 
@@ -50,6 +77,20 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
         match self {
             Self::Plain(stream) => stream.abort(),
             Self::Tls(stream) => stream.abort(),
+        }
+    }
+
+    fn has_unacknowledged(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.has_unacknowledged(),
+            Self::Tls(stream) => stream.has_unacknowledged(),
+        }
+    }
+
+    fn watch_closely(&self) {
+        match self {
+            Self::Plain(stream) => stream.watch_closely(),
+            Self::Tls(stream) => stream.watch_closely(),
         }
     }
 }
@@ -68,8 +109,9 @@ pub(crate) trait Network: 'static {
     fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 
-/// An endpoint that has been silent for so long is asked whether it is still there. Nothing else shows that it vanished
-/// while a request waits for its answer: then no byte is unacknowledged.
+/// An endpoint that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows
+/// that it vanished while a request waits for its answer: then no byte is unacknowledged. A connection on which an answer
+/// takes long asks after [`ASKED_AGAIN`].
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 /// The question is repeated after this, until the user timeout is over.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);

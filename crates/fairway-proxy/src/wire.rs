@@ -267,6 +267,11 @@ impl<S: Transport> Wire<S> {
         self.received
     }
 
+    /// What the bytes go through.
+    pub(crate) fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// The peer shall see a failure when this is dropped.
     pub(crate) fn abort(&mut self) {
         self.stream.abort();

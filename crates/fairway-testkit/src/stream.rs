@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use socket2::{SockFilter, SockRef, Socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -48,6 +49,11 @@ impl Stream {
         self.socket().set_zero_linger()
     }
 
+    /// From now on nothing that comes is seen, not even by the kernel's TCP: nothing is acknowledged.
+    pub(crate) fn vanish(&self) -> io::Result<()> {
+        vanish(&SockRef::from(self.socket()))
+    }
+
     /// The socket below.
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
@@ -55,6 +61,13 @@ impl Stream {
             Self::Tls(stream) => stream.get_ref().0,
         }
     }
+}
+
+/// Drops every segment before TCP sees it, also for connections that a listening socket would take.
+pub(crate) fn vanish(socket: &Socket) -> io::Result<()> {
+    // Classic BPF (packet(7)): "return 0 bytes of the packet".
+    const DROP_ALL: [SockFilter; 1] = [SockFilter::new(6, 0, 0, 0)];
+    socket.attach_filter(&DROP_ALL)
 }
 
 /// `work`, or a `TimedOut` error that names `what` after `limit`.

@@ -6,6 +6,7 @@ use fairway_http1::Known;
 
 use super::flag;
 use crate::accept::Peer;
+use crate::exchange::acquire::Detour;
 use crate::exchange::record::Record;
 use crate::worker::Desk;
 
@@ -47,6 +48,7 @@ struct UpstreamPart {
     endpoint: String,
     status: u16,
     attempts: u8,
+    hedged: bool,
     connect_us: u128,
     header_us: u128,
     response_us: u128,
@@ -85,6 +87,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
             endpoint: up.endpoint.to_string(),
             status: up.status,
             attempts: up.attempts,
+            hedged: up.detour == Detour::Hedged,
             connect_us: up.connect.duration().as_micros(),
             header_us: up.header.duration().as_micros(),
             response_us: up.response.duration().as_micros(),

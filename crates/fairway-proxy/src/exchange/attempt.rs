@@ -3,25 +3,26 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::acquire::{Acquired, Detour, acquire};
 use super::forward::Course;
 use super::sides::Upstream;
 use super::transact::{Reply, transact};
 use super::{Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
-use crate::h1::H1;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
-use crate::upstream::{Endpoint, Group, Pooled};
-use crate::wire::Wire;
-use crate::worker::ToEndpoint;
+use crate::upstream::{Chosen, Endpoint, Group, Pooled};
+use crate::worker::{ToEndpoint, Worker};
 
 /// An attempt that brought an answer's head.
-pub(crate) struct Answered<S> {
+pub(crate) struct Answered<S: Transport> {
+    pub(crate) chosen: Chosen<S>,
     pub(crate) connection: Box<Pooled<S>>,
     pub(crate) reply: Reply,
     pub(crate) connect: Duration,
+    pub(crate) detour: Detour,
     /// When the request began to be sent.
     pub(crate) sent: Instant,
     /// When the head was there.
@@ -34,6 +35,8 @@ pub(crate) struct Failed {
     pub(crate) fault: Fault,
     pub(crate) progress: Progress,
     pub(crate) age: Age,
+    /// The endpoint, as its group counts.
+    pub(crate) endpoint: u32,
 }
 
 /// How far it came.
@@ -59,6 +62,12 @@ impl Failed {
     pub(crate) fn is_stale(&self) -> bool {
         self.age == Age::Reused && self.fault == Fault::UpstreamClosed && self.progress != Progress::Answered
     }
+
+    /// Whether the request may be the cause: an endpoint that took the connection failed to answer it.
+    pub(crate) fn is_of_doubtful_cause(&self) -> bool {
+        use Fault::{UpstreamClosed, UpstreamMalformed, UpstreamTimeout};
+        matches!(self.fault, UpstreamClosed | UpstreamTimeout | UpstreamMalformed(_))
+    }
 }
 
 /// Which connections may be used.
@@ -75,24 +84,27 @@ pub(crate) enum Reuse {
 /// Makes the attempt.
 pub(crate) async fn attempt<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
-    to: &Target<'_, ToEndpoint<N>>,
+    group: &Rc<Group<ToEndpoint<N>>>,
+    course: &mut Course,
+    chosen: Chosen<ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
-    let (mut pooled, age, connect) = acquire(&turn.scene, to).await.map_err(|fault| {
-        let failed = Failed { fault, progress: Progress::Nothing, age: Age::Fresh };
-        note_failure(&turn.scene, to, &failed);
-        failed
+    let acquired = acquire(&turn.scene, group, course, chosen).await;
+    let Acquired { chosen, mut pooled, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
+        let progress = Progress::Nothing;
+        Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
     })?;
     count(&turn.scene.worker.counters.attempts.sent);
     let before = (pooled.h1.wire.sent(), pooled.h1.wire.received());
-    let sent = if age == Age::Fresh { Instant::now() } else { to.course.now };
+    let sent = if age == Age::Fresh { Instant::now() } else { course.now };
     let desk = &*turn.desk;
     let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
     pooled.h1.send_request(&desk.request, target, turn.scene.intake.framing);
-    match transact(turn, &mut pooled.h1, sent).await {
+    let due = sent + chosen.endpoint.acknowledges_within(ACKNOWLEDGED);
+    match transact(turn, &mut pooled.h1, (sent, due)).await {
         Ok(reply) => {
             let headed = Instant::now();
-            to.endpoint.succeeded(headed - sent);
-            Ok(Answered { connection: pooled, reply, connect, sent, headed })
+            chosen.endpoint.succeeded(headed - sent);
+            Ok(Answered { chosen, connection: pooled, reply, connect, detour, sent, headed })
         }
         Err(fault) => {
             let progress = match (pooled.h1.wire.sent() == before.0, pooled.h1.wire.received() == before.1) {
@@ -100,64 +112,56 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
                 (false, true) => Progress::Written,
                 (true, true) => Progress::Nothing,
             };
-            let failed = Failed { fault, progress, age };
-            note_failure(&turn.scene, to, &failed);
+            let failed = Failed { fault, progress, age, endpoint: chosen.index };
+            note_failure(&turn.scene, group, &chosen.endpoint, &failed);
             Err(failed)
         }
     }
 }
 
-/// Where an attempt goes.
-pub(crate) struct Target<'a, S> {
-    pub(crate) group: &'a Group<S>,
-    pub(crate) endpoint: &'a Rc<Endpoint<S>>,
-    pub(crate) course: &'a Course,
-}
+/// How long an endpoint may leave a request unacknowledged before the request is given up for another endpoint: longer
+/// than a delayed acknowledgement (200 ms at most) and than one lost segment takes to be repeated.
+const ACKNOWLEDGED: Duration = Duration::from_millis(250);
 
-async fn acquire<N: Network>(
+/// What a failure after the connect says about the endpoint, as far as it can be told before another one was tried.
+fn note_failure<N: Network>(
     scene: &Scene<'_, N>,
-    to: &Target<'_, ToEndpoint<N>>,
-) -> Result<(Box<Pooled<ToEndpoint<N>>>, Age, Duration), Fault> {
-    let reused = match to.course.reuse {
-        Reuse::Any => to.endpoint.checkout(false, to.course.now),
-        Reuse::Proven => to.endpoint.checkout(true, to.course.now),
-        Reuse::Never => None,
-    };
-    if let Some(mut pooled) = reused {
-        pooled.served += 1;
-        return Ok((pooled, Age::Reused, Duration::ZERO));
+    group: &Group<ToEndpoint<N>>,
+    endpoint: &Endpoint<ToEndpoint<N>>,
+    failed: &Failed,
+) {
+    if failed.is_stale() {
+        count(&scene.worker.counters.attempts.stale);
+    } else if failed.fault == Fault::UpstreamUnreachable {
+        endpoint.drop_idle();
+        blame(scene.worker, group, endpoint, Blame::Connect);
+    } else if !failed.fault.blames_endpoint() {
+        return;
     }
-    let worker = scene.worker;
-    let limit = scene.rule.rule().policy.timeouts.connect.min(to.course.connect_limit(scene));
-    // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-    let connecting = worker.connector.connect(&to.endpoint.identity, scene.adopted.identities(), limit);
-    let stream = Box::pin(connecting).await?;
-    count(&worker.counters.attempts.connected);
-    let answered = Instant::now();
-    let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
-    Ok((Box::new(Pooled { h1, served: 1, answered }), Age::Fresh, answered - to.course.now))
+    endpoint.check_siblings();
 }
 
-/// What a failure says about the endpoint.
-fn note_failure<N: Network>(scene: &Scene<'_, N>, to: &Target<'_, ToEndpoint<N>>, failed: &Failed) {
-    let counters = &scene.worker.counters;
-    if failed.is_stale() {
-        count(&counters.attempts.stale);
-        to.endpoint.check_siblings();
-        return;
+/// What a failed connect says about the endpoint.
+pub(super) fn note_connect_failure<N: Network>(
+    worker: &Worker<N>,
+    group: &Group<ToEndpoint<N>>,
+    endpoint: &Endpoint<ToEndpoint<N>>,
+    fault: Fault,
+) {
+    if fault.blames_endpoint() {
+        blame(worker, group, endpoint, Blame::Connect);
+        endpoint.check_siblings();
     }
-    if !failed.fault.blames_endpoint() {
-        return;
+}
+
+/// Counts a failure against the endpoint, and an ejection that follows from it.
+pub(super) fn blame<N: Network>(
+    worker: &Worker<N>,
+    group: &Group<ToEndpoint<N>>,
+    endpoint: &Endpoint<ToEndpoint<N>>,
+    blame: Blame,
+) {
+    if group.failed(endpoint, blame, Instant::now()) {
+        count(&worker.counters.attempts.ejected);
     }
-    let blame = match failed.fault {
-        // An address that acknowledges nothing would take no connection either.
-        Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamTls | Fault::UpstreamUnreachable => {
-            Blame::Connect
-        }
-        _ => Blame::BeforeHead,
-    };
-    if to.group.failed(to.endpoint, blame, Instant::now()) {
-        count(&counters.attempts.ejected);
-    }
-    to.endpoint.check_siblings();
 }

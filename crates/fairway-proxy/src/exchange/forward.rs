@@ -10,7 +10,7 @@ use fairway_http1::{Framing, Known, Method, Version, keep_alive, response_framin
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
-use super::attempt::{Answered, Failed, Progress, Reuse, Target, attempt};
+use super::attempt::{Answered, Failed, Progress, Reuse, attempt, blame};
 use super::body::RequestBody;
 use super::forwarded;
 use super::intake::Upgrade;
@@ -27,12 +27,12 @@ use crate::filter;
 use crate::h1::H1;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
-use crate::upstream::{Endpoint, Group, Tried};
-use crate::worker::{Desk, ToEndpoint};
+use crate::upstream::health::Blame;
+use crate::upstream::{Chosen, Group, Tried};
+use crate::worker::{Desk, ToEndpoint, Worker};
 
 /// An endpoint that answered, with what it answered on.
-struct Delivered<S> {
-    endpoint: Rc<Endpoint<S>>,
+struct Delivered<S: Transport> {
     answered: Answered<S>,
     attempts: u8,
 }
@@ -112,29 +112,31 @@ fn drop_underscores(desk: &mut Desk) {
 /// Tries endpoints until one answers.
 async fn deliver<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
-    group: &Group<ToEndpoint<N>>,
+    group: &Rc<Group<ToEndpoint<N>>>,
 ) -> Result<Delivered<ToEndpoint<N>>, Fault> {
     let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
     loop {
-        let endpoint = course.next(&turn.scene, group)?;
-        endpoint.begin();
-        let target = Target { group, endpoint: &endpoint, course: &course };
-        let failed = match attempt(turn, &target).await {
-            Ok(answered) => return Ok(Delivered { endpoint, answered, attempts: course.attempts }),
+        let chosen = course.next(&turn.scene, group)?;
+        let failed = match attempt(turn, group, &mut course, chosen).await {
+            Ok(answered) => {
+                course.confirm(turn.scene.worker, group, &answered.chosen);
+                return Ok(Delivered { answered, attempts: course.attempts });
+            }
             Err(failed) => failed,
         };
-        endpoint.end();
         course.now = Instant::now();
+        course.note(&failed);
         let took = course.now.saturating_duration_since(turn.record.began);
-        turn.record.upstream = Some(UpstreamRecord::failed(endpoint.identity.address, course.attempts, took));
+        let address = group.member(failed.endpoint).identity.address;
+        turn.record.upstream = Some(UpstreamRecord::failed(address, course.attempts, took));
         if !may_retry(&turn.scene, &failed, &course, &turn.body) || course.is_late(&turn.scene) {
             let idempotent = turn.scene.intake.method.is_idempotent();
             if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
                 count(&turn.scene.worker.counters.attempts.lost);
             }
+            course.give_up(turn.scene.worker, group);
             return Err(failed.fault);
         }
-        course.note(&failed);
         count(&turn.scene.worker.counters.attempts.retried);
     }
 }
@@ -145,34 +147,57 @@ pub(crate) struct Course {
     /// When the attempt begins.
     pub(crate) now: Instant,
     pub(crate) reuse: Reuse,
-    tried: Tried,
-    current: usize,
+    pub(crate) tried: Tried,
+    /// Those tried that failed after the connect: whether it was their fault, the next attempt tells.
+    accused: Tried,
     attempts: u8,
 }
 
 impl Course {
     fn begin(now: Instant, idempotent: bool) -> Self {
         let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
-        Self { began: now, now, reuse, tried: Tried::default(), current: 0, attempts: 0 }
+        Self { began: now, now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
     }
 
     fn next<N: Network>(
         &mut self,
         scene: &Scene<'_, N>,
         group: &Group<ToEndpoint<N>>,
-    ) -> Result<Rc<Endpoint<ToEndpoint<N>>>, Fault> {
+    ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
         let picked = scene.worker.random(|random| group.pick(&self.tried, random, self.now));
-        let (index, endpoint) = picked.ok_or(Fault::NoEndpoint)?;
-        self.current = index;
+        let chosen = picked.ok_or(Fault::NoEndpoint)?;
         self.attempts = self.attempts.saturating_add(1);
-        Ok(endpoint)
+        Ok(chosen)
     }
 
     fn note(&mut self, failed: &Failed) {
         if failed.is_stale() {
             self.reuse = Reuse::Never;
-        } else {
-            self.tried.insert(self.current);
+            return;
+        }
+        self.tried.insert(failed.endpoint);
+        if failed.is_of_doubtful_cause() {
+            self.accused.insert(failed.endpoint);
+        }
+    }
+
+    /// An endpoint answered the request: it was the others' fault that they did not.
+    fn confirm<N: Network>(
+        &self,
+        worker: &Worker<N>,
+        group: &Group<ToEndpoint<N>>,
+        answered: &Chosen<ToEndpoint<N>>,
+    ) {
+        for accused in self.accused.iter().filter(|accused| *accused != answered.index) {
+            blame(worker, group, group.member(accused), Blame::BeforeHead);
+        }
+    }
+
+    /// No endpoint answered. Several that fail alike are not at fault: the request is.
+    fn give_up<N: Network>(&self, worker: &Worker<N>, group: &Group<ToEndpoint<N>>) {
+        let mut accused = self.accused.iter();
+        if let (Some(only), None) = (accused.next(), accused.next()) {
+            blame(worker, group, group.member(only), Blame::Unconfirmed);
         }
     }
 
@@ -183,13 +208,13 @@ impl Course {
     }
 
     /// What is left for connecting, all attempts together.
-    pub(crate) fn connect_limit<N: Network>(&self, scene: &Scene<'_, N>) -> Duration {
-        let spent = self.now.saturating_duration_since(self.began);
+    pub(crate) fn connect_limit<N: Network>(&self, scene: &Scene<'_, N>, now: Instant) -> Duration {
+        let spent = now.saturating_duration_since(self.began);
         scene.rule.rule().policy.retry.connect_total.saturating_sub(spent)
     }
 
     fn is_late<N: Network>(&self, scene: &Scene<'_, N>) -> bool {
-        self.connect_limit(scene).is_zero()
+        self.connect_limit(scene, self.now).is_zero()
     }
 }
 
@@ -205,7 +230,7 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course,
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
         || (course.tries() < scene.rule.rule().policy.retry.tries
-            && scene.worker.budget.spend(Instant::now()))
+            && scene.worker.budgets.retries.spend(Instant::now()))
 }
 
 /// Hands the answer on, and the connections back.
@@ -215,14 +240,15 @@ fn conclude<N: Network, S: Transport>(
     turn: &mut Turn<'_, '_, N, S>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
-    let Delivered { endpoint, answered, attempts } = delivered;
-    let Answered { connection: mut pooled, reply, connect, sent, headed } = answered;
+    let Delivered { answered, attempts } = delivered;
+    let Answered { chosen, connection: mut pooled, reply, connect, detour, sent, headed } = answered;
     let status = turn.desk.answer.status();
     turn.record.status = status;
     let header = (headed - sent).into();
-    let address = endpoint.identity.address;
+    let address = chosen.endpoint.identity.address;
     let connect = connect.into();
-    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response: header, attempts };
+    let response = header;
+    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
     turn.record.upstream = Some(upstream);
     async move {
         let ending = if reply == Reply::Switched {
@@ -237,14 +263,14 @@ fn conclude<N: Network, S: Transport>(
                     turn.record.ended = Some(ended);
                     pooled.answered = ended;
                     if reusable {
-                        endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
+                        chosen.endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
                     }
                     respond::settle(turn.connection, persistence).await
                 }
                 Err(fault) => Box::pin(fail_mid_answer(turn, fault)).await,
             }
         };
-        endpoint.end();
+        drop(chosen);
         ending
     }
 }

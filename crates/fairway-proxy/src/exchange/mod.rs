@@ -7,6 +7,7 @@
 //!                                     └────────┘
 //! ```
 
+pub(crate) mod acquire;
 #[cfg(test)]
 mod any_split_tests;
 mod attempt;
@@ -22,6 +23,8 @@ pub(crate) mod sides;
 mod tests;
 mod transact;
 mod tunnel;
+
+use std::rc::Rc;
 
 use fairway_http1::{Framing, Malformed};
 use fairway_model::{Action, AnswerReason};
@@ -65,7 +68,7 @@ pub(crate) enum Ending {
 
 /// What every step of an exchange knows.
 pub(crate) struct Scene<'a, N: Network> {
-    pub(crate) worker: &'a Worker<N>,
+    pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
     pub(crate) rule: &'a CompiledRule,
     pub(crate) intake: Intake,
@@ -93,12 +96,12 @@ pub(crate) enum Unroutable {
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
 pub(crate) fn exchange<N: Network, S: Transport>(
-    worker: &Worker<N>,
+    worker: &Rc<Worker<N>>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
     head: Result<usize, Malformed>,
 ) -> impl Future<Output = (Ending, Instant)> {
-    worker.budget.earn();
+    worker.budgets.retries.earn();
     async move {
         let adopted = worker.adopted();
         let mut record = Record::new(Instant::now(), head.unwrap_or_default());
@@ -140,7 +143,7 @@ fn serve<'t, 'a: 't, N: Network, S: Transport>(
 
 /// Checks the request and finds its rule.
 fn admit<'a, N: Network, S: Transport>(
-    worker: &'a Worker<N>,
+    worker: &'a Rc<Worker<N>>,
     adopted: &'a Adopted<ToEndpoint<N>>,
     connection: &mut Connection<S>,
     (desk, head): (&mut Desk, Result<usize, Malformed>),

@@ -7,6 +7,7 @@ use fairway_http1::Method;
 use fairway_model::HostPattern;
 use fairway_routing::CompiledRule;
 
+use super::acquire::Detour;
 use crate::clock::Instant;
 use crate::fault::Fault;
 
@@ -59,13 +60,15 @@ pub(crate) struct UpstreamRecord {
     pub(crate) response: Micros,
     /// How many attempts it took.
     pub(crate) attempts: u8,
+    pub(crate) detour: Detour,
 }
 
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
     pub(crate) fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
         let none = Micros::default();
-        Self { endpoint, status: 0, connect: none, header: none, response: took.into(), attempts }
+        let (response, detour) = (took.into(), Detour::None);
+        Self { endpoint, status: 0, connect: none, header: none, response, attempts, detour }
     }
 }
 

@@ -96,4 +96,10 @@ pub(crate) trait Upstream: Channel {
 
     /// Bytes that left for the endpoint since the connection was made.
     fn sent(&self) -> u64;
+
+    /// Whether the endpoint's side of the network has not acknowledged all of them.
+    fn has_unacknowledged(&self) -> bool;
+
+    /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.
+    fn watch_closely(&self);
 }

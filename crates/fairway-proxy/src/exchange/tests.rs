@@ -33,25 +33,38 @@ async fn a_connect_has_one_second_and_all_of_them_have_five() {
         assert_eq!(stage.client().ask(GET).await.unwrap().status, 504);
         assert_took(began, seconds(5));
         let connects = stage.connects();
-        for (number, (at, to)) in connects.iter().take(5).enumerate() {
-            assert_eq!((at.duration_since(began).as_millis() + 20) / 1000, number as u128);
-            assert_eq!(connects.iter().filter(|(_, other)| other == to).count(), 1, "another one each time");
+        let late: Vec<_> = connects.iter().take(3).map(|(at, _)| at.duration_since(began)).collect();
+        assert_eq!(
+            late.iter().map(Duration::as_millis).map(|ms| (ms + 5) / 250).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+        for (_, to) in connects.iter().take(8) {
+            assert_eq!(
+                connects.iter().take(8).filter(|(_, other)| other == to).count(),
+                1,
+                "another one each time"
+            );
         }
     })
     .await;
 }
 
+/// `true` while the first endpoint is a black hole: it takes connects and bytes, and nothing comes back.
+fn first_may_vanish(gone: &Rc<Cell<bool>>) -> impl Fn(std::net::SocketAddr) -> Meeting + 'static {
+    let gone = Rc::clone(gone);
+    move |to| match to == endpoint(0) {
+        true if gone.get() => Meeting::Silence,
+        true => Meeting::mortal(&gone, answering),
+        false => Meeting::with(answering),
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_vanishes_behind_a_pooled_connection_costs_two_seconds_and_then_nothing() {
+async fn an_endpoint_that_vanishes_behind_a_pooled_connection_costs_a_quarter_of_a_second_and_then_nothing() {
     on_stage(async {
         let vanished = Rc::new(Cell::new(false));
-        let gone = Rc::clone(&vanished);
-        let script = move |to| match to == endpoint(0) {
-            true if gone.get() => Meeting::Silence,
-            true => Meeting::mortal(&gone, answering),
-            false => Meeting::with(answering),
-        };
-        let stage = Stage::new(2, |policy, _| policy.timeouts.connect = seconds(5), script);
+        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
+        let stage = Stage::new(2, edit, first_may_vanish(&vanished));
         let mut client = stage.client();
         for _ in 0..4 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
@@ -63,26 +76,156 @@ async fn an_endpoint_that_vanishes_behind_a_pooled_connection_costs_two_seconds_
         for _ in 0..10 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
         }
+        assert!(began.elapsed() <= LOOKED_AT, "{:?}", began.elapsed());
+        assert_eq!(stage.connects().len(), connected, "no connect goes to it within its ejection");
+        assert!(stage.counts("fairway_upstream_unacknowledged_total 1"));
+    })
+    .await;
+}
+
+/// A quarter of a second, and until the table of waits is looked through.
+const LOOKED_AT: Duration = Duration::from_millis(310);
+
+#[tokio::test(start_paused = true)]
+async fn a_post_on_a_connection_that_went_dead_is_answered_504_after_two_seconds_and_never_sent_twice() {
+    on_stage(async {
+        let vanished = Rc::new(Cell::new(false));
+        let stage = Stage::new(2, |_, _| {}, first_may_vanish(&vanished));
+        let mut client = stage.client();
+        for _ in 0..2 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        vanished.set(true);
+        let began = Instant::now();
+        assert_eq!(client.ask("POST / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap().status, 504);
         assert_took(began, seconds(2));
-        assert_eq!(stage.connects().len(), connected, "nobody tries to connect to it within its ejection");
+        assert!(stage.counts("fairway_upstream_lost_non_idempotent_total 1"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_black_hole_costs_one_second_and_then_nothing() {
+async fn a_black_hole_costs_every_method_a_quarter_of_a_second_and_then_nothing() {
     on_stage(async {
-        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
-        let stage = Stage::new(2, |_, _| {}, script);
+        for method in ["GET", "POST"] {
+            let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
+            let stage = Stage::new(2, |policy, _| policy.timeouts.connect = seconds(5), script);
+            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut client = stage.client();
+            let began = Instant::now();
+            assert_eq!(client.ask(&request).await.unwrap().status, 200);
+            assert_took(began, Duration::from_millis(250));
+            let began = Instant::now();
+            for _ in 0..10 {
+                assert_eq!(client.ask(&request).await.unwrap().status, 200);
+            }
+            assert_took(began, Duration::ZERO);
+            assert!(stage.counts("fairway_upstream_hedges_total{outcome=\"won\"} 1"));
+            assert!(stage.counts("fairway_upstream_retries_total 0"));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_lost_its_race_is_the_only_one_there_and_is_pooled_when_it_completes() {
+    on_stage(async {
+        let slow = |to| match to == endpoint(0) {
+            true => Meeting::after(seconds(3), answering),
+            false => Meeting::with(answering),
+        };
+        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
+        let stage = Stage::new(2, edit, slow);
         let mut client = stage.client();
-        let began = Instant::now();
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        assert_took(began, seconds(1));
-        let began = Instant::now();
-        for _ in 0..10 {
+        let to_the_slow =
+            |stage: &Stage| stage.connects().iter().filter(|(_, to)| *to == endpoint(0)).count();
+        for _ in 0..20 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(to_the_slow(&stage), 1);
+        assert_eq!(stage.worker.groups.idle_connections(), 1);
+        sleep(seconds(2)).await;
+        assert_eq!(stage.worker.groups.idle_connections(), 2);
+        for _ in 0..4 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
         }
-        assert_took(began, Duration::ZERO);
+        assert_eq!(to_the_slow(&stage), 1, "the connection that lost is used");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_into_a_black_hole_is_carried_by_moving_and_not_by_the_budget() {
+    on_stage(async {
+        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
+        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
+        let stage = Stage::new(2, edit, script);
+        let began = Instant::now();
+        let asked: Vec<_> = (0..200)
+            .map(|_| {
+                let mut client = stage.client();
+                tokio::task::spawn_local(async move { client.ask(GET).await.unwrap().status })
+            })
+            .collect();
+        for status in asked {
+            assert_eq!(status.await.unwrap(), 200);
+        }
+        assert_took(began, Duration::from_millis(250));
+        let hedges =
+            |outcome: &str| stage.value(&format!("fairway_upstream_hedges_total{{outcome=\"{outcome}\"}}"));
+        // A tenth of 200 connects and one second's ten.
+        assert!(hedges("won") + hedges("lost") <= 30, "{} and {}", hedges("won"), hedges("lost"));
+        assert!(hedges("moved") + hedges("reused") >= 70);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_hedging_a_black_hole_costs_the_connect_time_out() {
+    on_stage(async {
+        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
+        let stage = Stage::with_limits(2, |limits| limits.connect_hedge = Duration::ZERO, script);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        assert_took(began, seconds(1));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_requests_fail_everywhere_ejects_no_endpoint() {
+    on_stage(async {
+        let script = |_| {
+            Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+            })
+        };
+        let stage = Stage::new(4, |policy, _| policy.retry.tries = 3, script);
+        let mut client = stage.client();
+        for _ in 0..8 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+        }
+        assert!(stage.counts("fairway_upstream_ejections_total 0"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_fails_what_others_answer_is_ejected() {
+    on_stage(async {
+        let script = |to| match to == endpoint(0) {
+            true => Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+            }),
+            false => Meeting::with(answering),
+        };
+        let stage = Stage::new(3, |_, _| {}, script);
+        let mut client = stage.client();
+        for _ in 0..9 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        assert!(stage.counts("fairway_upstream_ejections_total 1"));
     })
     .await;
 }

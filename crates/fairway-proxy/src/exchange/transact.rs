@@ -14,9 +14,10 @@ use crate::clock::Instant;
 use crate::downstream::head_limits;
 use crate::fault::Fault;
 use crate::h1::HeadRead;
+use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::wire::GATHER;
-use crate::worker::Desk;
+use crate::worker::{Desk, Wait};
 
 /// How the wait for the head ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +32,11 @@ pub(crate) enum Reply {
 pub(crate) async fn transact<N: Network, S: Transport, U: Upstream>(
     turn: &mut Turn<'_, '_, N, S>,
     up: &mut U,
-    now: Instant,
+    (now, due): (Instant, Instant),
 ) -> Result<Reply, Fault> {
     let Turn { scene, connection, desk, body, .. } = turn;
     let mut transaction =
-        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked };
+        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked, due, wait: None };
     desk.answer.clear();
     transaction.announce(connection, desk);
     poll_fn(|cx| transaction.poll(cx, connection, desk)).await
@@ -51,6 +52,9 @@ struct Transaction<'a, 'b, N: Network, U> {
     /// When the last progress was made.
     since: Instant,
     hearing: Hearing,
+    /// When the endpoint is looked at, should it not have answered by then.
+    due: Instant,
+    wait: Option<Wait<'b>>,
 }
 
 /// Whether the endpoint takes the request.
@@ -93,6 +97,9 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         }
         if let Poll::Ready(reply) = self.poll_head(cx, connection, desk) {
             return Poll::Ready(reply);
+        }
+        if let Some(fault) = self.look_at_endpoint(cx) {
+            return Poll::Ready(Err(fault));
         }
         if self.note_progress(connection) {
             return Poll::Ready(Err(Fault::ClientTimeout));
@@ -138,6 +145,26 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 _ => return Poll::Ready(Ok(Reply::Final)),
             }
         }
+    }
+
+    /// Once, when the answer has not come for a while: an endpoint that has not even acknowledged the request is given
+    /// up where the request can go to another one; one that has is asked often from now on whether it is still there.
+    fn look_at_endpoint(&mut self, cx: &mut Context<'_>) -> Option<Fault> {
+        let Self { scene, due, .. } = self;
+        let wait = self.wait.get_or_insert_with(|| scene.worker.waits.begin(*due, cx.waker()));
+        if !wait.take_due() {
+            return None;
+        }
+        if !self.up.has_unacknowledged() {
+            self.up.watch_closely();
+            return None;
+        }
+        let repeatable = self.scene.intake.method.is_idempotent() && self.body.is_replayable();
+        if repeatable && self.body.is_sent() {
+            count(&self.scene.worker.counters.attempts.unacknowledged);
+            return Some(Fault::UpstreamUnreachable);
+        }
+        None
     }
 
     /// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.

@@ -199,6 +199,14 @@ impl<S: Transport> Upstream for H1<S> {
     fn sent(&self) -> u64 {
         self.wire.sent()
     }
+
+    fn has_unacknowledged(&self) -> bool {
+        self.wire.stream().has_unacknowledged()
+    }
+
+    fn watch_closely(&self) {
+        self.wire.stream().watch_closely();
+    }
 }
 
 /// Feeds `bytes` to the reader and its data to `sink`; says how many bytes belong to this body.

@@ -65,14 +65,44 @@ pub(crate) struct Attempts {
     pub(crate) sent: Cell<u64>,
     /// Connections made to endpoints.
     pub(crate) connected: Cell<u64>,
+    /// Requests that were given up because the endpoint did not acknowledge them.
+    pub(crate) unacknowledged: Cell<u64>,
     /// Attempts after the first.
     pub(crate) retried: Cell<u64>,
     /// Reused connections that were found dead.
     pub(crate) stale: Cell<u64>,
     /// Endpoints that were ejected.
     pub(crate) ejected: Cell<u64>,
+    pub(crate) hedges: Hedges,
     /// Non-idempotent requests that were written and then lost: failed, never sent twice.
     pub(crate) lost: Cell<u64>,
+}
+
+/// What became of connects that were late.
+#[derive(Default)]
+pub(crate) struct Hedges {
+    /// Another endpoint's connect was there first.
+    pub(crate) won: Cell<u64>,
+    /// Another endpoint's connect was begun, and the late one was there first after all, or none came.
+    pub(crate) lost: Cell<u64>,
+    /// An idle connection to another endpoint was used instead, which costs no connect.
+    pub(crate) reused: Cell<u64>,
+    /// The endpoint was suspect already: its connect was given up for one to another endpoint.
+    pub(crate) moved: Cell<u64>,
+    /// The budget allowed no other connect at that time.
+    pub(crate) refused: Cell<u64>,
+}
+
+impl Hedges {
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("won", self.won.get()),
+            ("lost", self.lost.get()),
+            ("reused", self.reused.get()),
+            ("moved", self.moved.get()),
+            ("refused", self.refused.get()),
+        ]
+    }
 }
 
 #[derive(Default)]
@@ -171,6 +201,7 @@ impl Counters {
             ("snapshot_adoptions_total", self.adoptions.get()),
             ("upstream_requests_total", attempts.sent.get()),
             ("upstream_connections_total", attempts.connected.get()),
+            ("upstream_unacknowledged_total", attempts.unacknowledged.get()),
             ("upstream_retries_total", attempts.retried.get()),
             ("upstream_stale_connections_total", attempts.stale.get()),
             ("upstream_ejections_total", attempts.ejected.get()),
@@ -180,6 +211,7 @@ impl Counters {
         ];
         Sample {
             counts: counts.into(),
+            hedges: attempts.hedges.counts().into(),
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),

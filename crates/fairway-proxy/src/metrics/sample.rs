@@ -9,6 +9,8 @@ use super::{Reason, Series};
 #[derive(Clone, Default)]
 pub(crate) struct Sample {
     pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// Late connects by what became of them.
+    pub(crate) hedges: BTreeMap<&'static str, u64>,
     pub(crate) gauges: Gauges,
     pub(crate) open_connections: u64,
     pub(crate) reasons: BTreeMap<Reason, u64>,
@@ -33,6 +35,9 @@ impl Sample {
     pub(crate) fn merge(&mut self, other: Self) {
         for (name, value) in other.counts {
             *self.counts.entry(name).or_default() += value;
+        }
+        for (outcome, value) in other.hedges {
+            *self.hedges.entry(outcome).or_default() += value;
         }
         for (reason, value) in other.reasons {
             *self.reasons.entry(reason).or_default() += value;

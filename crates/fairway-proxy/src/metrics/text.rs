@@ -11,10 +11,14 @@ const REQUESTS: &str = "nginx_ingress_controller_";
 
 /// Writes everything of `sample`.
 pub(crate) fn write(sample: Sample, out: &mut String) {
-    let Sample { counts, gauges, open_connections, reasons, series } = sample;
+    let Sample { counts, hedges, gauges, open_connections, reasons, series } = sample;
     for (name, value) in &counts {
         head(out, &format!("fairway_{name}"), "counter");
         line(out, &format!("fairway_{name}"), "", *value);
+    }
+    head(out, "fairway_upstream_hedges_total", "counter");
+    for (outcome, value) in &hedges {
+        line(out, "fairway_upstream_hedges_total", &format!("outcome=\"{outcome}\""), *value);
     }
     for (name, value) in [
         ("fairway_connections_open", open_connections),

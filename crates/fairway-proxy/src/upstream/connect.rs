@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,15 +24,18 @@ use crate::upstream::endpoint::EndpointIdentity;
 /// A stream to an endpoint.
 pub(crate) type UpstreamStream<S> = Secured<S, TlsStream<S>>;
 
+/// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
+pub(crate) type Connecting<S> = Pin<Box<dyn Future<Output = Result<UpstreamStream<S>, Fault>>>>;
+
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
 pub(crate) struct Connector<N> {
-    network: N,
+    network: Rc<N>,
     tls: RefCell<HashMap<UpstreamTls, Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
     pub(crate) fn new(network: N) -> Self {
-        Self { network, tls: RefCell::new(HashMap::new()) }
+        Self { network: Rc::new(network), tls: RefCell::new(HashMap::new()) }
     }
 
     /// Forgets TLS settings: a new snapshot may bring other certificates.
@@ -38,38 +43,40 @@ impl<N: Network> Connector<N> {
         self.tls.borrow_mut().clear();
     }
 
-    /// Connects within `limit`.
-    pub(crate) async fn connect(
+    /// Begins to connect; the connect ends within `limit`.
+    pub(crate) fn start(
         &self,
         to: &EndpointIdentity,
         identities: &Identities,
         limit: Duration,
-    ) -> Result<UpstreamStream<N::Stream>, Fault> {
-        match timeout(limit, self.connect_unlimited(to, identities)).await {
-            Ok(connected) => connected,
-            Err(_) => Err(Fault::ConnectTimeout),
-        }
+    ) -> Connecting<N::Stream> {
+        let network = Rc::clone(&self.network);
+        let address = to.address;
+        let secure = self.tls(to, identities);
+        let connect = async move {
+            let secure = secure?;
+            let stream = network.connect(address).await.map_err(|error| fault_of(&error))?;
+            let Some((tls, name)) = secure else { return Ok(Secured::Plain(stream)) };
+            let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
+            Ok(Secured::Tls(Box::new(stream)))
+        };
+        Box::pin(async move { timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout)) })
     }
 
-    async fn connect_unlimited(
+    /// What TLS towards `to` needs; none where the backend is in the clear.
+    fn tls(
         &self,
         to: &EndpointIdentity,
         identities: &Identities,
-    ) -> Result<UpstreamStream<N::Stream>, Fault> {
-        let stream = self.network.connect(to.address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Fault::ConnectTimeout,
-            _ => Fault::ConnectFailed,
-        })?;
-        let Some(tls) = &to.tls else { return Ok(Secured::Plain(stream)) };
+    ) -> Result<Option<(TlsConnector, ServerName<'static>)>, Fault> {
+        let Some(tls) = &to.tls else { return Ok(None) };
         let config = self.tls_config(tls, identities)?;
         // Without a name the address stands in: rustls sends no SNI for addresses (RFC 6066 §3).
         let name = match &tls.server_name {
             Some(name) => ServerName::try_from(name.to_string()).map_err(|_| Fault::UpstreamTls)?,
             None => ServerName::IpAddress(to.address.ip().into()),
         };
-        let stream =
-            TlsConnector::from(config).connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
-        Ok(Secured::Tls(Box::new(stream)))
+        Ok(Some((TlsConnector::from(config), name)))
     }
 
     fn tls_config(&self, tls: &UpstreamTls, identities: &Identities) -> Result<Arc<ClientConfig>, Fault> {
@@ -79,5 +86,13 @@ impl<N: Network> Connector<N> {
         let made = Arc::new(client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?);
         self.tls.borrow_mut().insert(tls.clone(), Arc::clone(&made));
         Ok(made)
+    }
+}
+
+/// What the system's error says about the endpoint.
+fn fault_of(error: &io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::TimedOut => Fault::ConnectTimeout,
+        _ => Fault::ConnectFailed,
     }
 }

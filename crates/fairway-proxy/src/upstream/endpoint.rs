@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_model::UpstreamTls;
@@ -17,6 +18,11 @@ const PROVEN: Duration = Duration::from_secs(1);
 /// How much a new latency weighs in the moving average: 1/8.
 const EWMA_SHIFT: u32 = 3;
 
+/// A connect is late when it takes so many times as long as usual.
+const LATE: u32 = 4;
+/// No connect is late before.
+const EARLIEST_HEDGE: Duration = Duration::from_millis(50);
+
 /// Everything that makes two connections alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointIdentity {
@@ -30,7 +36,10 @@ pub(crate) struct Endpoint<S> {
     idle: RefCell<Vec<Box<Pooled<S>>>>,
     health: Cell<Health>,
     in_flight: Cell<u32>,
-    latency_us: Cell<u32>,
+    /// From a request to its response head.
+    latency: PeakEwma,
+    /// From the beginning of a connect to its end, TLS included.
+    connect: PeakEwma,
     /// How many groups have it.
     memberships: Cell<u32>,
 }
@@ -60,7 +69,8 @@ impl<S: Transport> Endpoint<S> {
             idle: RefCell::new(Vec::new()),
             health: Cell::new(Health::new()),
             in_flight: Cell::new(0),
-            latency_us: Cell::new(0),
+            latency: PeakEwma::default(),
+            connect: PeakEwma::default(),
             memberships: Cell::new(0),
         }
     }
@@ -106,6 +116,11 @@ impl<S: Transport> Endpoint<S> {
         self.idle.borrow_mut().retain_mut(|connection| connection.h1.wire.is_quiet());
     }
 
+    /// Closes the idle connections: nothing acknowledges what is written to the endpoint.
+    pub(crate) fn drop_idle(&self) {
+        self.idle.borrow_mut().clear();
+    }
+
     /// A group has it.
     pub(crate) fn join(&self) {
         self.memberships.set(self.memberships.get() + 1);
@@ -127,19 +142,41 @@ impl<S: Transport> Endpoint<S> {
         self.health.get()
     }
 
-    /// This request is the probe of an ejected endpoint.
+    /// This request is the probe of an endpoint that is not in use.
     pub(crate) fn begin_probe(&self, now: Instant) {
         self.health.set(self.health.get().probing(now));
     }
 
-    /// An exchange began.
-    pub(crate) fn begin(&self) {
-        self.in_flight.set(self.in_flight.get() + 1);
+    /// The probe ended without a verdict.
+    fn abandon_probe(&self) {
+        self.health.set(self.health.get().probe_abandoned(Instant::now()));
     }
 
-    /// It ended.
-    pub(crate) fn end(&self) {
-        self.in_flight.set(self.in_flight.get().saturating_sub(1));
+    /// Another endpoint's connect was there first.
+    pub(crate) fn lost_race(&self, now: Instant) {
+        self.health.set(self.health.get().lost_race(now));
+    }
+
+    /// A connect completed after `took`.
+    pub(crate) fn connected(&self, took: Duration) {
+        self.health.set(self.health.get().connected());
+        self.connect.note(took);
+    }
+
+    /// How long a connect may take before another endpoint is tried as well: four times the usual, within 50 ms and
+    /// `most`. `None` when `most` is zero: never.
+    pub(crate) fn hedge_after(&self, most: Duration) -> Option<Duration> {
+        let late = match self.connect.micros() {
+            0 => most,
+            usual => Duration::from_micros(u64::from(usual.saturating_mul(LATE))),
+        };
+        (!most.is_zero()).then(|| late.max(EARLIEST_HEDGE).min(most))
+    }
+
+    /// How long written bytes may stay unacknowledged before the endpoint is looked at: `least`, and more where the
+    /// way is long.
+    pub(crate) fn acknowledges_within(&self, least: Duration) -> Duration {
+        least.max(Duration::from_micros(u64::from(self.connect.micros().saturating_mul(LATE))))
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -151,15 +188,12 @@ impl<S: Transport> Endpoint<S> {
         if !matches!(self.health.get(), Health::Good { failures: 0 }) {
             self.health.set(self.health.get().succeeded());
         }
-        let sample = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
-        let mean = self.latency_us.get();
-        let next = if sample > mean { sample } else { mean - ((mean - sample) >> EWMA_SHIFT) };
-        self.latency_us.set(next);
+        self.latency.note(latency);
     }
 
     /// Latency times load: what power of two choices compares.
     pub(crate) fn cost(&self) -> u64 {
-        u64::from(self.latency_us.get().max(1)) * u64::from(self.in_flight.get() + 1)
+        u64::from(self.latency.micros().max(1)) * u64::from(self.in_flight.get() + 1)
     }
 
     /// It failed; `may_eject` says whether enough others are left. Returns whether this ejected it.
@@ -167,6 +201,57 @@ impl<S: Transport> Endpoint<S> {
         let before = self.health.get();
         let after = before.failed(blame, may_eject, now);
         self.health.set(after);
-        before.is_good() && !after.is_good()
+        !before.is_ejected() && after.is_ejected()
+    }
+}
+
+/// A moving average that follows a rise at once and a fall slowly.
+#[derive(Default)]
+struct PeakEwma(Cell<u32>);
+
+impl PeakEwma {
+    fn note(&self, time: Duration) {
+        let sample = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let mean = self.0.get();
+        self.0.set(if sample > mean { sample } else { mean - ((mean - sample) >> EWMA_SHIFT) });
+    }
+
+    /// 0 before the first.
+    fn micros(&self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// An endpoint that was chosen for an attempt. While this lives, the attempt counts as in flight there; a probe that
+/// ends without a verdict makes room for the next one.
+pub(crate) struct Chosen<S: Transport> {
+    /// Its place in the group.
+    pub(crate) index: u32,
+    pub(crate) endpoint: Rc<Endpoint<S>>,
+    pub(crate) errand: Errand,
+}
+
+/// Why the endpoint was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// It is its turn.
+    Regular,
+    /// To find out whether it is back.
+    Probe,
+}
+
+impl<S: Transport> Chosen<S> {
+    pub(crate) fn new(index: u32, endpoint: &Rc<Endpoint<S>>, errand: Errand) -> Self {
+        endpoint.in_flight.set(endpoint.in_flight.get() + 1);
+        Self { index, endpoint: Rc::clone(endpoint), errand }
+    }
+}
+
+impl<S: Transport> Drop for Chosen<S> {
+    fn drop(&mut self) {
+        self.endpoint.in_flight.set(self.endpoint.in_flight.get().saturating_sub(1));
+        if self.errand == Errand::Probe {
+            self.endpoint.abandon_probe();
+        }
     }
 }

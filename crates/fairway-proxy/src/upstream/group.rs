@@ -9,7 +9,7 @@ use fairway_model::{Backend, Balancing};
 
 use crate::clock::Instant;
 use crate::transport::Transport;
-use crate::upstream::endpoint::{Endpoint, EndpointIdentity, PoolLimits};
+use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;
 
 /// The most endpoints that one exchange tries.
@@ -36,7 +36,10 @@ pub(crate) struct Tried {
 
 impl Tried {
     /// Remembers one. Beyond the bound a member may be tried twice.
-    pub(crate) fn insert(&mut self, member: usize) {
+    pub(crate) fn insert(&mut self, member: u32) {
+        if self.contains(member as usize) {
+            return;
+        }
         if let (Some(free), Ok(member)) =
             (self.members.get_mut(usize::from(self.count)), u16::try_from(member))
         {
@@ -46,7 +49,12 @@ impl Tried {
     }
 
     fn contains(&self, member: usize) -> bool {
-        self.members[..usize::from(self.count)].iter().any(|tried| usize::from(*tried) == member)
+        self.iter().any(|tried| tried as usize == member)
+    }
+
+    /// Each of them, in the order in which they were tried.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.members[..usize::from(self.count)].iter().map(|tried| u32::from(*tried))
     }
 }
 
@@ -111,14 +119,9 @@ impl<S: Transport> Group<S> {
         &self.backend
     }
 
-    /// An endpoint for the next attempt, with its index: one that was not tried and is healthy, or is due for a probe;
-    /// else one that was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
-    pub(crate) fn pick(
-        &self,
-        tried: &Tried,
-        random: &mut fastrand::Rng,
-        now: Instant,
-    ) -> Option<(usize, Rc<Endpoint<S>>)> {
+    /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
+    /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
+    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Chosen<S>> {
         if self.members.is_empty() {
             return None;
         }
@@ -137,16 +140,35 @@ impl<S: Transport> Group<S> {
         };
         let chosen = chosen.or_else(|| untried().next()).unwrap_or(start);
         let member = &self.members[chosen];
-        if member.health().wants_probe(now) {
+        let errand = if member.health().wants_probe(now) {
             member.begin_probe(now);
-        }
-        Some((chosen, Rc::clone(member)))
+            Errand::Probe
+        } else {
+            Errand::Regular
+        };
+        Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
+    }
+
+    /// An endpoint to race one whose connect is late: a healthy one that was not tried, else an ejected one. Never one
+    /// that is itself late.
+    pub(crate) fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<S>> {
+        let start = random.usize(..self.members.len().max(1));
+        let untried = || self.from(start).filter(|index| !tried.contains(*index));
+        let good = untried().find(|index| self.members[*index].health().is_good());
+        let index = good.or_else(|| untried().find(|index| !self.members[*index].health().is_suspect()))?;
+        Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], Errand::Regular))
+    }
+
+    /// The member that [`Tried`] knows by its index.
+    pub(crate) fn member(&self, index: u32) -> &Rc<Endpoint<S>> {
+        &self.members[index as usize]
     }
 
     /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
     pub(crate) fn failed(&self, member: &Endpoint<S>, blame: Blame, now: Instant) -> bool {
-        let ejected = self.members.iter().filter(|other| !other.health().is_good()).count();
-        let may_eject = self.members.len() > 1 && (ejected + 1) * 2 <= self.members.len();
+        let is_out = |other: &&Rc<Endpoint<S>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
+        let out = self.members.iter().filter(is_out).count();
+        let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
         member.failed(blame, may_eject, now)
     }
 

@@ -11,6 +11,6 @@ pub(crate) mod health;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connect::{Connector, UpstreamStream};
-pub(crate) use endpoint::{Endpoint, Pooled};
+pub(crate) use connect::{Connecting, Connector, UpstreamStream};
+pub(crate) use endpoint::{Chosen, Endpoint, Errand, Pooled};
 pub(crate) use group::{Group, Groups, Tried};

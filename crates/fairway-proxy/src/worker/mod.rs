@@ -6,6 +6,7 @@ mod desk;
 mod run;
 mod shedding;
 mod stopping;
+mod waits;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,15 +21,18 @@ use crate::metrics::{Counters, Gauges, Sample};
 use crate::options::ProxyOptions;
 use crate::publish::Published;
 use crate::transport::Network;
-use crate::upstream::budget::RetryBudget;
+use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
 pub(crate) use desk::Desk;
+#[cfg(test)]
+pub(crate) use run::look_at_waits;
 pub(crate) use run::{Command, Launch, run};
 pub(crate) use stopping::Phase;
+pub(crate) use waits::{Wait, Waits};
 
 use admission::Admission;
 
@@ -40,7 +44,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) connector: Connector<N>,
     pub(crate) groups: Groups<ToEndpoint<N>>,
-    pub(crate) budget: RetryBudget,
+    pub(crate) budgets: Budgets,
+    pub(crate) waits: Waits,
     pub(crate) workspace: Rc<Workspace>,
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
@@ -69,7 +74,8 @@ impl<N: Network> Worker<N> {
             options,
             connector: Connector::new(network),
             groups,
-            budget: RetryBudget::new(Instant::now()),
+            budgets: Budgets::new(Instant::now()),
+            waits: Waits::new(),
             workspace: Rc::new(Workspace::new()),
             counters: Counters::new(),
             log,

@@ -9,14 +9,17 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::accept::{self, Accepting};
 use crate::access_log::AccessLog;
+use crate::clock::Instant;
 use crate::listener::ListenerName;
 use crate::metrics::Sample;
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::transport::TcpNetwork;
+use crate::transport::{Network, TcpNetwork};
+use crate::worker::waits::LOOK;
 use crate::worker::{Phase, Worker};
 
 /// How often pools are swept.
@@ -69,6 +72,7 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     }
     tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
+    tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
     if worker.has_memory_budget() {
         tokio::task::spawn_local(watch_memory(Rc::clone(&worker)));
     }
@@ -105,6 +109,16 @@ async fn tick(worker: Rc<Worker<TcpNetwork>>) {
     loop {
         interval.tick().await;
         worker.tick();
+    }
+}
+
+/// Until the worker's end.
+pub(crate) async fn look_at_waits<N: Network>(worker: Rc<Worker<N>>) {
+    let mut interval = tokio::time::interval(LOOK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        worker.waits.look(Instant::now());
     }
 }
 

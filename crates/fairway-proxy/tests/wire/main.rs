@@ -12,6 +12,7 @@ mod expect_continue;
 mod filters;
 mod forwarded;
 mod framing_rules;
+mod hedging;
 mod ipv6;
 mod keep_alive;
 mod limits;

@@ -20,6 +20,7 @@ pub(super) enum Part {
 enum Ending {
     Close,
     Reset,
+    Vanish,
 }
 
 /// A connection with everything its conversation needs.
@@ -35,9 +36,10 @@ pub(super) struct Conversation {
 impl Conversation {
     /// Runs until the part is over, the other side leaves, or the test decides.
     pub(super) async fn run(mut self, part: Part, mut fate: watch::Receiver<Fate>) {
-        let decided = async move {
+        let decided = async {
             match fate.wait_for(|fate| *fate != Fate::Live).await.map(|fate| *fate) {
                 Ok(Fate::Reset) => Ending::Reset,
+                Ok(Fate::Vanish) => Ending::Vanish,
                 // An error means that the backend itself is gone.
                 Ok(Fate::Close | Fate::Live) | Err(_) => Ending::Close,
             }
@@ -52,6 +54,15 @@ impl Conversation {
             Ok(Ending::Reset) => match self.stream.reset_when_dropped() {
                 Ok(()) => ConnectionState::Ended,
                 Err(error) => ConnectionState::Failed(format!("no reset: {error}")),
+            },
+            Ok(Ending::Vanish) => match self.stream.vanish() {
+                Ok(()) => {
+                    self.record.became(self.number, ConnectionState::Vanished);
+                    // The backend is gone, which ends it too.
+                    let _ = fate.wait_for(|fate| *fate != Fate::Vanish).await;
+                    ConnectionState::Ended
+                }
+                Err(error) => ConnectionState::Failed(format!("it did not vanish: {error}")),
             },
             Ok(Ending::Close) | Err(_) => ConnectionState::Ended,
         };

@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use rustls::ServerConfig;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -22,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 pub use record::{ConnectionState, NUMBER_FIELD, RecordedConnection, RecordedRequest};
 pub use script::{Answer, Behaviour, HttpBehaviour, Step};
 
-use crate::stream::Stream;
+use crate::stream::{Stream, vanish};
 use crate::wait::PATIENCE;
 use conversation::{Conversation, Part};
 use record::{Fate, Record};
@@ -159,6 +160,22 @@ impl Backend {
         };
         self.put(door);
         Ok(())
+    }
+
+    /// Becomes a black hole, as a node that lost its power: connects and bytes are swallowed, nothing is acknowledged
+    /// and nothing refused.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not take the filter.
+    pub async fn vanish(&self) {
+        if let Door::Open(listener, _) | Door::Unattended(listener) =
+            &*self.door.lock().expect("no holder of this lock panics")
+        {
+            vanish(&SockRef::from(&**listener)).expect("a filter of one instruction");
+        }
+        self.shared.record.decide(Fate::Vanish);
+        self.until("its connections vanished", |backend| backend.open_count() == 0).await;
     }
 
     /// Ends every open connection with a FIN.

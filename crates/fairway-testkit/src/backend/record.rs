@@ -68,6 +68,8 @@ pub enum ConnectionState {
     Open,
     /// Standing at a `Wait` step or a held answer.
     Waiting,
+    /// Open, but nothing that comes reaches it and nothing leaves it.
+    Vanished,
     /// Ended as intended by either side.
     Ended,
     /// Ended because something was not as the script or HTTP wants it.
@@ -78,6 +80,7 @@ pub enum ConnectionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Live,
+    Vanish,
     Close,
     Reset,
 }

@@ -38,6 +38,10 @@ pub(crate) struct LimitArgs {
     /// How long written bytes to an endpoint may stay unacknowledged
     #[arg(long, env = "FAIRWAY_UPSTREAM_UNACKNOWLEDGED", value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) upstream_unacknowledged: Duration,
+    /// How long a connect to an endpoint may take before another endpoint is tried as well; less where connects are
+    /// usually fast, at least 0.05. 0 tries no other endpoint before the connect fails
+    #[arg(long, env = "FAIRWAY_CONNECT_HEDGE", value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
+    pub(crate) connect_hedge: Duration,
     /// How long a client may send nothing of a body that it announced
     #[arg(long, env = "FAIRWAY_BODY_IDLE", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) body_idle: Duration,
@@ -78,6 +82,7 @@ impl LimitArgs {
             },
             replay_bytes: self.replay_bytes,
             upstream_unacknowledged: self.upstream_unacknowledged,
+            connect_hedge: self.connect_hedge,
             body_idle: self.body_idle,
             body_rate: self.body_rate,
         }

@@ -1,0 +1,288 @@
+//! A connection for an attempt: an idle one, or the winner of a race of connects.
+//!
+//! A connect carries no byte of the request, so racing is safe for every method. A connect that is late is raced with
+//! one to another endpoint; the first to complete is used, the other goes on in the background, into its endpoint's pool
+//! or its health. What races cost is bounded by a budget (docs/design/0018-hedged-connects.md).
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+use super::Scene;
+use super::attempt::{Age, Reuse, note_connect_failure};
+use super::forward::Course;
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::h1::H1;
+use crate::metrics::{Hedges, count};
+use crate::transport::{Network, Transport};
+use crate::upstream::{Chosen, Connecting, Errand, Group, Pooled};
+use crate::wire::Wire;
+use crate::worker::{ToEndpoint, Worker};
+
+/// The most connects of one attempt at a time.
+const MOST_RACERS: usize = 3;
+/// When a race found no budget, it asks again after this.
+const AGAIN: Duration = Duration::from_millis(25);
+
+/// A connection to use, and to whom.
+pub(crate) struct Acquired<S: Transport> {
+    pub(crate) chosen: Chosen<S>,
+    pub(crate) pooled: Box<Pooled<S>>,
+    pub(crate) age: Age,
+    /// What connecting took; zero for an idle connection.
+    pub(crate) connect: Duration,
+    pub(crate) detour: Detour,
+}
+
+/// Whether a late connect made the attempt look at another endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detour {
+    None,
+    Hedged,
+}
+
+type To<N> = ToEndpoint<N>;
+
+/// An idle connection to the chosen endpoint, or a new one to it or to whoever is faster.
+///
+/// # Errors
+/// With the endpoint of the last connect that failed.
+pub(crate) async fn acquire<N: Network>(
+    scene: &Scene<'_, N>,
+    group: &Rc<Group<To<N>>>,
+    course: &mut Course,
+    chosen: Chosen<To<N>>,
+) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
+    // Whether a suspect endpoint is back, only a new connection tells.
+    if !chosen.endpoint.health().is_suspect()
+        && let Some(pooled) = idle(&chosen, course)
+    {
+        return Ok(Acquired {
+            chosen,
+            pooled,
+            age: Age::Reused,
+            connect: Duration::ZERO,
+            detour: Detour::None,
+        });
+    }
+    // Boxed: connecting is rare and large, and every connection's task would carry room for it.
+    Box::pin(Race::begin(scene, group, course, chosen).run()).await
+}
+
+fn idle<S: Transport>(chosen: &Chosen<S>, course: &Course) -> Option<Box<Pooled<S>>> {
+    let mut pooled = match course.reuse {
+        Reuse::Any => chosen.endpoint.checkout(false, course.now),
+        Reuse::Proven => chosen.endpoint.checkout(true, course.now),
+        Reuse::Never => None,
+    }?;
+    pooled.served += 1;
+    Some(pooled)
+}
+
+/// Connects for one attempt.
+struct Race<'a, 's, N: Network> {
+    scene: &'a Scene<'s, N>,
+    group: &'a Rc<Group<To<N>>>,
+    course: &'a mut Course,
+    racers: Vec<Racer<N>>,
+    /// When the youngest racer is late; none where nothing may race it.
+    late: Option<Pin<Box<Sleep>>>,
+    detour: Detour,
+}
+
+struct Racer<N: Network> {
+    chosen: Chosen<To<N>>,
+    connecting: Connecting<N::Stream>,
+    began: Instant,
+    entry: Entry,
+}
+
+/// How a connect came into the race.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// It is the attempt's first, or took the place of one.
+    Free,
+    /// From the budget.
+    Paid,
+}
+
+/// What happened in a race.
+enum Event<S> {
+    Connected(usize, S),
+    Failed(usize, Fault),
+    Late,
+}
+
+impl<'a, 's, N: Network> Race<'a, 's, N> {
+    fn begin(
+        scene: &'a Scene<'s, N>,
+        group: &'a Rc<Group<To<N>>>,
+        course: &'a mut Course,
+        chosen: Chosen<To<N>>,
+    ) -> Self {
+        let mut race = Self { scene, group, course, racers: Vec::new(), late: None, detour: Detour::None };
+        race.enter(chosen, Entry::Free);
+        race
+    }
+
+    async fn run(mut self) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Event::Connected(which, stream) => return Ok(self.won(which, stream)),
+                Event::Failed(which, fault) => {
+                    let racer = self.racers.swap_remove(which);
+                    racer.lost(self.hedges());
+                    note_connect_failure(self.scene.worker, self.group, &racer.chosen.endpoint, fault);
+                    if self.racers.is_empty() {
+                        return Err((racer.chosen, fault));
+                    }
+                }
+                Event::Late => {
+                    if let Some(acquired) = self.hedge() {
+                        return Ok(acquired);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event<To<N>>> {
+        for (which, racer) in self.racers.iter_mut().enumerate() {
+            match racer.connecting.as_mut().poll(cx) {
+                Poll::Ready(Ok(stream)) => return Poll::Ready(Event::Connected(which, stream)),
+                Poll::Ready(Err(fault)) => return Poll::Ready(Event::Failed(which, fault)),
+                Poll::Pending => {}
+            }
+        }
+        match &mut self.late {
+            Some(late) => late.as_mut().poll(cx).map(|()| Event::Late),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Begins a connect.
+    fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
+        let scene = self.scene;
+        let worker = scene.worker;
+        worker.budgets.hedges.earn();
+        let now = Instant::now();
+        let limit = scene.rule.rule().policy.timeouts.connect.min(self.course.connect_limit(scene, now));
+        let connecting = worker.connector.start(&chosen.endpoint.identity, scene.adopted.identities(), limit);
+        self.course.tried.insert(chosen.index);
+        let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
+        self.racers.push(Racer { chosen, connecting, began: now, entry });
+        self.look_after(patience.filter(|_| self.racers.len() < MOST_RACERS));
+    }
+
+    fn look_after(&mut self, patience: Option<Duration>) {
+        self.late = patience.map(|patience| Box::pin(tokio::time::sleep(patience)));
+    }
+
+    /// The youngest connect is late: uses another endpoint's idle connection, or begins a connect there.
+    fn hedge(&mut self) -> Option<Acquired<To<N>>> {
+        self.look_after(None);
+        let hedges = self.hedges();
+        let rival = self.scene.worker.random(|random| self.group.rival(&self.course.tried, random))?;
+        if let Some(pooled) = idle(&rival, self.course) {
+            count(&hedges.reused);
+            self.course.tried.insert(rival.index);
+            self.leave_behind();
+            let detour = Detour::Hedged;
+            return Some(Acquired {
+                chosen: rival,
+                pooled,
+                age: Age::Reused,
+                connect: Duration::ZERO,
+                detour,
+            });
+        }
+        if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
+            count(&hedges.moved);
+            self.detour = Detour::Hedged;
+            let entry = self.racers.swap_remove(which).entry;
+            self.enter(rival, entry);
+        } else if self.scene.worker.budgets.hedges.spend(Instant::now()) {
+            self.detour = Detour::Hedged;
+            self.enter(rival, Entry::Paid);
+        } else {
+            count(&hedges.refused);
+            self.look_after(Some(AGAIN));
+        }
+        None
+    }
+
+    fn won(mut self, which: usize, stream: To<N>) -> Acquired<To<N>> {
+        let Racer { chosen, began, entry, .. } = self.racers.swap_remove(which);
+        if entry == Entry::Paid {
+            count(&self.hedges().won);
+        }
+        let connect = began.elapsed();
+        let pooled = welcome(self.scene.worker, &chosen, stream, connect);
+        self.leave_behind();
+        Acquired { chosen, pooled, age: Age::Fresh, connect, detour: self.detour }
+    }
+
+    /// What is still on its way goes on without this exchange.
+    fn leave_behind(&mut self) {
+        let now = Instant::now();
+        for mut racer in std::mem::take(&mut self.racers) {
+            racer.lost(self.hedges());
+            if racer.is_superfluous() {
+                continue;
+            }
+            racer.chosen.endpoint.lost_race(now);
+            racer.chosen.errand = Errand::Probe;
+            let (worker, group) = (Rc::clone(self.scene.worker), Rc::clone(self.group));
+            tokio::task::spawn_local(racer.finish(worker, group));
+        }
+    }
+
+    fn hedges(&self) -> &'s Hedges {
+        &self.scene.worker.counters.attempts.hedges
+    }
+}
+
+impl<N: Network> Racer<N> {
+    /// Whether its endpoint is suspect, and another connect is the one probe that may go there.
+    fn is_superfluous(&self) -> bool {
+        self.chosen.endpoint.health().is_suspect() && self.chosen.errand != Errand::Probe
+    }
+
+    /// It was not the first.
+    fn lost(&self, hedges: &Hedges) {
+        if self.entry == Entry::Paid {
+            count(&hedges.lost);
+        }
+    }
+
+    /// Goes on to the end: the connection is pooled, or its failure noted.
+    async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
+        let Self { chosen, connecting, began, .. } = self;
+        match connecting.await {
+            Ok(stream) => {
+                let mut pooled = welcome(&worker, &chosen, stream, began.elapsed());
+                pooled.served = 0;
+                chosen.endpoint.check_in(pooled, &worker.pool_limits());
+            }
+            Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
+        }
+    }
+}
+
+/// A connection that was just made.
+fn welcome<N: Network>(
+    worker: &Worker<N>,
+    chosen: &Chosen<To<N>>,
+    stream: To<N>,
+    took: Duration,
+) -> Box<Pooled<To<N>>> {
+    count(&worker.counters.attempts.connected);
+    chosen.endpoint.connected(took);
+    let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
+    Box::new(Pooled { h1, served: 1, answered: Instant::now() })
+}

@@ -1,0 +1,7 @@
+//! What only the system knows and no safe crate tells. The only folder of the crate that may be unsafe.
+
+#![allow(unsafe_code, reason = "each use says why it is sound; everything else of the crate has none")]
+
+mod tcp_info;
+
+pub(crate) use tcp_info::has_unacknowledged;

@@ -1,0 +1,55 @@
+//! What the kernel knows of a TCP connection (tcp(7), `TCP_INFO`).
+
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Whether segments were sent that the peer has not acknowledged. What cannot be read counts as acknowledged: then only
+/// the kernel's own time-outs notice that the peer is gone.
+pub(crate) fn has_unacknowledged(socket: BorrowedFd<'_>) -> bool {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).expect("a few hundred bytes");
+    // SAFETY: the descriptor is open for as long as it is borrowed; `info` has room for `length` bytes, of which the
+    // kernel writes at most that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    // SAFETY: all bytes were zero before, which is a valid `tcp_info`: it has only integers.
+    let info = unsafe { info.assume_init() };
+    result == 0 && info.tcpi_unacked > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use socket2::{SockFilter, SockRef};
+
+    use super::*;
+
+    /// Drops every segment that arrives, before TCP sees it.
+    const DROP_ALL: [SockFilter; 1] = [SockFilter::new(6, 0, 0, 0)];
+
+    #[test]
+    fn what_the_peer_acknowledged_is_not_waited_for_and_the_rest_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        ours.write_all(b"a").unwrap();
+        theirs.read_exact(&mut [0]).unwrap();
+        // Whoever answers has acknowledged.
+        theirs.write_all(b"b").unwrap();
+        ours.read_exact(&mut [0]).unwrap();
+        assert!(!has_unacknowledged(ours.as_fd()));
+        SockRef::from(&theirs).attach_filter(&DROP_ALL).unwrap();
+        ours.write_all(b"c").unwrap();
+        assert!(has_unacknowledged(ours.as_fd()));
+    }
+}

@@ -1,0 +1,74 @@
+//! Endpoints that swallow everything: connects are raced, and requests that are not acknowledged go elsewhere.
+
+use std::time::{Duration, Instant};
+
+use fairway_testkit::{Answer, Backend, Request};
+
+use crate::support::{HOST, Running, Setup};
+
+/// Longer than any of these tests may take: the kernel must not be the one that notices.
+const NEVER: Duration = Duration::from_secs(600);
+
+async fn hedges(proxy: &Running, outcome: &str) -> u64 {
+    proxy.metric(&format!("fairway_upstream_hedges_total{{outcome=\"{outcome}\"}}")).await
+}
+
+fn patient(setup: Setup) -> Setup {
+    setup
+        .policy(|policy| {
+            policy.timeouts.connect = NEVER;
+            policy.retry.connect_total = NEVER;
+        })
+        .options(|options| options.limits.upstream_unacknowledged = NEVER)
+}
+
+#[tokio::test]
+async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
+    let (hole, backend) =
+        (Backend::http(|_| Answer::ok("")).await, Backend::http(|_| Answer::ok("ok")).await);
+    hole.vanish().await;
+    let proxy = patient(Setup::to(&[hole.address(), backend.address()])).start();
+    let mut client = proxy.client().await;
+    for number in 0..10 {
+        let post = Request::post(HOST, "/", "body").header("X-Request-Number", &number.to_string());
+        assert_eq!(client.exchange(&post).await.unwrap().status, 200);
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    }
+    assert!(backend.duplicates().is_empty());
+    assert_eq!(hedges(&proxy, "won").await + hedges(&proxy, "reused").await, 1, "then it is suspect");
+    assert_eq!(proxy.metric("fairway_upstream_retries_total").await, 0);
+}
+
+#[tokio::test]
+async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoint() {
+    let (first, second) =
+        (Backend::http(|_| Answer::ok("1")).await, Backend::http(|_| Answer::ok("2")).await);
+    let proxy = patient(Setup::to(&[first.address(), second.address()])).start();
+    let mut client = proxy.client().await;
+    for _ in 0..4 {
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    }
+    first.vanish().await;
+    for _ in 0..4 {
+        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "2"));
+    }
+    assert!(proxy.metric("fairway_upstream_unacknowledged_total").await >= 1);
+    assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
+}
+
+#[tokio::test]
+async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one() {
+    let held = Backend::http(|_| Answer::ok("held").held()).await;
+    let other = Backend::http(|_| Answer::ok("other")).await;
+    let proxy = Setup::to(&[held.address(), other.address()]).start();
+    let mut client = proxy.client().await;
+    client.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await.unwrap();
+    held.until("it has the request", |held| held.waiting_count() == 1).await;
+    held.vanish().await;
+    let began = Instant::now();
+    let answer = client.read_response().await.unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "other"));
+    // Without close watching it is asked after 10 s for the first time.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+}
