@@ -57,9 +57,9 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
-e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form
+e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
-	NIGHTLY=$(NIGHTLY) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
+	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 deploy: ## deploy/fairway.yaml, from the chart
 	mkdir -p deploy

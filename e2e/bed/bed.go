@@ -24,7 +24,10 @@ type Bed struct {
 	Next    string
 	Backend string
 	Results string
+	// Nightly asks for the long form.
 	Nightly bool
+	// Quiet says that nothing else runs on the machine, so that promised times are asserted.
+	Quiet bool
 }
 
 // FromEnvironment reads the variables, and names all that are missing.
@@ -48,6 +51,7 @@ func FromEnvironment() (Bed, error) {
 		Backend: read("E2E_BACKEND_IMAGE"),
 		Results: read("E2E_RESULTS"),
 		Nightly: os.Getenv("NIGHTLY") == "1",
+		Quiet:   os.Getenv("QUIET") == "1",
 	}
 	if len(missing) > 0 {
 		return b, fmt.Errorf("the environment has no %s: run these tests with `make e2e`", strings.Join(missing, ", "))

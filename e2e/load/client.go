@@ -73,7 +73,7 @@ func (c *client) attempt(event *Event) (string, *failure) {
 	if failed := c.connect(event); failed != nil {
 		return "", failed
 	}
-	event.Exchange, event.Opened = c.conn.served, c.conn.opened
+	event.Exchange, event.Opened, event.Connected, event.Resent = c.conn.served, c.conn.opened, c.conn.connected, c.conn.resent
 	event.Local = c.conn.raw.LocalAddr().String()
 	got, failed := c.conn.exchange(c.plan.request(event.Method, event.ID), event.Method, c.plan.AnswerTimeout)
 	if failed != nil {

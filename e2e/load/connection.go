@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // connection is one connection of a client and what it knows of it.
@@ -20,7 +22,10 @@ type connection struct {
 	raw    *net.TCPConn
 	stream net.Conn
 	reader *bufio.Reader
-	opened time.Time
+	// opened is when it was asked for, connected when it was there.
+	opened, connected time.Time
+	// resent counts the segments that were repeated until then.
+	resent int
 	// served is how many answers came over it.
 	served int
 	// serial is that of the server's certificate, over TLS.
@@ -39,7 +44,7 @@ type answer struct {
 func (p *Plan) open(ctx context.Context) (*connection, *failure) {
 	opened := time.Now()
 	dialer := net.Dialer{Timeout: p.ConnectTimeout, KeepAlive: -1}
-	conn, err := dialer.DialContext(ctx, "tcp", p.Address)
+	conn, err := p.Ports.dial(ctx, dialer, p.Address)
 	if err != nil {
 		return nil, connecting(err)
 	}
@@ -54,7 +59,23 @@ func (p *Plan) open(ctx context.Context) (*connection, *failure) {
 		}
 	}
 	c.reader = bufio.NewReaderSize(c.stream, 8<<10)
+	c.connected, c.resent = time.Now(), resent(raw)
 	return c, nil
+}
+
+// resent counts the segments of a connection that the kernel has sent again, its SYN included.
+func resent(raw *net.TCPConn) int {
+	control, err := raw.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	count := 0
+	_ = control.Control(func(descriptor uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(descriptor), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			count = int(info.Total_retrans)
+		}
+	})
+	return count
 }
 
 func (c *connection) secure(p *Plan) *failure {
@@ -117,11 +138,19 @@ func (c *connection) closedWhileIdle() bool {
 	if c.stream == net.Conn(c.raw) {
 		return true
 	}
-	if err := c.stream.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		return true
+	for waiting > 0 {
+		if err := c.stream.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			return true
+		}
+		if _, err = c.reader.Peek(1); err == nil || !timedOut(err) {
+			return true
+		}
+		// On a busy machine the millisecond may be over before anything was read.
+		if waiting, err = c.waiting(); err != nil {
+			return true
+		}
 	}
-	_, err = c.reader.Peek(1)
-	return err == nil || !timedOut(err)
+	return false
 }
 
 // waiting is how many bytes can be read at once; an error when the connection is at its end.

@@ -55,10 +55,13 @@ type Event struct {
 	End   time.Time `json:"end"`
 	// Exchange is how many requests the connection had carried before this one.
 	Exchange int `json:"exchange"`
-	// Opened is when the connection was asked for.
-	Opened time.Time `json:"opened"`
-	Local  string    `json:"local,omitempty"`
-	Detail string    `json:"detail,omitempty"`
+	// Opened is when the connection was asked for, Connected when it was there, its TLS handshake included.
+	Opened    time.Time `json:"opened"`
+	Connected time.Time `json:"connected"`
+	// Resent counts the segments that the client's kernel had to repeat before the connection was there.
+	Resent int    `json:"resent,omitempty"`
+	Local  string `json:"local,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // String is one line for people.
@@ -67,7 +70,41 @@ func (e Event) String() string {
 	if e.Reason != "" {
 		text += " " + e.Reason
 	}
-	return fmt.Sprintf("%s (request %d of its connection, opened %s, from %s) %s", text, e.Exchange+1, e.Opened.Format("15:04:05.000"), e.Local, e.Detail)
+	connected := "never connected"
+	if !e.Connected.IsZero() {
+		connected = "connected after " + e.Connected.Sub(e.Opened).Round(time.Millisecond).String()
+	}
+	if e.Resent > 0 {
+		connected += fmt.Sprintf(" with %d segments resent", e.Resent)
+	}
+	return fmt.Sprintf("%s (request %d of its connection, opened %s, %s, from %s) %s",
+		text, e.Exchange+1, e.Opened.Format("15:04:05.000"), connected, e.Local, e.Detail)
+}
+
+// Phase is where a slow request spent most of its time.
+type Phase string
+
+// The phases of a request.
+const (
+	// Resending is a new connection whose first segment was lost or ignored: the client's kernel repeats it after 1 s.
+	Resending Phase = "connecting, a segment was resent"
+	// Connecting is a new connection that was slow for any other reason.
+	Connecting Phase = "connecting"
+	// Waiting is everything after the request was written.
+	Waiting Phase = "waiting for the answer"
+)
+
+// Phase says where the request spent most of its time.
+func (e Event) Phase() Phase {
+	connecting := e.Connected.Sub(e.Opened)
+	switch {
+	case e.Exchange > 0 || 2*connecting < e.End.Sub(e.Begin):
+		return Waiting
+	case e.Resent > 0:
+		return Resending
+	default:
+		return Connecting
+	}
 }
 
 // failure is an error with the class that it means to the client.

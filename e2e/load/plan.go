@@ -43,16 +43,19 @@ type Plan struct {
 	// Rate is in requests per second over all clients.
 	Rate  int
 	Reuse Reuse
+	// Ports that its connections come from; nil: any.
+	Ports *Ports
 	// PostEvery makes each such request of a client a POST; 0: none, 1: all.
 	PostEvery int
-	// ConnectTimeout and AnswerTimeout default to 5 s and 20 s: longer than what Fairway promises in any fault.
+	// ConnectTimeout and AnswerTimeout default to 20 s: longer than what Fairway promises in any fault, and than a lost
+	// SYN or three cost a client on a busy machine (1, 3 and 7 s).
 	ConnectTimeout time.Duration
 	AnswerTimeout  time.Duration
 }
 
 func (p Plan) withDefaults() Plan {
 	if p.ConnectTimeout == 0 {
-		p.ConnectTimeout = 5 * time.Second
+		p.ConnectTimeout = 20 * time.Second
 	}
 	if p.AnswerTimeout == 0 {
 		p.AnswerTimeout = 20 * time.Second

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,10 @@ type Report struct {
 	Repeats []Event
 	// Slowest are the fifty answered requests that took longest.
 	Slowest []Event
+	// Spans are the times of all requests, the failed ones included.
+	Spans []Span
+	// Slow counts the answered requests that took longer than the constant of that name, by where they spent the time.
+	Slow map[Phase]int
 	// Posted are the ids of POSTs that were answered 200.
 	Posted []string
 	// Latencies of answered requests in ascending order, from when each was due.
@@ -49,11 +54,11 @@ func Start(plan Plan) *Stream {
 // Counts is what came of it so far.
 func (s *Stream) Counts() Counts { return s.tally.now() }
 
-// Slowest are the fifty answered requests that took longest so far.
-func (s *Stream) Slowest() []Event {
+// Spans are the times of all requests that have an outcome so far, the failed ones included.
+func (s *Stream) Spans() []Span {
 	s.tally.lock.Lock()
 	defer s.tally.lock.Unlock()
-	return slices.Clone(s.tally.slowest)
+	return slices.Clone(s.tally.spans)
 }
 
 // Plan is what it does.
@@ -90,6 +95,8 @@ func (s *Stream) Stop() Report {
 		Events:    slices.Clone(s.tally.events),
 		Repeats:   slices.Clone(s.tally.repeats),
 		Slowest:   slices.Clone(s.tally.slowest),
+		Spans:     slices.Clone(s.tally.spans),
+		Slow:      maps.Clone(s.tally.phases),
 		Posted:    slices.Clone(s.tally.posted),
 		Latencies: latencies,
 		Begun:     s.begun,

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // script answers the nth request of a connection; false closes the connection.
@@ -66,6 +68,23 @@ func good(conn net.Conn, request *http.Request, fields string) {
 	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s", len(body), fields, body)
 }
 
+// withItsEnd makes the kernel send what follows together with the end of the connection, so that no client sees one of them
+// without the other, however slow this process is.
+func withItsEnd(t *testing.T, conn net.Conn) {
+	if secure, is := conn.(*tls.Conn); is {
+		conn = secure.NetConn()
+	}
+	control, err := conn.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		err = control.Control(func(descriptor uintptr) {
+			err = unix.SetsockoptInt(int(descriptor), unix.IPPROTO_TCP, unix.TCP_CORK, 1)
+		})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // seen runs a plan of one client against the address until it has as many outcomes.
 func seen(t *testing.T, plan Plan, requests int) Report {
 	t.Helper()
@@ -74,8 +93,7 @@ func seen(t *testing.T, plan Plan, requests int) Report {
 	if plan.Rate == 0 {
 		plan.Rate = 500
 	}
-	plan.ConnectTimeout, plan.AnswerTimeout = time.Second, 200*time.Millisecond
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	stream := Start(plan)
 	err := stream.AwaitRequests(ctx, requests)
@@ -140,6 +158,9 @@ func TestConnectionCloseIsRespected(t *testing.T) {
 
 func TestAConnectionThatWasClosedWhileIdleIsNotUsed(t *testing.T) {
 	address := served(t, nil, func(conn net.Conn, nth int, request *http.Request) bool {
+		if nth == 4 {
+			withItsEnd(t, conn)
+		}
 		good(conn, request, "")
 		return nth < 4
 	})
@@ -198,8 +219,9 @@ func TestEveryWayToFailHasItsClass(t *testing.T) {
 			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother")
 			return true
 		},
-		ReadTimeout: func(net.Conn, int, *http.Request) bool {
-			time.Sleep(500 * time.Millisecond)
+		ReadTimeout: func(conn net.Conn, _ int, _ *http.Request) bool {
+			// Until the client gives up.
+			_, _ = conn.Read(make([]byte, 1))
 			return false
 		},
 		"status 502 upstream_closed": func(conn net.Conn, _ int, _ *http.Request) bool {
@@ -209,8 +231,40 @@ func TestEveryWayToFailHasItsClass(t *testing.T) {
 	}
 	for class, follow := range cases {
 		t.Run(string(class), func(t *testing.T) {
-			only(t, seen(t, Plan{Address: served(t, nil, follow)}, 3), class)
+			plan := Plan{Address: served(t, nil, follow)}
+			if class == ReadTimeout {
+				plan.AnswerTimeout = 50 * time.Millisecond
+			}
+			only(t, seen(t, plan, 3), class)
 		})
+	}
+}
+
+func TestConnectionsComeFromOnePortAfterTheOther(t *testing.T) {
+	var ports []int
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		ports = append(ports, conn.RemoteAddr().(*net.TCPAddr).Port)
+		good(conn, request, "Connection: close\r\n")
+		return false
+	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	// Whatever else has a port of these is passed over, as the one in the middle is.
+	middle := taken.Addr().(*net.TCPAddr).Port
+	plan := Plan{Address: address, Reuse: NewConnection, Ports: NewPorts(PortRange{middle - 400, middle + 400})}
+	report := seen(t, plan, 300)
+	if report.Counts.OK != report.Counts.Requests {
+		t.Fatalf("%+v", report.Counts)
+	}
+	last := middle - 401
+	for _, port := range ports[:300] {
+		if port <= last || port == middle {
+			t.Fatalf("port %d after port %d; %d is taken", port, last, middle)
+		}
+		last = port
 	}
 }
 
@@ -234,6 +288,9 @@ func TestACertificateThatIsNotTrustedIsATLSFailure(t *testing.T) {
 func TestTheSerialsOfCertificatesAreSeenAndTicketsDoNotDisturb(t *testing.T) {
 	security := selfSigned(t, 7)
 	address := served(t, security, func(conn net.Conn, nth int, request *http.Request) bool {
+		if nth == 4 {
+			withItsEnd(t, conn)
+		}
 		good(conn, request, "")
 		return nth < 4
 	})
@@ -263,6 +320,44 @@ func TestTheSlowestAnswersAreKept(t *testing.T) {
 		if n < 10 && took < 20*time.Millisecond || n > 0 && took > slowest[n-1].End.Sub(slowest[n-1].Begin) {
 			t.Errorf("%d: %s", n, event)
 		}
+	}
+}
+
+func TestASlowRequestIsCountedWhereItSpentItsTime(t *testing.T) {
+	begin := time.Unix(0, 0)
+	after := func(milliseconds int) time.Time { return begin.Add(time.Duration(milliseconds) * time.Millisecond) }
+	cases := map[Phase]Event{
+		Resending:  {Begin: begin, Opened: begin, Connected: after(1010), Resent: 1, End: after(1030)},
+		Connecting: {Begin: begin, Opened: begin, Connected: after(700), End: after(800)},
+		Waiting:    {Begin: begin, Opened: begin, Connected: after(10), Resent: 1, End: after(800)},
+	}
+	for phase, event := range cases {
+		if got := event.Phase(); got != phase {
+			t.Errorf("%s: %q, expected %q", event, got, phase)
+		}
+		reused := event
+		reused.Exchange = 3
+		if got := reused.Phase(); got != Waiting {
+			t.Errorf("%s: %q, expected %q", reused, got, Waiting)
+		}
+	}
+}
+
+func TestSlowAnswersAreCountedAndEveryRequestHasASpan(t *testing.T) {
+	var asked atomic.Int64
+	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
+		switch asked.Add(1) {
+		case 3:
+			time.Sleep(Slow)
+		case 5:
+			return false
+		}
+		good(conn, request, "")
+		return true
+	})
+	report := seen(t, Plan{Address: address, PostEvery: 1}, 8)
+	if report.Slow[Waiting] < 1 || len(report.Spans) != report.Counts.Requests || report.Counts.OK != report.Counts.Requests-1 {
+		t.Fatalf("%+v, slow %v, %d spans", report.Counts, report.Slow, len(report.Spans))
 	}
 }
 

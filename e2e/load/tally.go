@@ -44,13 +44,24 @@ type tally struct {
 	repeats   []Event
 	posted    []string
 	slowest   []Event
+	spans     []Span
+	phases    map[Phase]int
 }
+
+// Span is the time from the begin of a request to its outcome, whatever that was.
+type Span struct{ Begin, End time.Time }
+
+// Took is how long the request took.
+func (s Span) Took() time.Duration { return s.End.Sub(s.Begin) }
+
+// Slow is from where on an answer is in Report.Slow: far above what the machine needs, below a SYN that is repeated.
+const Slow = 500 * time.Millisecond
 
 // slow is how many of the slowest answers are kept.
 const slow = 50
 
 func newTally() *tally {
-	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}}
+	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}, phases: map[Phase]int{}}
 }
 
 func (t *tally) answered(event *Event, pod string, took time.Duration) {
@@ -60,6 +71,10 @@ func (t *tally) answered(event *Event, pod string, took time.Duration) {
 	t.counts.OK++
 	t.counts.Pods[pod]++
 	t.latencies = append(t.latencies, took)
+	t.spans = append(t.spans, Span{event.Begin, event.End})
+	if event.End.Sub(event.Begin) >= Slow {
+		t.phases[event.Phase()]++
+	}
 	t.keepIfSlow(*event)
 	if event.Method == "POST" {
 		t.counts.Posts++
@@ -91,6 +106,7 @@ func (t *tally) failed(event Event) {
 		class += Class(" " + event.Reason)
 	}
 	t.counts.Failed[class]++
+	t.spans = append(t.spans, Span{event.Begin, event.End})
 	if len(t.events) < examples {
 		t.events = append(t.events, event)
 	}

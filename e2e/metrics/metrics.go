@@ -104,11 +104,11 @@ func parseLabels(text string) map[string]string {
 	return labels
 }
 
-// Value of the series of a name, all of them added up; false when there is none.
-func (p Page) Value(name string) (float64, bool) {
+// Value of the series of a name whose labels have the given values, all of them added up; false when there is none.
+func (p Page) Value(name string, labels map[string]string) (float64, bool) {
 	all, found := 0.0, false
 	for _, sample := range p {
-		if sample.Name == name {
+		if sample.Name == name && has(sample.Labels, labels) {
 			all, found = all+sample.Value, true
 		}
 	}

@@ -23,10 +23,13 @@ func TestReadsValuesAndHistograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if value, found := page.Value("labelled"); value != 5.5 || !found {
+	if value, found := page.Value("labelled", nil); value != 5.5 || !found {
 		t.Errorf("labelled is %v", value)
 	}
-	if _, found := page.Value("missing"); found {
+	if value, found := page.Value("labelled", map[string]string{"worker": "2"}); value != 3.5 || !found {
+		t.Errorf("labelled of worker 2 is %v", value)
+	}
+	if _, found := page.Value("missing", nil); found {
 		t.Error("found what is not there")
 	}
 	all := page.Histogram("took", nil)

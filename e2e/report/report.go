@@ -19,7 +19,7 @@ type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Promise is the largest value that was promised; 0 when nothing was.
+	// Promise is the largest value that was promised for a quiet machine; 0 when nothing was.
 	Promise float64 `json:"promise,omitempty"`
 }
 
@@ -43,8 +43,10 @@ type Scenario struct {
 	P50         time.Duration `json:"-"`
 	P99         time.Duration `json:"-"`
 	Max         time.Duration `json:"-"`
-	Took        time.Duration `json:"-"`
-	Figures     []Figure      `json:"figures,omitempty"`
+	// Slow counts answered requests that took 500 ms or more, by where they spent most of that.
+	Slow    map[string]int `json:"slow,omitempty"`
+	Took    time.Duration  `json:"-"`
+	Figures []Figure       `json:"figures,omitempty"`
 }
 
 // MarshalJSON writes durations as milliseconds and seconds.
@@ -88,6 +90,35 @@ func (b *Book) Write(path, form string) error {
 	return nil
 }
 
+// Missed are the figures that are above what was promised.
+func (b *Book) Missed() []string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	var missed []string
+	for _, s := range b.scenarios {
+		for _, figure := range s.Figures {
+			if figure.missed() {
+				missed = append(missed, strings.TrimSpace(s.Name+" "+s.Stream)+": "+figure.String())
+			}
+		}
+	}
+	return missed
+}
+
+func (f Figure) missed() bool { return f.Promise > 0 && f.Value > f.Promise }
+
+// String is the figure in a line for people.
+func (f Figure) String() string {
+	text := strings.TrimSpace(fmt.Sprintf("%s %.4g %s", f.Name, f.Value, f.Unit))
+	switch {
+	case f.missed():
+		text += fmt.Sprintf(" (MISSED: promised is %.4g)", f.Promise)
+	case f.Promise > 0:
+		text += fmt.Sprintf(" (promised: %.4g)", f.Promise)
+	}
+	return text
+}
+
 // Table is everything for people.
 func (b *Book) Table() string {
 	b.lock.Lock()
@@ -116,12 +147,11 @@ func (s Scenario) details() string {
 	for _, name := range sorted(s.Apart) {
 		fmt.Fprintf(&text, "%s: counted apart: %d %s\n", label, s.Apart[name], name)
 	}
+	for _, phase := range sorted(s.Slow) {
+		fmt.Fprintf(&text, "%s: 500 ms or more: %d %s\n", label, s.Slow[phase], phase)
+	}
 	for _, figure := range s.Figures {
-		fmt.Fprintf(&text, "%s: %s %.4g %s", label, figure.Name, figure.Value, figure.Unit)
-		if figure.Promise > 0 {
-			fmt.Fprintf(&text, " (promised: %.4g)", figure.Promise)
-		}
-		text.WriteString("\n")
+		fmt.Fprintf(&text, "%s: %s\n", label, figure)
 	}
 	return text.String()
 }

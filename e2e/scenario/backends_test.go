@@ -1,9 +1,7 @@
 package scenario
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 
@@ -80,105 +78,6 @@ func (s *stage) kill(pod core.Pod) {
 	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
 	s.must(kube.AwaitRestarted(s.Context(), pod))
-}
-
-func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
-	s := beside(t, "blackhole")
-	s.backends(4)
-	// Many of them wait at once.
-	s.traffic(load.Plan{Clients: 80})
-	s.repeat(func() {
-		pods, err := kube.Pods(s.Context(), s.namespace, "backend")
-		s.must(err)
-		s.blackHole(pods[0])
-		s.silence(pods[1])
-	})
-	s.swift()
-	s.finish(verdict.PostLostToDyingPod(&s.dying))
-}
-
-const (
-	// connecting is the connect timeout of Ingresses: what a black hole may cost a request, with a second for a busy machine.
-	connecting = 5*time.Second + time.Second
-	// inHand is what it may cost one that an endpoint had in hand when its address was cut off. No byte is
-	// unacknowledged then: Fairway's kernel asks after 10 s of silence and gives up 2 s later; the rest is another attempt.
-	inHand = 18 * time.Second
-)
-
-// swift says how long requests took because of a black hole, and that none took longer than it may.
-func (s *stage) swift() {
-	s.Helper()
-	var later, before time.Duration
-	for _, stream := range s.streams {
-		for _, event := range stream.Slowest() {
-			took := event.End.Sub(event.Begin)
-			if s.cuts.Holds(event.Begin, event.End) {
-				before = max(before, took)
-			} else {
-				later = max(later, took)
-			}
-		}
-	}
-	s.figure("longest of those begun in a black hole", later.Seconds(), "s", 5)
-	s.figure("longest of those in hand when it began", before.Seconds(), "s", 0)
-	if later > connecting || before > inHand {
-		s.Errorf("requests took up to %s, and %s when they were in hand as an address was cut off", later, before)
-	}
-}
-
-// blackHole drops all packets of a pod's address until its node has found out, and for a while longer.
-func (s *stage) blackHole(pod core.Pod) {
-	s.Helper()
-	end := s.dying.Open()
-	defer end()
-	s.dropped(pod, func() {
-		s.awaitReadiness(pod, false)
-		s.more(s.rate)
-	})
-	s.awaitReadiness(pod, true)
-	s.more(s.rate)
-}
-
-// silence does the same, but the node does not find out: the pod stays a ready endpoint that nobody reaches.
-func (s *stage) silence(pod core.Pod) {
-	s.Helper()
-	end := s.dying.Open()
-	defer end()
-	s.dropped(pod, func() { s.more(3 * s.rate) }, "--except-node")
-	s.more(s.rate)
-}
-
-// dropped drops a pod's packets while something happens.
-func (s *stage) dropped(pod core.Pod, happens func(), options ...string) {
-	s.Helper()
-	cut := s.cuts.Open()
-	s.must(testbed.Fault(s.Context(), append([]string{"drop-address", pod.Status.PodIP}, options...)...))
-	cut()
-	restored := false
-	restore := func() {
-		if !restored {
-			restored = true
-			s.must(testbed.Fault(context.Background(), "restore-address", pod.Status.PodIP))
-		}
-	}
-	defer restore()
-	happens()
-	restore()
-}
-
-func (s *stage) awaitReadiness(pod core.Pod, wanted bool) {
-	s.Helper()
-	what := "pod " + pod.Name + " is ready"
-	if !wanted {
-		what = "pod " + pod.Name + " is not ready"
-	}
-	s.must(cluster.Eventually(s.Context(), promptly, what, func(ctx context.Context) (bool, string, error) {
-		now, err := kube.Pod(ctx, pod.Namespace, pod.Name)
-		if err != nil {
-			return false, "", err
-		}
-		return cluster.IsReady(*now) == wanted, string(now.Status.Phase), nil
-	}))
 }
 
 // IPv4 and IPv6 clients, Services with one family, with the other, and with both.

@@ -18,9 +18,6 @@ import (
 // authority signs everything that clients trust.
 var authority = sync.OnceValues(certificate.NewAuthority)
 
-// rotation bounds the time from the write of a Secret to the first handshake with its certificate on the slowest replica.
-const rotation = time.Second
-
 // secure is a host with a certificate in the Secret `name`, a route of the same name, and a plan of a client that trusts it.
 func (s *stage) secure(name, host string) load.Plan {
 	s.Helper()
@@ -42,7 +39,7 @@ func (s *stage) certify(name, host string) string {
 	return issued.Serial
 }
 
-func TestARotatedCertificateIsShownWithinASecondAndLosesNoRequest(t *testing.T) {
+func TestARotatedCertificateIsShownByEveryReplicaAndLosesNoRequest(t *testing.T) {
 	s := beside(t, "rotation")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	plan := s.secure("own", s.host)
@@ -56,12 +53,8 @@ func TestARotatedCertificateIsShownWithinASecondAndLosesNoRequest(t *testing.T) 
 		s.everywhere(plan, "is served with certificate "+serial, func(sight load.Sight) bool {
 			return sight.Class == load.OK && sight.Serial == serial
 		})
-		took := time.Since(begun)
-		slowest = max(slowest, took)
+		slowest = max(slowest, time.Since(begun))
 		rotations++
-		if took > rotation {
-			s.Errorf("certificate %d was shown everywhere after %s", rotations, took)
-		}
 		s.more(s.rate)
 	})
 	seen := s.streams[1].Counts().Serials

@@ -85,6 +85,25 @@ func (p *process) memory(s *stage) float64 {
 	return 0
 }
 
+// cpu is the CPU time that it has used, in seconds.
+func (p *process) cpu(s *stage) float64 {
+	s.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	s.must(err)
+	// The name of the program, in brackets, may hold blanks; behind it utime and stime are the 12th and 13th word (proc(5)).
+	_, rest, _ := cutLast(string(text), ")")
+	words, ticks := strings.Fields(rest), 0.0
+	if len(words) < 13 {
+		s.Fatalf("the process has no CPU time: %s", text)
+	}
+	for _, word := range words[11:13] {
+		count, err := strconv.ParseFloat(word, 64)
+		s.must(err)
+		ticks += count
+	}
+	return ticks / 100
+}
+
 // propagation is its histogram of the times of changes.
 func (p *process) propagation(s *stage) metrics.Histogram {
 	s.Helper()

@@ -20,9 +20,9 @@ import (
 	"fairway/e2e/report"
 )
 
-// From the moment at which a write is sent to the API to the end of the first answer that follows it, on the slowest
-// replica. So the time of the API server and of one request is in it.
-func TestAChangeIsServedByTheSlowestReplicaWithinMilliseconds(t *testing.T) {
+// Publishes the time from the moment at which a write is sent to the API to the end of the first answer that follows it, on
+// the slowest replica. So the time of the API server and of one request is in it. A change that is not served fails.
+func TestEveryChangeIsServedByTheSlowestReplica(t *testing.T) {
 	s := begin(t, "propagation")
 	targets := s.targets()
 	s.handMade(targets[0])
@@ -30,7 +30,7 @@ func TestAChangeIsServedByTheSlowestReplicaWithinMilliseconds(t *testing.T) {
 	s.served(load.Plan{Host: s.host})
 	before := s.ownShare()
 
-	slice := s.measure("EndpointSlice", func(n int) (string, func() error) {
+	s.measure("EndpointSlice", func(n int) (string, func() error) {
 		target := targets[(n+1)%2]
 		object := endpointSlice("moving", target.address)
 		return target.pod, func() error {
@@ -39,7 +39,7 @@ func TestAChangeIsServedByTheSlowestReplicaWithinMilliseconds(t *testing.T) {
 		}
 	})
 	last := targets[how.changes%2].pod
-	ingress := s.measure("Ingress", func(n int) (string, func() error) {
+	s.measure("Ingress", func(n int) (string, func() error) {
 		// Alternately away from where the last measurement left it, and back.
 		service, pod := "moving", last
 		if n%2 == 0 {
@@ -56,12 +56,6 @@ func TestAChangeIsServedByTheSlowestReplicaWithinMilliseconds(t *testing.T) {
 	s.figure("Fairway's own share, p50 at most", own.AtMost(0.50)*1000, "ms", 5)
 	s.figure("Fairway's own share, p99 at most", own.AtMost(0.99)*1000, "ms", 5)
 	book.Add(report.Scenario{Name: s.name, Figures: s.figures})
-	all := slices.Concat(slice, ingress)
-	slices.Sort(all)
-	p50, p99 := load.Percentile(all, 0.50), load.Percentile(all, 0.99)
-	if p50 > 20*time.Millisecond || p99 > 100*time.Millisecond {
-		s.Errorf("of %d changes p50 was served after %s and p99 after %s; promised are 20 ms and 100 ms", len(all), p50, p99)
-	}
 }
 
 // propagation is Fairway's histogram of the time from a watch event to the adoption by its last worker.
@@ -143,9 +137,8 @@ func (s *stage) replace(ingress *networking.Ingress) error {
 	return err
 }
 
-// measure makes changes one after the other; change says which pod answers after the nth one. It gives all times in
-// ascending order.
-func (s *stage) measure(kind string, change func(n int) (pod string, write func() error)) []time.Duration {
+// measure makes changes one after the other; change says which pod answers after the nth one.
+func (s *stage) measure(kind string, change func(n int) (pod string, write func() error)) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())
 	s.must(err)
@@ -174,7 +167,6 @@ func (s *stage) measure(kind string, change func(n int) (pod string, write func(
 	s.figure(kind+": write answered to served, p50", load.Percentile(accepted, 0.50).Seconds()*1000, "ms", 0)
 	s.figure(kind+": write answered to served, p99", load.Percentile(accepted, 0.99).Seconds()*1000, "ms", 0)
 	s.figure(kind+": changes", float64(len(sent)), "", 0)
-	return sent
 }
 
 // arrival begins to ask all replicas; the function that it returns waits until each was answered by the pod and says when

@@ -24,9 +24,8 @@ type stage struct {
 	rate    int
 	streams []*load.Stream
 	figures []report.Figure
-	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back; cuts: an
-	// address is being cut off.
-	dying, kills, absent, cuts verdict.Windows
+	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back.
+	dying, kills, absent verdict.Windows
 }
 
 // beside begins a scenario that runs beside others.
@@ -139,6 +138,7 @@ func (s *stage) stream(plan load.Plan) {
 		// So that there are requests in hand whenever a process dies.
 		plan.Delay = 10 * time.Millisecond
 	}
+	plan.Ports = clientPorts
 	plan.Name = fmt.Sprintf("%s.%d", s.name, len(s.streams))
 	s.streams = append(s.streams, load.Start(plan))
 }
@@ -255,6 +255,10 @@ func (s *stage) line(seen load.Report) report.Scenario {
 	for class, count := range seen.Counts.Failed {
 		classes[string(class)] = count
 	}
+	slow := map[string]int{}
+	for phase, count := range seen.Slow {
+		slow[string(phase)] = count
+	}
 	kind := seen.Plan.Reuse.String()
 	if strings.HasPrefix(seen.Plan.Address, "[") {
 		kind += ", IPv6"
@@ -274,6 +278,7 @@ func (s *stage) line(seen load.Report) report.Scenario {
 		P50:         load.Percentile(seen.Latencies, 0.50),
 		P99:         load.Percentile(seen.Latencies, 0.99),
 		Max:         load.Percentile(seen.Latencies, 1),
+		Slow:        slow,
 		Took:        seen.Took,
 	}
 }
