@@ -1,0 +1,97 @@
+//! The floods in their short form, with the real binary: whatever attackers do, well-behaved clients are served, memory
+//! stays within its bound, and the proxy recovers and says truthfully whether it is ready. Figures of CPU and latency
+//! come from the long form on a quiet machine: `fairway-bench floods`.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+async fn flood(kind: Kind) -> Flooded {
+    let time = Duration::from_secs(1);
+    let effort = Effort { time, connections: 200, rate: 40.0, cores: 0.3, compared: false };
+    let found = run(Path::new(BINARY), kind, &effort).await;
+    let attacked = &found.attacked;
+    assert!(attacked.opened as usize >= attacked.connections, "nothing was put to the test: {found:#?}");
+    let wrongs = found.wrongs();
+    assert!(wrongs.is_empty(), "{wrongs:?} in {found:#?}");
+    found
+}
+
+/// Several at a time, where none needs much of the machine.
+async fn floods<const N: usize>(kinds: [Kind; N]) {
+    let mut running = tokio::task::JoinSet::new();
+    kinds.into_iter().for_each(|kind| drop(running.spawn(flood(kind))));
+    running.join_all().await;
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_cost_others_nothing() {
+    floods([Kind::SlowHeads, Kind::SlowBodies]).await;
+}
+
+#[tokio::test]
+async fn slow_and_absent_readers_cost_others_nothing() {
+    floods([Kind::SlowReads, Kind::NoReads]).await;
+}
+
+#[tokio::test]
+async fn handshakes_that_never_finish_cost_others_nothing() {
+    floods([Kind::SilentHandshakes, Kind::HalfHandshakes]).await;
+}
+
+#[tokio::test]
+async fn handshakes_in_quick_succession_cost_others_nothing_but_time() {
+    flood(Kind::Handshakes).await;
+    flood(Kind::ReplayedHellos).await;
+}
+
+#[tokio::test]
+async fn connections_that_come_and_go_cost_others_nothing_but_time() {
+    flood(Kind::ConnectionChurn).await;
+}
+
+#[tokio::test]
+async fn a_process_without_descriptors_refuses_and_recovers() {
+    flood(Kind::Descriptors).await;
+}
+
+#[tokio::test]
+async fn large_heads_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryHeads).await;
+}
+
+#[tokio::test]
+async fn bodies_held_for_a_retry_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryBodies).await;
+}
+
+#[tokio::test]
+async fn unread_answers_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryReads).await;
+}
+
+#[tokio::test]
+async fn the_most_expensive_pattern_that_is_accepted_costs_others_nothing_but_time() {
+    flood(Kind::Regex).await;
+}
+
+#[tokio::test]
+async fn heads_as_large_as_allowed_cost_others_nothing_but_time() {
+    flood(Kind::LargeHeads).await;
+}
+
+#[tokio::test]
+async fn pipelined_requests_cost_others_nothing_but_time() {
+    flood(Kind::Pipelined).await;
+}
+
+#[tokio::test]
+async fn tiny_chunks_cost_others_nothing_but_time() {
+    flood(Kind::TinyChunks).await;
+    flood(Kind::ChunkExtensions).await;
+}
