@@ -24,7 +24,8 @@ Examples:
   fairway-bench floods --only slow-heads,regex --seconds 20
   fairway-bench floods --only slow-heads --connections 5000
 
-The command fails when a well-behaved request failed, memory exceeded its bound, the proxy did not recover, or a target
+The command fails when a well-behaved request failed, an endpoint was ejected, memory exceeded its bound, the proxy did
+not recover, or a target
 was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load, recovery within 1 s.
 Pipelining, handshakes and regular expressions are asymmetric by nature: see docs/limits.md.")]
 pub(crate) struct FloodsArguments {

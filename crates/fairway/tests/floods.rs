@@ -12,7 +12,9 @@ use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 async fn flood(kind: Kind) -> Flooded {
-    let time = Duration::from_secs(1);
+    // Memory fills up a little at a time.
+    let memory = matches!(kind, Kind::MemoryHeads | Kind::MemoryBodies | Kind::MemoryReads);
+    let time = Duration::from_secs(if memory { 3 } else { 1 });
     let effort = Effort { time, connections: 200, rate: 40.0, cores: 0.3, compared: false };
     let found = run(Path::new(BINARY), kind, &effort).await;
     let attacked = &found.attacked;

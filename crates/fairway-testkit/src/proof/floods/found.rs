@@ -100,6 +100,8 @@ pub struct Recovery {
     pub ready: bool,
     /// Whether the process runs and no attacker's thread panicked.
     pub alive: bool,
+    /// How often an endpoint was ejected, of which each was always well; nothing when the proxy did not tell.
+    pub ejections: Option<f64>,
 }
 
 impl Flooded {
@@ -138,6 +140,8 @@ impl Flooded {
             recovery.ready == recovery.served_after_ms.is_some(),
             "/readyz does not tell the truth".to_owned(),
         );
+        let ejections = recovery.ejections.unwrap_or(0.0);
+        unless(ejections < 1.0, format!("endpoints without a fault were ejected {ejections} times"));
         unless(recovery.alive, "the process ended, or a thread panicked".to_owned());
         wrongs
     }
@@ -193,7 +197,7 @@ mod tests {
             quiet: probed(0.5),
             flooded: probed(3.0),
             honest: Some(Honest { cores: 0.5, probed: probed(2.0) }),
-            recovery: Recovery { served_after_ms: Some(3.0), ready: true, alive: true },
+            recovery: Recovery { served_after_ms: Some(3.0), ready: true, alive: true, ejections: Some(0.0) },
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) enum Then {
     Hold,
     /// Nothing is sent; answers are thrown away.
     Listen,
-    /// The connection is reset and made again.
+    /// Once the answer begins, the connection is reset and made again.
     Leave,
 }
 
@@ -91,7 +91,7 @@ impl Connection {
             Then::Read(count) => discard(&self.stream, &mut room[..*count]) != Heard::End,
             Then::Hold => matches!(self.stream.take_error(), Ok(None)),
             Then::Listen => discard(&self.stream, room) != Heard::End,
-            Then::Leave => false,
+            Then::Leave => discard(&self.stream, room) == Heard::Silence,
         }
     }
 

@@ -17,8 +17,10 @@ use crate::client::Request;
 use crate::process::Fairway;
 use crate::proof::site::{HOST, Scheme, Site};
 
-/// The memory budget of the proxy under the attacks on its memory.
-const BUDGET_MIB: u64 = 96;
+/// The memory budget of the proxy under the attacks on its memory, beyond what it uses at rest: less than the heads of
+/// [`HEADS`] connections, which may all arrive between two looks.
+const ROOM_MIB: u64 = 16;
+const HEADS: usize = 1_000;
 /// Open files of the proxy under the attack on its descriptors.
 const OPEN_FILES: u32 = 256;
 /// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget.
@@ -41,14 +43,9 @@ impl Kind {
         }
     }
 
-    /// Further arguments of the proxy.
-    pub(super) fn arguments(self) -> Vec<String> {
-        match self {
-            Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads => {
-                vec!["--max-memory".to_owned(), format!("{BUDGET_MIB}MiB")]
-            }
-            _ => Vec::new(),
-        }
+    /// How much more memory than at rest the proxy may use, where its memory is attacked.
+    pub(super) fn room(self) -> Option<u64> {
+        matches!(self, Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads).then_some(ROOM_MIB << 20)
     }
 
     /// The limit of open files of the proxy, where it is not that of this process.
@@ -60,9 +57,8 @@ impl Kind {
     pub(super) fn connections(self, wanted: usize) -> usize {
         match self {
             Self::Descriptors => wanted.max(2 * OPEN_FILES as usize),
-            // The review that found the defect used 960.
-            Self::MemoryHeads => wanted.max(960),
             // Together they take more than the budget.
+            Self::MemoryHeads => HEADS,
             Self::MemoryBodies => wanted.max(2_000),
             // More would use up what the kernel grants all sockets of the machine (`net.ipv4.tcp_mem`).
             Self::SlowReads | Self::NoReads | Self::MemoryReads => wanted.min(64),
@@ -97,10 +93,10 @@ impl Kind {
 
     /// Resident bytes that the proxy may have under `connections` of attackers when it had `before` without them.
     pub(super) fn bound(self, before: u64, connections: usize) -> u64 {
+        if let Some(room) = self.room() {
+            return before + room + (BETWEEN_LOOKS_MIB << 20);
+        }
         let each = match self {
-            Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads => {
-                return before.max(BUDGET_MIB << 20) + (BETWEEN_LOOKS_MIB << 20);
-            }
             // docs/limits.md: a head; what is held for another attempt; what one read brings on top of 16 KiB.
             Self::SlowHeads => 32,
             Self::SlowBodies => 64,
@@ -136,17 +132,17 @@ impl Kind {
             Self::MemoryHeads => {
                 let head = Request::get("nowhere.test", "/").header("X-Long", &"x".repeat(28 * 1024)).bytes();
                 let (first, second) = head.split_at(head.len() / 2);
-                holding(vec![first.to_vec(), second.to_vec()], Then::Leave, Duration::from_millis(100))
+                holding(vec![first.to_vec(), second.to_vec()], Then::Leave, SECOND / 10)
             }
             Self::MemoryBodies => {
                 let mut beginning = Request::post(HOST, "/sink", vec![b'x'; 1 << 20]).head_bytes();
                 beginning.resize(beginning.len() + 63 * 1024, b'x');
-                // Few at a time: between two looks of the proxy less arrives than the bound has room for.
+                // Few at a time: between two looks of the proxy at its memory less arrives than the bound has room for.
                 Work::Hold(Holding {
                     pieces: vec![beginning],
                     then: Then::Send(vec![b'x'; 100]),
                     turn: SECOND / 4,
-                    new_in_a_turn: 200,
+                    new_in_a_turn: 100,
                     receive_buffer: None,
                 })
             }

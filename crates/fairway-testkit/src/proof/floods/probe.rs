@@ -18,7 +18,7 @@ use crate::proof::site::{Door, HOST};
 /// One in so many comes on a new connection.
 const FRESH: u64 = 4;
 /// How long a client waits for each step of its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What became of the requests of well-behaved clients.
 #[derive(Clone, Debug, Default, Serialize)]

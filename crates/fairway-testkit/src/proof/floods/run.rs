@@ -67,7 +67,7 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     fleet.grow(ENDPOINTS).await;
     site.list(&fleet.addresses());
     let mut stage = Stage::open(binary, (kind, *effort), &site, &fleet).await;
-    let quiet = stage.ask(effort.time.min(Duration::from_secs(5))).await;
+    let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let mut found = stage.flood(quiet).await;
     if effort.compared {
         found.honest = Some(stage.compare(found.attacked.cores()).await);
@@ -79,6 +79,13 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
 fn allow_many_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// What the proxy has in memory when it serves and nobody attacks it.
+async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
+    let mut fairway = site.serve(binary, &[]).await;
+    Clients::new(site.door(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
+    resident(fairway.program().id())
 }
 
 /// The proxy, its clients, and what it costs when nobody attacks.
@@ -95,8 +102,11 @@ struct Stage {
 
 impl Stage {
     async fn open(binary: &Path, (kind, effort): (Kind, Effort), site: &Site, fleet: &Fleet) -> Self {
-        let arguments = kind.arguments();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let budget = match kind.room() {
+            Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
+            None => None,
+        };
+        let arguments: Vec<&str> = budget.iter().flat_map(|bytes| ["--max-memory", bytes]).collect();
         let mut fairway = match kind.open_files() {
             None => site.serve(binary, &arguments).await,
             Some(limit) => site.serve_with_open_files(limit, binary, &arguments).await,
@@ -196,7 +206,9 @@ impl Stage {
         let served_after_ms =
             first.filter(|_| row == ROW).map(|after: Duration| after.as_secs_f64() * 1_000.0);
         let ready = self.fairway.admin("/readyz").await.is_ok_and(|answer| answer.status == 200);
-        Recovery { served_after_ms, ready, alive: well && self.fairway.program().is_running() }
+        let metrics = self.fairway.try_metrics().await.ok();
+        let ejections = metrics.map(|metrics| metrics.sum("fairway_upstream_ejections_total", &[]));
+        Recovery { served_after_ms, ready, alive: well && self.fairway.program().is_running(), ejections }
     }
 
     /// Honest clients that keep `cores` CPUs busy in the proxy.
