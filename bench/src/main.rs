@@ -29,13 +29,14 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use fairway_testkit::proof::floods::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
-use crate::proofs::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
+use crate::proofs::{ChangesArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments};
 use crate::report::Report;
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -58,7 +59,9 @@ enum Order {
     Scale(ScaleArguments),
     /// kill -9 of a backend in the middle of its answer: what clients see.
     Kill(KillArguments),
-    /// List scenarios and peers.
+    /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
+    Floods(FloodsArguments),
+    /// List scenarios, peers and floods.
     List,
 }
 
@@ -108,9 +111,11 @@ fn main() -> anyhow::Result<()> {
         Order::Changes(arguments) => proofs::changes(&arguments),
         Order::Scale(arguments) => proofs::scale(&arguments),
         Order::Kill(arguments) => proofs::kill(&arguments),
+        Order::Floods(arguments) => proofs::floods(&arguments),
         Order::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
             println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
+            println!("floods: {}", Kind::ALL.map(Kind::name).join(", "));
             Ok(())
         }
     }

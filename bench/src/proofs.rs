@@ -1,9 +1,11 @@
-//! The proofs under churn and change as commands: their arguments, their progress, their tables and their JSON. The
+//! The proofs under churn, change and floods as commands: their arguments, their progress, their tables and their JSON. The
 //! proofs themselves are `fairway_testkit::proof`; tests run the same ones short.
 
 mod arguments;
+mod floods;
 mod outcome;
 mod run;
 
 pub(crate) use arguments::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
+pub(crate) use floods::{FloodsArguments, floods};
 pub(crate) use run::{changes, churn, kill, scale};

@@ -147,7 +147,7 @@ fn in_words(delays: &Delays) -> String {
 }
 
 /// Runs `proof` and shows how far it is; a signal ends it early, and with it what it started.
-fn to_the_end<F: Future>(proof: F, shown: impl Fn() -> String) -> anyhow::Result<F::Output> {
+pub(super) fn to_the_end<F: Future>(proof: F, shown: impl Fn() -> String) -> anyhow::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let attended = async {

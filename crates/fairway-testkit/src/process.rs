@@ -190,13 +190,27 @@ impl Fairway {
     /// When it cannot be started.
     #[must_use]
     pub fn start_with(binary: &Path, more: &[&str]) -> Self {
-        let (http, https, admin) = (free_address(), free_address(), free_address());
-        let mut arguments = vec!["run".to_owned()];
-        for (flag, address) in [("--http", http), ("--https", https), ("--admin", admin)] {
-            arguments.extend([flag.to_owned(), address.to_string()]);
-        }
-        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        Self { program: Program::start(binary, &arguments), http, https, admin }
+        let addresses = Addresses::free();
+        Self::with(Program::start(binary, &addresses.run(more)), addresses)
+    }
+
+    /// As [`Fairway::start_with`] in a process that may open `limit` files.
+    ///
+    /// # Panics
+    ///
+    /// When the shell that sets the limit cannot be started.
+    #[must_use]
+    pub fn start_with_open_files(limit: u32, binary: &Path, more: &[&str]) -> Self {
+        let addresses = Addresses::free();
+        let script = "ulimit -n \"$0\" && exec \"$@\"";
+        let mut arguments = vec!["-c".to_owned(), script.to_owned(), limit.to_string()];
+        arguments.push(binary.display().to_string());
+        arguments.extend(addresses.run(more));
+        Self::with(Program::start(Path::new("/bin/sh"), &arguments), addresses)
+    }
+
+    fn with(program: Program, Addresses { http, https, admin }: Addresses) -> Self {
+        Self { program, http, https, admin }
     }
 
     /// Starts and waits until `/readyz` answers 200.
@@ -205,39 +219,25 @@ impl Fairway {
     ///
     /// When it ends before, or is not ready within the patience of tests.
     pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
-        Self::start(binary, manifests, more).becomes_ready().await
+        Self::start(binary, manifests, more).until_ready().await
     }
 
-    /// As [`Fairway::ready`], with a soft and hard limit of open files.
+    /// Waits until `/readyz` answers 200.
     ///
     /// # Panics
     ///
     /// As [`Fairway::ready`].
-    pub async fn ready_with_files(files: usize, binary: &Path, manifests: &Path, more: &[&str]) -> Self {
-        let (http, https, admin) = (free_address(), free_address(), free_address());
-        let limited = format!("ulimit -n {files}; exec \"$0\" run \"$@\"");
-        let mut arguments = vec!["-c".to_owned(), limited, binary.display().to_string()];
-        for (flag, address) in [("--http", http), ("--https", https), ("--admin", admin)] {
-            arguments.extend([flag.to_owned(), address.to_string()]);
-        }
-        arguments.extend(["--manifests".to_owned(), manifests.display().to_string()]);
-        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        let program = Program::start(Path::new("/bin/sh"), &arguments);
-        Self { program, http, https, admin }.becomes_ready().await
-    }
-
-    async fn becomes_ready(mut self) -> Self {
-        let fairway = &mut self;
+    pub async fn until_ready(mut self) -> Self {
         let ready = holds_within(PATIENCE, || {
-            let running = fairway.program.is_running();
-            let admin = fairway.admin;
+            let running = self.program.is_running();
+            let admin = self.admin;
             async move {
                 !running || matches!(request(admin, "/readyz").await, Ok(answer) if answer.status == 200)
             }
         });
         let in_time = ready.await;
-        let running = fairway.program.is_running();
-        assert!(running && in_time, "not ready; the output is:\n{}", fairway.program.lines().join("\n"));
+        let running = self.program.is_running();
+        assert!(running && in_time, "not ready; the output is:\n{}", self.program.lines().join("\n"));
         self
     }
 
@@ -261,9 +261,20 @@ impl Fairway {
     ///
     /// When they cannot be had.
     pub async fn metrics(&self) -> Metrics {
-        let answer = self.admin("/metrics").await.expect("the admin server answers");
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        Metrics(answer.text())
+        self.try_metrics().await.expect("the admin server answers")
+    }
+
+    /// The metrics of now, where the admin server can answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::exchange`], and when the answer is not 200.
+    pub async fn try_metrics(&self) -> io::Result<Metrics> {
+        let answer = self.admin("/metrics").await?;
+        match answer.status {
+            200 => Ok(Metrics(answer.text())),
+            status => Err(io::Error::other(format!("/metrics answers {status}: {}", answer.text()))),
+        }
     }
 
     /// Waits until the sum of a metric's series is what `wanted` says.
@@ -274,6 +285,29 @@ impl Fairway {
     pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) {
         let what = format!("{name} {labels:?} as wanted");
         eventually(&what, PATIENCE, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
+    }
+}
+
+/// Where a started process listens.
+struct Addresses {
+    http: SocketAddr,
+    https: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Addresses {
+    fn free() -> Self {
+        Self { http: free_address(), https: free_address(), admin: free_address() }
+    }
+
+    /// The arguments of `fairway run` with these addresses.
+    fn run(&self, more: &[&str]) -> Vec<String> {
+        let mut arguments = vec!["run".to_owned()];
+        for (flag, address) in [("--http", self.http), ("--https", self.https), ("--admin", self.admin)] {
+            arguments.extend([flag.to_owned(), address.to_string()]);
+        }
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        arguments
     }
 }
 

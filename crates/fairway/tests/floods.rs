@@ -1,225 +1,99 @@
-//! Floods against the real binary: memory and descriptors run out, and come back. What a test takes as the end of a
-//! flood is that its clients are gone; how fast the process recovers is measured by hand (docs/limits.md).
+//! The floods in their short form, with the real binary: whatever attackers do, well-behaved clients are served, memory
+//! stays within its bound, and the proxy recovers and says truthfully whether it is ready. Figures of CPU and latency
+//! come from the long form on a quiet machine: `fairway-bench floods`.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
-use fairway_lab::echo::{EchoOptions, EchoServer};
-use fairway_testkit::client::{Client, Request};
-use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
-use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// One worker, so that a flood meets one share of everything.
-const ONE: &[&str] = &["--workers", "1", "--access-log", "off"];
-
-async fn backend() -> SocketAddr {
-    let options =
-        EchoOptions { listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..EchoOptions::default() };
-    let backend = EchoServer::bind(options).await.unwrap();
-    let address = backend.addresses()[0];
-    tokio::spawn(backend.run(std::future::pending()));
-    address
+async fn flood(kind: Kind) -> Flooded {
+    // Memory fills up a little at a time.
+    let memory = matches!(kind, Kind::MemoryHeads | Kind::MemoryBodies | Kind::MemoryReads);
+    let time = Duration::from_secs(if memory { 3 } else { 1 });
+    let effort = Effort { time, connections: 200, rate: 40.0, cores: 0.3, compared: false };
+    let found = run(Path::new(BINARY), kind, &effort).await;
+    let attacked = &found.attacked;
+    assert!(attacked.opened as usize >= attacked.connections, "nothing was put to the test: {found:#?}");
+    let wrongs = found.wrongs();
+    assert!(wrongs.is_empty(), "{wrongs:?} in {found:#?}");
+    found
 }
 
-/// A site that works: `http://good.test/`.
-fn site(endpoints: &[SocketAddr]) -> Manifests {
-    let manifests = Manifests::new();
-    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("web.yaml", service_with_endpoints(("demo", "web"), 80, endpoints));
-    manifests.put("good.yaml", route("good").yaml());
-    manifests
-}
-
-fn route(name: &str) -> Ingress {
-    Ingress::new("demo", name).class(Some("fairway")).route(&format!("{name}.test"), "/", ("web", 80))
-}
-
-/// The status of a request on a connection of its own; 0 when there is no answer.
-async fn status(fairway: &Fairway, host: &str) -> u16 {
-    let Ok(mut client) = Client::connect(fairway.http).await else { return 0 };
-    client.exchange(&Request::get(host, "/").close()).await.map_or(0, |answer| answer.status)
-}
-
-async fn until_served(fairway: &Fairway, host: &str) {
-    eventually(&format!("{host} is served"), PATIENCE, || async { status(fairway, host).await == 200 }).await;
-}
-
-/// Megabytes of a process that are in memory.
-fn resident(fairway: &mut Fairway) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", fairway.program().id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
-}
-
-/// A head of 28 KiB for a host that is not served, in two pieces.
-fn long_head() -> (String, String) {
-    let mut head = "GET / HTTP/1.1\r\nHost: other.test\r\n".to_owned();
-    for number in 0..8 {
-        head += &format!("X-{number}: {}\r\n", "a".repeat(3_500));
-    }
-    let rest = head.split_off(16_000);
-    (head, rest + "\r\n")
-}
-
-/// Many clients that each send a long head in two pieces, take the answer and leave. How often each status was given.
-async fn flood_of_heads(fairway: &Fairway, clients: usize) -> BTreeMap<u16, usize> {
-    let (first, rest) = long_head();
-    let mut all = Vec::new();
-    for _ in 0..clients {
-        let mut client = Client::connect(fairway.http).await.unwrap();
-        // A client that was refused at once sees it below.
-        _ = client.send(&first).await;
-        all.push(client);
-    }
-    for client in &mut all {
-        _ = client.send(&rest).await;
-    }
-    let mut seen = BTreeMap::new();
-    for client in &mut all {
-        *seen.entry(client.read_response().await.map_or(0, |answer| answer.status)).or_default() += 1;
-    }
-    seen
-}
-
-/// A process with `megabytes` of memory more than it has at rest, and what it has then.
-async fn short_of_memory(manifests: &Manifests, megabytes: u64) -> (Fairway, f64) {
-    let start = async |budget: &str| {
-        let more = [ONE, &["--max-memory", budget]].concat();
-        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
-        until_served(&fairway, "good.test").await;
-        fairway
-    };
-    let at_rest = resident(&mut start("1024Gi").await);
-    (start(&format!("{}MiB", at_rest as u64 + megabytes)).await, at_rest)
-}
-
-/// Waits until no more is resident than at rest and a little.
-async fn until_given_back(fairway: &mut Fairway, at_rest: f64) {
-    eventually("the memory of the flood is given back", PATIENCE, || {
-        let now = resident(fairway);
-        async move { now < at_rest + 12.0 }
-    })
-    .await;
+/// Several at a time, where none needs much of the machine.
+async fn floods<const N: usize>(kinds: [Kind; N]) {
+    let mut running = tokio::task::JoinSet::new();
+    kinds.into_iter().for_each(|kind| drop(running.spawn(flood(kind))));
+    running.join_all().await;
 }
 
 #[tokio::test]
-async fn memory_that_a_flood_of_heads_took_is_given_back() {
-    let manifests = site(&[backend().await]);
-    let (mut fairway, at_rest) = short_of_memory(&manifests, 30).await;
-    for _ in 0..2 {
-        let seen = flood_of_heads(&fairway, 960).await;
-        assert!(seen.get(&404).is_some_and(|count| *count > 50), "{seen:?}");
-        until_served(&fairway, "good.test").await;
-        until_given_back(&mut fairway, at_rest).await;
-    }
+async fn slow_heads_and_bodies_cost_others_nothing() {
+    floods([Kind::SlowHeads, Kind::SlowBodies]).await;
 }
 
 #[tokio::test]
-async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_load_is_gone() {
-    let manifests = site(&[backend().await]);
-    let (mut fairway, at_rest) = short_of_memory(&manifests, 20).await;
-    let (first, _) = long_head();
-    let mut held = Vec::new();
-    while fairway.metrics().await.sum("fairway_shedding_workers", &[]) == 0.0 {
-        assert!(held.len() < 10_000, "so many heads are more than the budget");
-        for _ in 0..100 {
-            let mut client = Client::connect(fairway.http).await.unwrap();
-            _ = client.send(&first).await;
-            held.push(client);
-        }
-    }
-    assert_eq!(status(&fairway, "good.test").await, 503);
-    assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
-    fairway.program().line_with("above the memory budget").await;
-    drop(held);
-    until_served(&fairway, "good.test").await;
-    fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
-    until_given_back(&mut fairway, at_rest).await;
-}
-
-/// An endpoint that answers nothing before it is let.
-async fn gated(open: watch::Receiver<bool>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(answer_when(open.clone(), stream));
-        }
-    });
-    address
-}
-
-async fn answer_when(mut open: watch::Receiver<bool>, mut stream: TcpStream) {
-    let mut buffer = [0; 4096];
-    while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
-        // A test that is over opens nothing any more.
-        _ = open.wait_for(|open| *open).await;
-        if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Waits until connections were refused.
-async fn until_full(fairway: &Fairway) {
-    let refused = "fairway_refused_connections_total";
-    fairway.until_metric(refused, &[("reason", "overloaded")], |count| count > 0.0).await;
-}
-
-async fn sum(fairway: &Fairway, metric: &str) -> f64 {
-    fairway.metrics().await.sum(metric, &[])
+async fn slow_and_absent_readers_cost_others_nothing() {
+    floods([Kind::SlowReads, Kind::NoReads]).await;
 }
 
 #[tokio::test]
-async fn a_process_without_descriptors_refuses_blames_no_endpoint_and_follows_its_configuration() {
-    // More clients than half of the descriptors: some are without one for their request.
-    for (more, short) in [(&[][..], false), (&["--max-connections", "1000"], true)] {
-        let (gate, open) = watch::channel(false);
-        let manifests = site(&[gated(open.clone()).await, gated(open).await]);
-        let more = [ONE, more].concat();
-        let fairway = Fairway::ready_with_files(64, Path::new(BINARY), manifests.path(), &more).await;
-        let mut clients = Vec::new();
-        for _ in 0..100 {
-            let mut client = Client::connect(fairway.http).await.unwrap();
-            // One that was refused at once may not take it.
-            _ = client.send("GET / HTTP/1.1\r\nHost: good.test\r\n\r\n").await;
-            clients.push(client);
-        }
-        until_full(&fairway).await;
+async fn handshakes_that_never_finish_cost_others_nothing() {
+    floods([Kind::SilentHandshakes, Kind::HalfHandshakes]).await;
+}
 
-        // Everything but traffic goes on.
-        manifests.put("more.yaml", route("more").yaml());
-        fairway.until_metric("fairway_snapshot_adoptions_total", &[], |count| count >= 1.0).await;
-        assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
+#[tokio::test]
+async fn handshakes_in_quick_succession_cost_others_nothing_but_time() {
+    flood(Kind::Handshakes).await;
+    flood(Kind::ReplayedHellos).await;
+}
 
-        gate.send_replace(true);
-        let mut seen = BTreeMap::<u16, usize>::new();
-        for mut client in clients {
-            let answer = client.read_response().await;
-            if let Ok(answer) = &answer
-                && answer.status == 503
-            {
-                assert_eq!(answer.header("Retry-After"), Some("1"));
-            }
-            *seen.entry(answer.map_or(0, |answer| answer.status)).or_default() += 1;
-        }
-        assert!(seen.get(&200).is_some_and(|count| *count >= 4), "{more:?}: {seen:?}");
-        assert!(!seen.contains_key(&502) && !seen.contains_key(&504), "{more:?}: {seen:?}");
-        assert_eq!(sum(&fairway, "fairway_upstream_ejections_total").await, 0.0, "{more:?}");
-        let shortages = fairway.metrics().await.sum("fairway_faults_total", &[("reason", "local_shortage")]);
-        assert_eq!(shortages > 0.0, short, "{more:?}: {shortages}");
-        until_served(&fairway, "good.test").await;
-        until_served(&fairway, "more.test").await;
-    }
+#[tokio::test]
+async fn connections_that_come_and_go_cost_others_nothing_but_time() {
+    flood(Kind::ConnectionChurn).await;
+}
+
+#[tokio::test]
+async fn a_process_without_descriptors_refuses_and_recovers() {
+    flood(Kind::Descriptors).await;
+}
+
+#[tokio::test]
+async fn large_heads_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryHeads).await;
+}
+
+#[tokio::test]
+async fn bodies_held_for_a_retry_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryBodies).await;
+}
+
+#[tokio::test]
+async fn unread_answers_do_not_use_up_the_memory_for_good() {
+    flood(Kind::MemoryReads).await;
+}
+
+#[tokio::test]
+async fn the_most_expensive_pattern_that_is_accepted_costs_others_nothing_but_time() {
+    flood(Kind::Regex).await;
+}
+
+#[tokio::test]
+async fn heads_as_large_as_allowed_cost_others_nothing_but_time() {
+    flood(Kind::LargeHeads).await;
+}
+
+#[tokio::test]
+async fn pipelined_requests_cost_others_nothing_but_time() {
+    flood(Kind::Pipelined).await;
+}
+
+#[tokio::test]
+async fn tiny_chunks_cost_others_nothing_but_time() {
+    flood(Kind::TinyChunks).await;
+    flood(Kind::ChunkExtensions).await;
 }

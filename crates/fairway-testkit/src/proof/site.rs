@@ -7,7 +7,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::certificates::{Authority, Leaf};
+use crate::certificates::{Authority, KeyKind, Leaf, Validity};
 use crate::client::{Client, TlsOffer};
 use crate::manifests::{Ingress, Manifests, endpoint_slices, ingress_class, service};
 use crate::process::Fairway;
@@ -16,6 +16,7 @@ use crate::process::Fairway;
 pub const HOST: &str = "proof.test";
 const NAMESPACE: &str = "proof";
 const SERVICE: &str = "backend";
+const WORKERS: [&str; 4] = ["--workers", "2", "--access-log", "off"];
 
 /// How clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,12 +58,13 @@ impl Site {
         site.manifests.put("service.yaml", service(NAMESPACE, SERVICE, 80));
         site.certify(&site.leaf());
         site.list(&[]);
-        let ingress = Ingress::new(NAMESPACE, "main")
-            .annotation("ssl-redirect", "false")
-            .tls(Some("certificate"), &[HOST])
-            .route(HOST, "/", (SERVICE, 80));
-        site.manifests.put("ingress.yaml", ingress.yaml());
+        site.manifests.put("ingress.yaml", main_ingress().yaml());
         site
+    }
+
+    /// Takes request bodies of any size.
+    pub fn allow_any_body(&self) {
+        self.manifests.put("ingress.yaml", main_ingress().annotation("proxy-body-size", "0").yaml());
     }
 
     /// The directory.
@@ -81,6 +83,12 @@ impl Site {
     #[must_use]
     pub fn leaf(&self) -> Leaf {
         self.authority.leaf(&[HOST])
+    }
+
+    /// A certificate for the host with an RSA key, whose signatures cost the server most.
+    #[must_use]
+    pub fn rsa_leaf(&self) -> Leaf {
+        self.authority.issue(&[HOST], KeyKind::Rsa2048, Validity::Current)
     }
 
     /// Serves with `leaf` from now on.
@@ -112,8 +120,19 @@ impl Site {
     ///
     /// As [`Fairway::ready`].
     pub async fn serve(&self, binary: &Path, more: &[&str]) -> Fairway {
-        let arguments = [&["--workers", "2", "--access-log", "off"], more].concat();
+        let arguments = [&WORKERS, more].concat();
         Fairway::ready(binary, self.manifests.path(), &arguments).await
+    }
+
+    /// As [`Site::serve`] in a process that may open `limit` files.
+    ///
+    /// # Panics
+    ///
+    /// As [`Fairway::ready`].
+    pub async fn serve_with_open_files(&self, limit: u32, binary: &Path, more: &[&str]) -> Fairway {
+        let manifests = self.manifests.path().display().to_string();
+        let arguments = [&WORKERS, more, &["--manifests", &manifests]].concat();
+        Fairway::start_with_open_files(limit, binary, &arguments).until_ready().await
     }
 
     /// Where clients of `scheme` connect to.
@@ -124,6 +143,13 @@ impl Site {
             Scheme::Tls => Door { address: fairway.https, tls: Some(self.offer.clone()) },
         }
     }
+}
+
+fn main_ingress() -> Ingress {
+    Ingress::new(NAMESPACE, "main")
+        .annotation("ssl-redirect", "false")
+        .tls(Some("certificate"), &[HOST])
+        .route(HOST, "/", (SERVICE, 80))
 }
 
 impl Default for Site {

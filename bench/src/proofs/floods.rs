@@ -1,0 +1,130 @@
+//! `fairway-bench floods`: one attack after the other, each against a proxy of its own, and a table of what they cost.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
+use serde::Serialize;
+
+use super::arguments::Place;
+use super::outcome::Outcome;
+use super::run::to_the_end;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Every attack runs against a proxy of its own with two workers, on the loopback address:
+  quiet      well-behaved clients alone, up to 5 s
+  flood      the attackers and the same clients, --seconds
+  recovery   from the end of the flood to 20 requests in a row that are served on new connections
+  honest     honest clients make the proxy spend as much CPU as the flood did, and the same clients ask, --seconds
+
+Examples:
+  fairway-bench floods
+  fairway-bench floods --only slow-heads,regex --seconds 20
+  fairway-bench floods --only slow-heads --connections 5000
+
+The command fails when a well-behaved request failed, an endpoint was ejected, memory exceeded its bound, the proxy did
+not recover, or a target
+was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load, recovery within 1 s.
+Pipelining, handshakes and regular expressions are asymmetric by nature: see docs/limits.md.")]
+pub(crate) struct FloodsArguments {
+    /// Attacks, by name, comma-separated [default: all].
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds(), hide_default_value = true)]
+    only: Vec<Kind>,
+    /// Seconds of flood, and of honest load, for each attack.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=600))]
+    seconds: u16,
+    /// Connections of attackers that hold connections; attacks that need more to exhaust something use
+    /// more, those with large answers at most 64, because the kernel's memory for sockets is that of the whole machine.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(10..=20_000))]
+    connections: u16,
+    /// Requests of well-behaved clients per second.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=5_000))]
+    rate: u16,
+    /// CPUs that an attack may keep busy in the proxy. Honest clients need as much again for themselves; a value above
+    /// the number of CPUs is no limit.
+    #[arg(long, default_value_t = 0.5, value_name = "CPUS", value_parser = cores)]
+    proxy_cpu: f64,
+    /// Leaves out the honest load, and with it the comparison of p99.
+    #[arg(long)]
+    no_comparison: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    let values = Kind::ALL.map(|kind| PossibleValue::new(kind.name()).help(kind.what()));
+    PossibleValuesParser::new(values).try_map(|name| Kind::named(&name).ok_or("is no attack"))
+}
+
+fn cores(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(cores) if (0.05..=1_024.0).contains(&cores) => Ok(cores),
+        _ => Err("a number of CPUs from 0.05 to 1024".to_owned()),
+    }
+}
+
+#[derive(Serialize)]
+struct Floods {
+    effort: Effort,
+    floods: Vec<Flooded>,
+}
+
+/// One attack after the other.
+pub(crate) fn floods(arguments: &FloodsArguments) -> anyhow::Result<()> {
+    let binary = arguments.place.binary()?;
+    let effort = Effort {
+        time: Duration::from_secs(arguments.seconds.into()),
+        connections: arguments.connections.into(),
+        rate: arguments.rate.into(),
+        cores: arguments.proxy_cpu,
+        compared: !arguments.no_comparison,
+    };
+    let chosen = if arguments.only.is_empty() { Kind::ALL.to_vec() } else { arguments.only.clone() };
+    let mut floods = Vec::new();
+    for (number, kind) in chosen.iter().enumerate() {
+        let shown = format!("{}/{} {}: {}", number + 1, chosen.len(), kind.name(), kind.what());
+        floods.push(to_the_end(run(&binary, *kind, &effort), || shown.clone())?);
+    }
+    let mut rows = vec![("attack".to_owned(), HEADER.join(" | "))];
+    rows.extend(floods.iter().map(row));
+    let broken = floods.iter().flat_map(|flood| [flood.wrongs(), flood.misses()].concat()).collect();
+    Outcome::new(&binary, Floods { effort, floods }, broken)?.conclude(&rows, &arguments.place.file("floods"))
+}
+
+const HEADER: [&str; 8] = [
+    "connections",
+    "CPUs",
+    "proxy/attacker CPU",
+    "resident + sockets MiB (bound)",
+    "p99 quiet, flood, honest ms",
+    "flood/honest",
+    "refused, failed",
+    "served again",
+];
+
+fn row(flood: &Flooded) -> (String, String) {
+    let Flooded { kind, attacked, memory, quiet, flooded, honest, recovery } = flood;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    // Honest clients that reach less of the CPU would make the comparison look worse than it is.
+    let honest_p99 = honest.as_ref().map_or("-".to_owned(), |honest| {
+        format!("{:.2} at {:.2} CPUs", honest.probed.latency.p99_ms, honest.cores)
+    });
+    let cells = [
+        attacked.connections.to_string(),
+        format!("{:.2}", attacked.cores()),
+        format!("{:.1}", attacked.ratio()),
+        format!(
+            "{:.0} + {:.0} ({:.0})",
+            mib(memory.resident_peak),
+            mib(memory.sockets_peak),
+            mib(memory.resident_bound)
+        ),
+        format!("{:.2}, {:.2}, {honest_p99}", quiet.latency.p99_ms, flooded.latency.p99_ms),
+        flood.wait().map_or("-".to_owned(), |wait| format!("{wait:.2}")),
+        format!("{}, {} of {}", flooded.refused, flooded.failures(), flooded.sent),
+        recovery.served_after_ms.map_or("never".to_owned(), |after| format!("{after:.0} ms")),
+    ];
+    (kind.name().to_owned(), cells.join(" | "))
+}

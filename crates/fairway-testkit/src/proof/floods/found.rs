@@ -1,0 +1,248 @@
+//! What a flood came to, and what of it was not promised. Pure.
+
+use serde::Serialize;
+
+use super::kind::Kind;
+use super::probe::Probed;
+
+/// The proxy may spend less than this many times the attacker's CPU.
+const RATIO: f64 = 10.0;
+/// Well-behaved clients wait less than this many times as long as under honest load.
+const WAIT: f64 = 2.0;
+/// A p99 that is better than this is good, whatever it is without the flood.
+const GOOD_MS: f64 = 1.0;
+/// A CPU ratio is judged where the proxy spends more than this share of a core: less harms nobody.
+const NOTICED_CORES: f64 = 0.02;
+/// Served again within so many milliseconds of the flood's end.
+const RECOVERY_MS: f64 = 1_000.0;
+
+/// A flood.
+#[derive(Clone, Debug, Serialize)]
+pub struct Flooded {
+    /// What was done.
+    pub kind: Kind,
+    /// By the attackers, and what it cost both sides.
+    pub attacked: Attacked,
+    /// What the proxy held.
+    pub memory: Memory,
+    /// Well-behaved clients before.
+    pub quiet: Probed,
+    /// Well-behaved clients meanwhile.
+    pub flooded: Probed,
+    /// Well-behaved clients while honest ones made the proxy spend as much; nothing where that was not tried.
+    pub honest: Option<Honest>,
+    /// What came after.
+    pub recovery: Recovery,
+}
+
+/// What the attackers did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Attacked {
+    /// For how long.
+    pub seconds: f64,
+    /// Connections that they held or used at a time.
+    pub connections: usize,
+    /// Connections that they began.
+    pub opened: u64,
+    /// Requests that the proxy counted and that no well-behaved client sent.
+    pub requests: f64,
+    /// Their CPU time.
+    pub attacker_cpu_seconds: f64,
+    /// The proxy's CPU time, less what well-behaved clients cost it before.
+    pub proxy_cpu_seconds: f64,
+}
+
+impl Attacked {
+    /// CPU time of the proxy for each second of the attackers'.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.proxy_cpu_seconds / self.attacker_cpu_seconds.max(1e-6)
+    }
+
+    /// CPUs that the flood kept busy in the proxy.
+    #[must_use]
+    pub fn cores(&self) -> f64 {
+        self.proxy_cpu_seconds / self.seconds.max(1e-6)
+    }
+}
+
+/// Bytes that the proxy held.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Memory {
+    /// Resident before.
+    pub resident_before: u64,
+    /// The most resident at a time.
+    pub resident_peak: u64,
+    /// Resident after the recovery.
+    pub resident_after: u64,
+    /// What may be resident.
+    pub resident_bound: u64,
+    /// The most that the kernel held for the proxy's sockets; 0 where it does not tell.
+    pub sockets_peak: u64,
+}
+
+/// The same CPU load by honest clients.
+#[derive(Clone, Debug, Serialize)]
+pub struct Honest {
+    /// CPUs that they kept busy in the proxy.
+    pub cores: f64,
+    /// Well-behaved clients meanwhile.
+    pub probed: Probed,
+}
+
+/// What came after the flood.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Recovery {
+    /// From its end to the first of a row of requests that were all served on new connections; nothing when there was no
+    /// such row in time.
+    pub served_after_ms: Option<f64>,
+    /// Whether `/readyz` answered 200 at the end.
+    pub ready: bool,
+    /// Whether the process runs and no attacker's thread panicked.
+    pub alive: bool,
+    /// How often an endpoint was ejected, of which each was always well; nothing when the proxy did not tell.
+    pub ejections: Option<f64>,
+}
+
+impl Flooded {
+    /// How many times longer 99 of 100 well-behaved clients waited at most than under honest load.
+    #[must_use]
+    pub fn wait(&self) -> Option<f64> {
+        let honest = self.honest.as_ref()?.probed.latency;
+        (honest.count > 0 && self.flooded.latency.count > 0)
+            .then(|| self.flooded.latency.p99_ms / honest.p99_ms.max(0.001))
+    }
+
+    /// What must hold on any machine, however busy: nobody well-behaved fails, memory is bounded, the proxy recovers and
+    /// tells the truth. Empty when all is well.
+    #[must_use]
+    pub fn wrongs(&self) -> Vec<String> {
+        let Self { kind, memory, flooded, recovery, .. } = self;
+        let mut wrongs = Vec::new();
+        let mut unless = |well: bool, what: String| {
+            if !well {
+                wrongs.push(format!("{}: {what}", kind.name()));
+            }
+        };
+        unless(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
+        let refused = if kind.exhausts() { 0 } else { flooded.refused };
+        unless(refused == 0, format!("{refused} well-behaved requests were refused"));
+        unless(
+            memory.resident_peak <= memory.resident_bound,
+            format!(
+                "{} MiB were resident, {} may be",
+                memory.resident_peak >> 20,
+                memory.resident_bound >> 20
+            ),
+        );
+        unless(recovery.served_after_ms.is_some(), "not served again after the flood".to_owned());
+        unless(
+            recovery.ready == recovery.served_after_ms.is_some(),
+            "/readyz does not tell the truth".to_owned(),
+        );
+        let ejections = recovery.ejections.unwrap_or(0.0);
+        unless(ejections < 1.0, format!("endpoints without a fault were ejected {ejections} times"));
+        unless(recovery.alive, "the process ended, or a thread panicked".to_owned());
+        wrongs
+    }
+
+    /// What was promised for a quiet machine and is not so: the CPU ratio, the wait, the time of recovery.
+    #[must_use]
+    pub fn misses(&self) -> Vec<String> {
+        let name = self.kind.name();
+        let mut misses = Vec::new();
+        if self.attacked.ratio() >= RATIO && self.attacked.cores() > NOTICED_CORES {
+            misses.push(format!("{name}: {:.1} times the attacker's CPU", self.attacked.ratio()));
+        }
+        if let Some(wait) = self.wait().filter(|wait| *wait >= WAIT)
+            && self.flooded.latency.p99_ms > GOOD_MS
+        {
+            misses.push(format!("{name}: p99 is {wait:.1} times that under honest load"));
+        }
+        if let Some(after) = self.recovery.served_after_ms.filter(|after| *after >= RECOVERY_MS) {
+            misses.push(format!("{name}: served again after {after:.0} ms"));
+        }
+        misses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proof::delays::Delays;
+
+    fn probed(p99_ms: f64) -> Probed {
+        let latency = Delays { count: 100, p50_ms: 0.1, p99_ms, max_ms: p99_ms };
+        Probed { sent: 100, answered: 100, latency, ..Probed::default() }
+    }
+
+    fn flooded(kind: Kind) -> Flooded {
+        Flooded {
+            kind,
+            attacked: Attacked {
+                seconds: 10.0,
+                connections: 8,
+                opened: 8,
+                requests: 0.0,
+                attacker_cpu_seconds: 1.0,
+                proxy_cpu_seconds: 5.0,
+            },
+            memory: Memory {
+                resident_before: 20 << 20,
+                resident_peak: 30 << 20,
+                resident_after: 20 << 20,
+                resident_bound: 40 << 20,
+                sockets_peak: 0,
+            },
+            quiet: probed(0.5),
+            flooded: probed(3.0),
+            honest: Some(Honest { cores: 0.5, probed: probed(2.0) }),
+            recovery: Recovery { served_after_ms: Some(3.0), ready: true, alive: true, ejections: Some(0.0) },
+        }
+    }
+
+    #[test]
+    fn a_flood_that_harms_nobody_is_no_wrong_and_no_miss() {
+        let found = flooded(Kind::Pipelined);
+        assert_eq!((found.wrongs(), found.misses()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn refusals_are_right_only_where_something_is_used_up() {
+        let mut found = flooded(Kind::MemoryHeads);
+        found.flooded.refused = 7;
+        assert_eq!(found.wrongs(), [""; 0]);
+        found.kind = Kind::Pipelined;
+        assert_eq!(found.wrongs(), ["pipelined: 7 well-behaved requests were refused"]);
+    }
+
+    #[test]
+    fn ready_without_being_served_is_no_truth() {
+        let mut found = flooded(Kind::MemoryHeads);
+        found.recovery.served_after_ms = None;
+        assert_eq!(
+            found.wrongs(),
+            [
+                "memory-heads: not served again after the flood",
+                "memory-heads: /readyz does not tell the truth"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_only_promised_for_a_quiet_machine_is_a_miss() {
+        let mut found = flooded(Kind::Pipelined);
+        found.attacked.attacker_cpu_seconds = 0.2;
+        found.flooded = probed(5.0);
+        found.recovery.served_after_ms = Some(1_500.0);
+        assert_eq!(found.wrongs(), [""; 0]);
+        assert_eq!(
+            found.misses(),
+            [
+                "pipelined: 25.0 times the attacker's CPU",
+                "pipelined: p99 is 2.5 times that under honest load",
+                "pipelined: served again after 1500 ms"
+            ]
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! Well-behaved clients: requests at fixed times, whatever became of those before, most of them on kept connections.
+//! Latency counts from the time at which a request was due.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::plan::ASKED;
+use crate::client::{Client, RawResponse, Request};
+use crate::proof::delays::Delays;
+use crate::proof::site::{Door, HOST};
+
+/// One in so many comes on a new connection.
+const FRESH: u64 = 4;
+/// How long a client waits for each step of its request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of the requests of well-behaved clients.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Probed {
+    /// Requests in all.
+    pub sent: u64,
+    /// Answered as they should be.
+    pub answered: u64,
+    /// Refused: answered 503, or a new connection closed before an answer.
+    pub refused: u64,
+    /// Everything else, by what came instead.
+    pub failed: BTreeMap<String, u64>,
+    /// Of those that were answered as they should be.
+    pub latency: Delays,
+}
+
+impl Probed {
+    /// Requests that were neither answered nor refused.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// Adds what became of the requests of `other`, without their latency.
+    pub(super) fn add_outcomes(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.refused += other.refused;
+        for (why, count) in &other.failed {
+            *self.failed.entry(why.clone()).or_default() += count;
+        }
+    }
+}
+
+/// The clients of one door, with the connections that they keep.
+#[derive(Clone)]
+pub(super) struct Clients {
+    door: Door,
+    kept: Arc<Mutex<Vec<Client>>>,
+}
+
+/// What became of one request.
+enum Outcome {
+    Answered,
+    Refused,
+    Failed(String),
+}
+
+impl Clients {
+    pub(super) fn new(door: Door) -> Self {
+        Self { door, kept: Arc::default() }
+    }
+
+    /// Asks `rate` times a second for `time`, then waits for what is on its way.
+    pub(super) async fn ask(&self, rate: f64, time: Duration) -> Probed {
+        let began = Instant::now();
+        let mut asked = JoinSet::new();
+        for number in 0..(rate * time.as_secs_f64()) as u64 {
+            let due = began + Duration::from_secs_f64(number as f64 / rate);
+            sleep_until(due).await;
+            let clients = self.clone();
+            asked.spawn(async move { (clients.once(number.is_multiple_of(FRESH)).await, due.elapsed()) });
+        }
+        let (mut probed, mut times) = (Probed::default(), Vec::new());
+        while let Some(done) = asked.join_next().await {
+            let (outcome, took) = done.expect("a client does not panic");
+            probed.sent += 1;
+            match outcome {
+                Outcome::Answered => {
+                    probed.answered += 1;
+                    times.push(took);
+                }
+                Outcome::Refused => probed.refused += 1,
+                Outcome::Failed(why) => *probed.failed.entry(why).or_default() += 1,
+            }
+        }
+        probed.latency = Delays::of(times);
+        probed
+    }
+
+    /// Whether a request on a new connection is answered as it should be.
+    pub(super) async fn is_served(&self) -> bool {
+        matches!(self.once(true).await, Outcome::Answered)
+    }
+
+    async fn once(&self, fresh: bool) -> Outcome {
+        let kept = if fresh { None } else { self.kept.lock().expect("no holder panics").pop() };
+        if let Some(client) = kept {
+            match self.exchange(client).await {
+                // The proxy may close an idle connection at any time; clients ask again (RFC 9112 §9.3.1).
+                Err(error) if is_end(&error) => {}
+                result => return outcome(result, false),
+            }
+        }
+        let made = match self.door.connect().await {
+            Ok(client) => self.exchange(client.patient_for(PATIENCE)).await,
+            Err(error) => Err(error),
+        };
+        outcome(made, true)
+    }
+
+    async fn exchange(&self, mut client: Client) -> io::Result<RawResponse> {
+        // The proxy may answer before it has read anything; its answer counts.
+        let sent = client.send(Request::get(HOST, ASKED.0).bytes()).await;
+        let answer = match client.read_response().await {
+            Ok(answer) => answer,
+            Err(error) => return Err(sent.err().unwrap_or(error)),
+        };
+        let closes =
+            answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
+        if sent.is_ok() && !closes {
+            self.kept.lock().expect("no holder panics").push(client);
+        }
+        Ok(answer)
+    }
+}
+
+fn outcome(result: io::Result<RawResponse>, fresh: bool) -> Outcome {
+    match result {
+        Ok(answer) if answer.status == 200 && answer.body.len() == ASKED.1 => Outcome::Answered,
+        Ok(answer) if answer.status == 503 => Outcome::Refused,
+        Ok(answer) => Outcome::Failed(format!("{} with {} bytes", answer.status, answer.body.len())),
+        Err(error) if fresh && is_end(&error) => Outcome::Refused,
+        Err(error) => Outcome::Failed(error.kind().to_string()),
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe | ConnectionAborted)
+}

@@ -1,0 +1,228 @@
+//! The phases of a flood: quiet, flood, recovery, the same load by honest clients.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::crew::Crew;
+use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
+use super::kind::Kind;
+use super::plan::honest;
+use super::probe::{Clients, Probed};
+use super::socket_memory::Port;
+use super::usage::{cpu_of_process, forget_peak, peak, resident};
+use super::watch::{Allowance, Watch};
+use crate::process::Fairway;
+use crate::proof::fleet::Fleet;
+use crate::proof::site::{Scheme, Site};
+
+/// Endpoints of the one backend.
+const ENDPOINTS: usize = 2;
+/// Threads of attackers that go as fast as they may; those that hold connections need one.
+const MEMBERS: usize = 2;
+/// Honest clients, a connection each.
+const HONEST: usize = 8;
+/// Until attackers and pace have settled, at most half of a flood's time.
+const SETTLE: Duration = Duration::from_millis(800);
+/// Requests in a row that must be served on new connections.
+const ROW: usize = 20;
+const RECOVERED_WITHIN: Duration = Duration::from_secs(15);
+/// A load that is smaller is none.
+const NO_LOAD: f64 = 0.005;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Effort {
+    /// How long the flood is measured; the phases around it take as long at most.
+    pub time: Duration,
+    /// Connections that are held, where an attack is to hold them and does not need more.
+    pub connections: usize,
+    /// Requests of well-behaved clients a second.
+    pub rate: f64,
+    /// CPUs that attackers may keep busy in the proxy, so that honest clients can do the same on this machine.
+    pub cores: f64,
+    /// Whether honest clients do the same afterwards.
+    pub compared: bool,
+}
+
+impl Effort {
+    fn settling(&self) -> Duration {
+        SETTLE.min(self.time / 2)
+    }
+}
+
+/// Floods a proxy of its own.
+///
+/// # Panics
+///
+/// When a process cannot be started or does not become ready.
+pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
+    allow_many_files();
+    let site = Site::new();
+    kind.furnish(&site);
+    let mut fleet = Fleet::new(binary, &site.numbers());
+    fleet.grow(ENDPOINTS).await;
+    site.list(&fleet.addresses());
+    let mut stage = Stage::open(binary, (kind, *effort), &site, &fleet).await;
+    let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
+    let mut found = stage.flood(quiet).await;
+    if effort.compared {
+        found.honest = Some(stage.compare(found.attacked.cores()).await);
+    }
+    found
+}
+
+/// Attackers hold thousands of connections; the proxy inherits the limit. Where it cannot be raised it stays.
+fn allow_many_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// What the proxy has in memory when it serves and nobody attacks it.
+async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
+    let mut fairway = site.serve(binary, &[]).await;
+    Clients::new(site.door(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
+    resident(fairway.program().id())
+}
+
+/// The proxy, its clients, and what it costs when nobody attacks.
+struct Stage {
+    kind: Kind,
+    effort: Effort,
+    fairway: Fairway,
+    clients: Clients,
+    process: u32,
+    ports: Vec<Port>,
+    /// CPUs that well-behaved clients keep busy.
+    quiet_cores: f64,
+}
+
+impl Stage {
+    async fn open(binary: &Path, (kind, effort): (Kind, Effort), site: &Site, fleet: &Fleet) -> Self {
+        let budget = match kind.room() {
+            Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
+            None => None,
+        };
+        let arguments: Vec<&str> = budget.iter().flat_map(|bytes| ["--max-memory", bytes]).collect();
+        let mut fairway = match kind.open_files() {
+            None => site.serve(binary, &arguments).await,
+            Some(limit) => site.serve_with_open_files(limit, binary, &arguments).await,
+        };
+        let process = fairway.program().id();
+        let own = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
+        let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
+        let ports = own.into_iter().chain(others).collect();
+        let clients = Clients::new(site.door(&fairway, kind.scheme()));
+        Self { kind, effort, fairway, clients, process, ports, quiet_cores: 0.0 }
+    }
+
+    async fn ask(&mut self, time: Duration) -> Probed {
+        // The first requests open connections and fill caches.
+        self.clients.ask(self.effort.rate, self.effort.settling()).await;
+        let (began, before) = (Instant::now(), cpu_of_process(self.process));
+        let probed = self.clients.ask(self.effort.rate, time).await;
+        let spent = cpu_of_process(self.process).saturating_sub(before);
+        self.quiet_cores = spent.as_secs_f64() / began.elapsed().as_secs_f64();
+        probed
+    }
+
+    async fn flood(&mut self, quiet: Probed) -> Flooded {
+        let (kind, effort) = (self.kind, self.effort);
+        let resident_before = resident(self.process);
+        let work = kind.work(&self.fairway).await;
+        let connections = kind.connections(effort.connections);
+        let address = match kind.scheme() {
+            Scheme::Plain => self.fairway.http,
+            Scheme::Tls => self.fairway.https,
+        };
+        forget_peak(self.process);
+        let crew = Crew::start(&work, address, connections, if kind.holds() { 1 } else { MEMBERS });
+        let watch = self.watch(&crew, effort.cores);
+        // What is asked meanwhile counts as well, because the flood's beginning is part of it.
+        let settling = self.clients.ask(effort.rate, effort.settling()).await;
+        let (mut attacked, mut flooded) = self.measure(&crew, connections).await;
+        flooded.add_outcomes(&settling);
+        attacked.opened = crew.opened();
+        let sockets_peak = watch.end();
+        let resident_peak = peak(self.process);
+        let well = crew.disband();
+        let recovery = self.recover(well).await;
+        let memory = Memory {
+            resident_before,
+            resident_peak,
+            resident_after: resident(self.process),
+            resident_bound: kind.bound(resident_before, connections),
+            sockets_peak,
+        };
+        Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }
+    }
+
+    fn watch(&self, crew: &Crew, cores: f64) -> Watch {
+        let allowance = Allowance { orders: crew.orders(), cores, others: self.quiet_cores };
+        Watch::start(self.process, self.ports.clone(), Some(allowance))
+    }
+
+    /// Well-behaved clients for the whole time, and what both sides spend.
+    async fn measure(&self, crew: &Crew, connections: usize) -> (Attacked, Probed) {
+        let requests = self.requests().await;
+        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), crew.cpu());
+        let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
+        let seconds = began.elapsed().as_secs_f64();
+        let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
+        let attacked = Attacked {
+            seconds,
+            connections,
+            opened: crew.opened(),
+            requests: (self.requests().await - requests - probed.sent as f64).max(0.0),
+            attacker_cpu_seconds: crew.cpu().saturating_sub(attacker).as_secs_f64(),
+            proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
+        };
+        (attacked, probed)
+    }
+
+    /// Requests that the proxy counted; 0 while it does not tell.
+    async fn requests(&self) -> f64 {
+        self.fairway
+            .try_metrics()
+            .await
+            .map_or(0.0, |metrics| metrics.sum("nginx_ingress_controller_requests", &[]))
+    }
+
+    async fn recover(&mut self, well: bool) -> Recovery {
+        let began = Instant::now();
+        let (mut row, mut first) = (0, None);
+        while row < ROW && began.elapsed() < RECOVERED_WITHIN {
+            if self.clients.is_served().await {
+                first = first.or_else(|| Some(began.elapsed()));
+                row += 1;
+            } else {
+                (row, first) = (0, None);
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+        let served_after_ms =
+            first.filter(|_| row == ROW).map(|after: Duration| after.as_secs_f64() * 1_000.0);
+        let ready = self.fairway.admin("/readyz").await.is_ok_and(|answer| answer.status == 200);
+        let metrics = self.fairway.try_metrics().await.ok();
+        let ejections = metrics.map(|metrics| metrics.sum("fairway_upstream_ejections_total", &[]));
+        Recovery { served_after_ms, ready, alive: well && self.fairway.program().is_running(), ejections }
+    }
+
+    /// Honest clients that keep `cores` CPUs busy in the proxy.
+    async fn compare(&self, cores: f64) -> Honest {
+        if cores < NO_LOAD {
+            let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
+            return Honest { cores: 0.0, probed };
+        }
+        let crew = Crew::start(&honest(), self.fairway.http, HONEST, HONEST);
+        let watch = self.watch(&crew, cores);
+        self.clients.ask(self.effort.rate, self.effort.settling()).await;
+        let (measured, probed) = self.measure(&crew, HONEST).await;
+        watch.end();
+        crew.disband();
+        Honest { cores: measured.cores(), probed }
+    }
+}

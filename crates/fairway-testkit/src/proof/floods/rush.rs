@@ -1,0 +1,180 @@
+//! Attackers that do as much as their pace allows: bytes without end, connections, handshakes. Every socket call is as
+//! cheap for the attacker as a real one would make it: answers are thrown away unread.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConfig, ClientConnection};
+use rustls_pki_types::ServerName;
+use socket2::SockRef;
+
+use super::crew::Orders;
+use super::socket::{Heard, Waste, dial, discard, waste};
+
+/// What is done as often as possible. A round is one connection, one handshake, one request or one write.
+#[derive(Clone, Debug)]
+pub(super) enum Rush {
+    /// These bytes over and over, on every connection.
+    Stream(Arc<Vec<u8>>),
+    /// One of these requests after the other, on kept connections; the first bytes of each answer are awaited.
+    Ask(Arc<Vec<Vec<u8>>>),
+    /// Connections that are reset at once.
+    Connections,
+    /// This ClientHello, the first bytes of the answer, a reset.
+    Hello(Arc<Vec<u8>>),
+    /// Full handshakes with this host.
+    Handshakes(Arc<ClientConfig>, ServerName<'static>),
+    /// This request and its whole answer, whose body has this length, on kept connections.
+    Requests(Arc<Vec<u8>>, usize),
+}
+
+/// One write. Larger ones make the other clients wait for longer, smaller ones cost the attacker more.
+const PIECE: usize = 64 * 1024;
+const BUFFER: usize = 256 * 1024;
+/// How long an attacker waits for one thing: it ends soon after it is told to.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it rests when no connection takes or gives a byte.
+const REST: Duration = Duration::from_micros(300);
+
+/// Goes on until it is told to end.
+pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, orders: &Orders) {
+    match rush {
+        Rush::Stream(bytes) => stream(bytes, address, connections, orders),
+        Rush::Connections => again(orders, || connected(address, orders).map(drop)),
+        Rush::Hello(hello) => again(orders, || {
+            let mut stream = connected(address, orders)?;
+            stream.write_all(hello)?;
+            stream.read(&mut [0; 16 * 1024]).map(drop)
+        }),
+        Rush::Handshakes(config, host) => again(orders, || {
+            let mut stream = connected(address, orders)?;
+            let session = ClientConnection::new(Arc::clone(config), host.clone());
+            let mut session = session.map_err(std::io::Error::other)?;
+            while session.is_handshaking() {
+                session.complete_io(&mut stream)?;
+            }
+            Ok(())
+        }),
+        Rush::Ask(requests) => {
+            let (mut kept, mut next) = (None, requests.iter().cycle());
+            again(orders, || {
+                let mut stream = kept.take().map_or_else(|| connected(address, orders), Ok)?;
+                stream.write_all(next.next().expect("there are requests"))?;
+                if stream.read(&mut [0; 16 * 1024])? > 0 {
+                    kept = Some(stream);
+                }
+                Ok(())
+            });
+        }
+        Rush::Requests(request, length) => {
+            let mut kept = None;
+            again(orders, || {
+                let mut stream = kept.take().map_or_else(|| connected(address, orders), Ok)?;
+                stream.write_all(request)?;
+                read_answer(&mut stream, *length)?;
+                kept = Some(stream);
+                Ok(())
+            });
+        }
+    }
+}
+
+fn again(orders: &Orders, mut round: impl FnMut() -> std::io::Result<()>) {
+    let mut due = Instant::now();
+    while !orders.is_over() {
+        if round().is_err() {
+            std::thread::sleep(REST);
+        }
+        orders.pace.rest(&mut due, 1);
+    }
+}
+
+fn connected(address: SocketAddr, orders: &Orders) -> std::io::Result<TcpStream> {
+    orders.opened(1);
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Reads a head and a body of `length` bytes.
+fn read_answer(stream: &mut TcpStream, length: usize) -> std::io::Result<()> {
+    let mut buffer = [0; 16 * 1024];
+    let (mut had, mut wanted) = (0, None);
+    while wanted.is_none_or(|wanted| had < wanted) {
+        let read = stream.read(&mut buffer[had..])?;
+        if read == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        had += read;
+        if wanted.is_none() {
+            let end = buffer[..had].windows(4).position(|bytes| bytes == b"\r\n\r\n");
+            wanted = end.map(|end| end + 4 + length);
+        }
+    }
+    Ok(())
+}
+
+fn stream(bytes: &[u8], address: SocketAddr, connections: usize, orders: &Orders) {
+    let mut open: Vec<Option<Outpouring>> = (0..connections).map(|_| None).collect();
+    let mut room = waste(BUFFER);
+    let mut due = Instant::now();
+    while !orders.is_over() {
+        let mut moved = false;
+        for slot in &mut open {
+            if slot.is_none() {
+                orders.opened(1);
+                *slot = dial(address, None).ok().map(|stream| Outpouring { stream, at: 0 });
+            }
+            match slot.as_mut().map(|connection| connection.turn(bytes, &mut room)) {
+                Some(Turn::Wrote) => {
+                    moved = true;
+                    orders.pace.rest(&mut due, 1);
+                }
+                Some(Turn::Read) => moved = true,
+                Some(Turn::Stuck) => {}
+                Some(Turn::Ended) | None => *slot = None,
+            }
+        }
+        if !moved {
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+/// A connection and where it is in the bytes that it sends in a circle.
+struct Outpouring {
+    stream: TcpStream,
+    at: usize,
+}
+
+enum Turn {
+    Wrote,
+    Read,
+    Stuck,
+    Ended,
+}
+
+impl Outpouring {
+    fn turn(&mut self, bytes: &[u8], room: &mut Waste) -> Turn {
+        let mut turn = Turn::Stuck;
+        match discard(&self.stream, room) {
+            Heard::End => return Turn::Ended,
+            Heard::Bytes => turn = Turn::Read,
+            Heard::Silence => {}
+        }
+        let piece = &bytes[self.at..bytes.len().min(self.at + PIECE)];
+        match (&self.stream).write(piece) {
+            Ok(length) => {
+                self.at = (self.at + length) % bytes.len();
+                Turn::Wrote
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => turn,
+            Err(_) => Turn::Ended,
+        }
+    }
+}

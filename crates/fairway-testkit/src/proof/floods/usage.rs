@@ -1,0 +1,84 @@
+//! CPU time and resident memory from `/proc`. A process or thread that has ended counts as nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The length of a clock tick of `/proc`, the same on every Linux (`USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
+
+/// CPU time of all threads of a process.
+pub(super) fn cpu_of_process(process: u32) -> Duration {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
+    threads.flatten().map(|thread| cpu_of_thread(&thread.path())).sum()
+}
+
+/// CPU time of a thread by its folder in `/proc`.
+pub(super) fn cpu_of_thread(thread: &Path) -> Duration {
+    // The first number: nanoseconds on a CPU (Documentation/scheduler/sched-stats.rst). Not every kernel counts them.
+    let first = |text: String| text.split_whitespace().next()?.parse().ok();
+    match fs::read_to_string(thread.join("schedstat")).ok().and_then(first) {
+        Some(nanoseconds) if nanoseconds > 0 => Duration::from_nanos(nanoseconds),
+        _ => ticks(thread).unwrap_or_default(),
+    }
+}
+
+/// User and system time, fields 14 and 15 of `stat` (proc(5)); the name in field 2 may contain spaces.
+fn ticks(thread: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(thread.join("stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u32>().ok();
+    Some(TICK * (next()? + next()?))
+}
+
+/// The folder in `/proc` of the thread that calls.
+pub(super) fn this_thread() -> PathBuf {
+    let link = fs::read_link("/proc/thread-self").expect("Linux has /proc/thread-self since 3.17");
+    Path::new("/proc").join(link)
+}
+
+/// Resident memory now, in bytes.
+pub(super) fn resident(process: u32) -> u64 {
+    kibibytes(process, "VmRSS:") * 1024
+}
+
+/// The most resident memory since [`forget_peak`], in bytes.
+pub(super) fn peak(process: u32) -> u64 {
+    kibibytes(process, "VmHWM:") * 1024
+}
+
+/// Begins a new peak. Where the kernel refuses that, the peak is that of the process since its start.
+pub(super) fn forget_peak(process: u32) {
+    let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
+}
+
+fn kibibytes(process: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(field));
+    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_has_cpu_time_and_its_process_at_least_as_much() {
+        let (thread, began) = (this_thread(), Instant::now());
+        let before = cpu_of_thread(&thread);
+        while cpu_of_thread(&thread) - before < Duration::from_millis(30) {
+            assert!(began.elapsed() < Duration::from_secs(20), "no CPU time is counted");
+        }
+        assert!(cpu_of_process(std::process::id()) >= Duration::from_millis(30));
+        assert!(ticks(&thread).is_some());
+    }
+
+    #[test]
+    fn this_process_has_memory_and_one_that_is_gone_has_none() {
+        let process = std::process::id();
+        assert!(resident(process) > 100_000 && peak(process) > 100_000);
+        assert_eq!((resident(u32::MAX), cpu_of_process(u32::MAX)), (0, Duration::ZERO));
+    }
+}

@@ -1,0 +1,115 @@
+//! A thread that watches the proxy from outside: what its sockets hold, and whether attackers make it spend more CPU
+//! than they may. A thread of its own, so that its looks delay no client's request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::crew::Orders;
+use super::socket_memory::{Port, socket_memory};
+use super::usage::cpu_of_process;
+
+const LOOK: Duration = Duration::from_millis(50);
+/// The kernel goes over all of its sockets for it.
+const LOOKS_PER_SOCKETS: u32 = 5;
+/// How much of what was seen before counts beside what was seen last.
+const MEMORY: f64 = 0.8;
+
+/// The CPU that a crew may make the proxy spend.
+pub(super) struct Allowance {
+    /// Whose pace is set.
+    pub(super) orders: Arc<Orders>,
+    /// Seconds of CPU a second.
+    pub(super) cores: f64,
+    /// What the proxy spends on everything else.
+    pub(super) others: f64,
+}
+
+/// The running thread; it ends with this value.
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    over: AtomicBool,
+    /// The most that sockets held; nothing while the kernel did not tell.
+    sockets: AtomicU64,
+}
+
+impl Watch {
+    /// Watches `process`, whose sockets have `ports`.
+    pub(super) fn start(process: u32, ports: Vec<Port>, allowance: Option<Allowance>) -> Self {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let body = move || watch(process, &ports, allowance, &theirs);
+        let thread = std::thread::Builder::new().name("watch".to_owned()).spawn(body);
+        Self { shared, thread: Some(thread.expect("a thread starts")) }
+    }
+
+    /// Ends it; gives the most that the proxy's sockets held at a time, 0 where the kernel does not tell.
+    pub(super) fn end(mut self) -> u64 {
+        self.stop();
+        self.shared.sockets.load(Ordering::Relaxed)
+    }
+
+    fn stop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Watch {
+    // A proof that is dropped in its middle leaves no thread behind.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Shared) {
+    let mut governor = allowance.map(|allowance| Governor::new(process, allowance));
+    let mut looks = 0;
+    while !shared.over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if let Some(governor) = &mut governor {
+            governor.look(process);
+        }
+        if looks % LOOKS_PER_SOCKETS == 0 {
+            let held = ports.iter().map(|port| socket_memory(*port).unwrap_or(0)).sum();
+            shared.sockets.fetch_max(held, Ordering::Relaxed);
+        }
+        looks += 1;
+    }
+}
+
+/// Learns what a round costs the proxy, and sets the pace by it.
+struct Governor {
+    allowance: Allowance,
+    last: (Instant, Duration, u64),
+    /// CPU seconds and rounds, the older the lighter.
+    learnt: (f64, f64),
+}
+
+impl Governor {
+    fn new(process: u32, allowance: Allowance) -> Self {
+        let last = (Instant::now(), cpu_of_process(process), allowance.orders.pace.rounds());
+        Self { allowance, last, learnt: (0.0, 0.0) }
+    }
+
+    fn look(&mut self, process: u32) {
+        let Allowance { orders, cores, others } = &self.allowance;
+        let now = (Instant::now(), cpu_of_process(process), orders.pace.rounds());
+        let (time, cpu) = (now.0 - self.last.0, now.1.saturating_sub(self.last.1));
+        let own = (cpu.as_secs_f64() - others * time.as_secs_f64()).max(0.0);
+        self.learnt.0 = self.learnt.0 * MEMORY + own;
+        self.learnt.1 = self.learnt.1 * MEMORY + (now.2 - self.last.2) as f64;
+        self.last = now;
+        if self.learnt.1 >= 1.0 {
+            orders.pace.aim(Duration::from_secs_f64(self.learnt.0 / self.learnt.1), *cores);
+        }
+    }
+}
