@@ -53,17 +53,17 @@ impl Automaton {
         self.dfa.memory_usage() + size_of::<Self>()
     }
 
-    /// Whether no text has two starts that both match: what matches ends in one place.
-    pub(crate) fn has_one_end(hir: &Hir) -> Result<bool, Refusal> {
+    /// Whether no text has two starts that both match, so that what matches ends in one place; and the work of finding out.
+    pub(crate) fn has_one_end(hir: &Hir) -> Result<(bool, u64), Refusal> {
         let nfa = nfa(hir, WhichCaptures::None)?;
-        Exploration::of(&nfa)?;
+        let work = Exploration::of(&nfa)?.work;
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .match_kind(MatchKind::All)
             .dfa_size_limit(Some(AUTOMATON_SIZE))
             .determinize_size_limit(Some(4 * AUTOMATON_SIZE));
         let dfa = dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| too_large())?;
-        Ok(Graph::of(&dfa, false).has_one_end(&dfa))
+        Ok((Graph::of(&dfa, false).has_one_end(&dfa), work))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 use crate::{Cost, LONGEST_TEXT};
@@ -12,6 +13,8 @@ use crate::{Cost, LONGEST_TEXT};
 /// What the patterns that one path is compared with may cost, in steps; a search for captures has what is left of 5 ms.
 /// Calibrated in `docs/design/0010-patterns-with-known-cost.md`.
 pub const STEPS: u64 = 1_600_000;
+/// What it costs to see that a path has not the literal start of a pattern, in steps.
+const PASSING: u64 = 16;
 /// Memory of the patterns of one object, in bytes.
 pub const MEMORY: u64 = 8 << 20;
 /// Work to compile the patterns of one object, in steps.
@@ -62,8 +65,14 @@ impl fmt::Display for Exceeded {
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     /// By literal start: the steps of each namespace.
-    starts: BTreeMap<Arc<[u8]>, HashMap<Arc<str>, u64>>,
+    starts: BTreeMap<Arc<[u8]>, Steps>,
+    /// What it costs to pass over all patterns.
+    passing: Steps,
+    /// The most that a path meets of each namespace, passing apart.
+    heaviest: Steps,
 }
+
+type Steps = HashMap<Arc<str>, u64>;
 
 /// What the patterns of one object need on one host.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,39 +107,49 @@ impl Account {
 }
 
 impl Budget {
-    /// Adds a pattern of `namespace`. On the way of each path, a namespace has seven eighths of what
-    /// the others have left.
+    /// Adds a pattern of `namespace`. On the way of each path, a namespace has seven eighths of what the others have left.
     ///
     /// # Errors
     /// What a path would cost, and how much the namespace has.
     pub fn admit(&mut self, namespace: &Arc<str>, start: &[u8], steps: u64) -> Result<(), Exceeded> {
-        if steps == 0 {
-            return Ok(());
+        let passing = self.passing.get(namespace).copied().unwrap_or_default() + PASSING;
+        let of_others = |steps: &Steps| -> u64 {
+            steps.iter().filter(|(name, _)| *name != namespace).map(|(_, steps)| steps).sum()
+        };
+        let others_passing = of_others(&self.passing);
+        let mut heaviest = self.heaviest.get(namespace).copied().unwrap_or_default();
+        let checked = |own: u64, others: u64| {
+            let left = STEPS.saturating_sub(others + others_passing) / 8 * 7;
+            if own + passing > left { Err(Exceeded::Steps { needed: own + passing, left }) } else { Ok(()) }
+        };
+        checked(heaviest, 0)?;
+        if steps > 0 {
+            self.on_each_way(start, |way| {
+                let own = way.get(namespace).copied().unwrap_or_default() + steps;
+                heaviest = heaviest.max(own);
+                checked(own, of_others(way))
+            })?;
+            *self.starts.entry(start.into()).or_default().entry(namespace.clone()).or_default() += steps;
         }
-        for way in self.ways(start) {
-            let own = way.get(namespace).copied().unwrap_or_default() + steps;
-            let others: u64 = way.iter().filter(|(name, _)| *name != namespace).map(|(_, steps)| steps).sum();
-            let left = STEPS.saturating_sub(others) / 8 * 7;
-            if own > left {
-                return Err(Exceeded::Steps { needed: own, left });
-            }
-        }
-        *self.starts.entry(start.into()).or_default().entry(namespace.clone()).or_default() += steps;
+        self.passing.insert(namespace.clone(), passing);
+        self.heaviest.insert(namespace.clone(), heaviest);
         Ok(())
     }
 
     /// For each path that begins with `start`, as far as it makes a difference: the steps of each namespace.
-    fn ways(&self, start: &[u8]) -> Vec<HashMap<Arc<str>, u64>> {
-        let mut above = HashMap::new();
+    fn on_each_way(
+        &self,
+        start: &[u8],
+        mut check: impl FnMut(&Steps) -> Result<(), Exceeded>,
+    ) -> Result<(), Exceeded> {
+        let mut above = Steps::new();
         for length in 0..start.len() {
             self.starts.get(&start[..length]).into_iter().for_each(|steps| add(&mut above, steps));
         }
+        check(&above)?;
         // A stack of the starts that the one looked at begins with.
-        let mut open: Vec<(&[u8], HashMap<Arc<str>, u64>)> = vec![(start, above.clone())];
-        let mut ways = vec![above];
-        for (text, steps) in
-            self.starts.range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Unbounded))
-        {
+        let mut open: Vec<(&[u8], Steps)> = vec![(start, above)];
+        for (text, steps) in self.starts.range::<[u8], _>((Included(start), Unbounded)) {
             if !text.starts_with(start) {
                 break;
             }
@@ -139,14 +158,14 @@ impl Budget {
             }
             let mut way = open.last().map(|(_, way)| way.clone()).unwrap_or_default();
             add(&mut way, steps);
-            ways.push(way.clone());
+            check(&way)?;
             open.push((text, way));
         }
-        ways
+        Ok(())
     }
 }
 
-fn add(way: &mut HashMap<Arc<str>, u64>, steps: &HashMap<Arc<str>, u64>) {
+fn add(way: &mut Steps, steps: &Steps) {
     for (namespace, more) in steps {
         *way.entry(namespace.clone()).or_default() += more;
     }
@@ -170,12 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn even_literal_paths_are_counted() {
+        let mut budget = Budget::default();
+        let namespace = Arc::from("a");
+        let count = (0..1_000_000).take_while(|_| budget.admit(&namespace, b"/a", 0).is_ok()).count();
+        assert_eq!(count as u64, STEPS / 8 * 7 / PASSING);
+    }
+
+    #[test]
     fn patterns_that_one_path_can_meet_add_up_whatever_their_order() {
         for starts in [["/", "/a", "/a/b"], ["/a/b", "/a", "/"], ["/a", "/a/b", "/"]] {
             let mut budget = Budget::default();
             let endless = (0..10_000).map(|n| starts[n % 3].to_owned());
             let count = admitted(&mut budget, "a", endless);
-            assert_eq!(count as u64, STEPS / 8 * 7 / WHOLE, "{starts:?}");
+            assert_eq!(count as u64, STEPS / 8 * 7 / (WHOLE + PASSING), "{starts:?}");
         }
     }
 

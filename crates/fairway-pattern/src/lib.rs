@@ -38,6 +38,8 @@ pub use start::{literal_pattern, literal_start};
 pub const LONGEST_TEXT: usize = 8 * 1024;
 /// Patterns that are longer than this are refused unread.
 const PATTERN_LENGTH: usize = 8 * 1024;
+/// Upper bound of the look-around in one pattern.
+const LOOKS: usize = 8;
 /// Upper bound of a search for captures, in steps.
 const ENGINE_STEPS: u64 = 600_000;
 
@@ -173,6 +175,8 @@ impl Way {
 #[derive(Clone, Debug)]
 pub struct Finder {
     ways: Box<[(Option<Way>, Engine)]>,
+    /// Of reading it.
+    work: u64,
 }
 
 /// Where the groups of a pattern matched.
@@ -195,7 +199,7 @@ impl Finder {
     /// # Errors
     /// Why it cannot be used.
     pub fn new(text: &str, ignore_case: bool) -> Result<Self, Refusal> {
-        let (clauses, _) = read(text, ignore_case)?;
+        let (clauses, work) = read(text, ignore_case)?;
         let ways = clauses.iter().map(|clause| {
             let engine = Engine::new(&match &clause.branches[..] {
                 [only] => lower::anchored(only),
@@ -204,7 +208,7 @@ impl Finder {
             let way = (!clause.guards.is_empty()).then(|| Way::new(clause, Anchor::Start)).transpose()?;
             Ok((way, engine))
         });
-        let finder = Self { ways: ways.collect::<Result<_, Refusal>>()? };
+        let finder = Self { ways: ways.collect::<Result<_, Refusal>>()?, work };
         let steps = finder.cost().steps;
         if steps > ENGINE_STEPS {
             let what = format!("{ENGINE_STEPS} steps to find its captures in a path of 8 KiB: {steps}");
@@ -234,7 +238,7 @@ impl Finder {
     pub fn cost(&self) -> Cost {
         let guards = || self.ways.iter().filter_map(|(way, _)| way.as_ref()).flat_map(Way::automata);
         let engines = || self.ways.iter().map(|(_, engine)| engine);
-        let (mut memory, mut work) = (0, 0);
+        let (mut memory, mut work) = (0, self.work);
         guards().for_each(|it| (memory, work) = (memory + it.memory() as u64, work + it.work));
         engines().for_each(|it| (memory, work) = (memory + it.memory() as u64, work + it.work));
         let steps = guards().map(|it| it.reads as u64).sum::<u64>()
@@ -249,22 +253,34 @@ fn read(text: &str, ignore_case: bool) -> Result<(Vec<Clause>, u64), Refusal> {
         return Err(Refusal::longer_than(PATTERN_LENGTH));
     }
     let clauses = look::clauses(parse::parsed(text, ignore_case)?)?;
+    let mut work = text.len() as u64;
     for clause in &clauses {
         clause.branches.iter().try_for_each(lower::check_ends)?;
+        if clause.guards.len() > LOOKS {
+            return Err(Refusal::because(format!("it has more than {LOOKS} parts of look-around")));
+        }
         for guard in &clause.guards {
-            let Some(before) = &guard.before else { continue };
-            [before, &guard.look].into_iter().try_for_each(lower::check_ends)?;
-            if !Automaton::has_one_end(&lower::anchored(before))? {
-                return Err(look::uncertain());
-            }
-            // `$` may stand before the last line feed, which is taken with it; what is looked for must not need that.
-            if before.has_end_or_last_line() {
-                let look = Automaton::new(&lower::anchored(&guard.look))?;
-                if look.holds(b"") || look.holds(b"\n") {
-                    return Err(look::uncertain());
-                }
-            }
+            work += checked(guard).map_err(|refusal| refusal.after(work))?;
         }
     }
-    Ok((clauses, text.len() as u64))
+    Ok((clauses, work))
+}
+
+/// Whether a look-ahead has one place where it looks; the work it took to tell.
+fn checked(guard: &look::Guard) -> Result<u64, Refusal> {
+    let Some(before) = &guard.before else { return Ok(0) };
+    [before, &guard.look].into_iter().try_for_each(lower::check_ends)?;
+    let (has_one_end, mut work) = Automaton::has_one_end(&lower::anchored(before))?;
+    if !has_one_end {
+        return Err(look::uncertain());
+    }
+    // `$` may stand before the last line feed, which is taken with it; what is looked for must not need that.
+    if before.has_end_or_last_line() {
+        let look = Automaton::new(&lower::anchored(&guard.look))?;
+        work += look.work;
+        if look.holds(b"") || look.holds(b"\n") {
+            return Err(look::uncertain());
+        }
+    }
+    Ok(work)
 }

@@ -27,6 +27,12 @@ impl Refusal {
         Self { why: format!("is longer than {bytes} bytes"), work: 0 }
     }
 
+    /// With work that was done before.
+    pub(crate) fn after(mut self, work: u64) -> Self {
+        self.work += work;
+        self
+    }
+
     /// The work that finding out counts as, in steps.
     #[must_use]
     pub fn work(&self) -> u64 {

@@ -20,8 +20,9 @@ pub fn literal_start(pattern: &str) -> String {
             _ => return literal,
         };
         rest = chars.as_str();
-        // It may be repeated zero times.
-        if rest.starts_with(['*', '?', '{']) {
+        // It may be repeated zero times, also by what stands behind a comment or an empty quotation.
+        let may_be_absent = ["*", "?", "{", "(?#", "\\Q", "\\E"].iter().any(|next| rest.starts_with(next));
+        if may_be_absent {
             return literal;
         }
         literal.push(character);
@@ -87,6 +88,8 @@ mod tests {
             ("/ab*(", "/a"),
             ("/ab{0,2}(", "/a"),
             ("/ab+(", "/ab"),
+            ("/ab(?#c)*(", "/a"),
+            ("/ab\\Q\\E*(", "/a"),
             ("/a(b|/c", "/a"),
             ("/a|/b(?=c)", ""),
             ("/a)|(/b", ""),

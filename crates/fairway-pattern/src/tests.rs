@@ -137,6 +137,7 @@ fn what_is_not_known_for_certain_is_refused_with_its_reason() {
         ("/(?!a)b|/c", "a | outside of groups"),
         ("/(?=(a))a", "with a capture in it"),
         ("/(?!(?!a))", "in look-around"),
+        ("/(?!a)(?!b)(?!c)(?!d)(?!e)(?!f)(?!g)(?!h)(?!i)", "more than 8 parts"),
         ("/(.*)(x|y)[^/]{500}z", "needs more than 256 KiB as an automaton"),
         ("/((a{100}){100}){100}", "needs more than 256 KiB when compiled"),
     ] {

@@ -9,6 +9,7 @@ use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
 use k8s_openapi::api::networking::v1::IngressSpec;
 
+use crate::plan::{Paths, Treatment};
 use crate::rewrite;
 
 /// A path as a regular expression.
@@ -27,23 +28,30 @@ pub(crate) enum Judged {
 pub(crate) struct Patterns(HashMap<Arc<str>, Judged>);
 
 impl Patterns {
-    /// Judges the paths of an Ingress in their order; `target` is its `rewrite-target`.
-    pub(crate) fn of(spec: Option<&IngressSpec>, target: Option<&str>) -> Self {
+    /// Judges the paths of an Ingress in their order.
+    pub(crate) fn of(spec: Option<&IngressSpec>, treatment: &Treatment) -> Self {
+        let target = treatment.rewrite.as_deref();
         let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
         let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
         let mut account = Account::default();
         let mut judged = HashMap::new();
-        for path in paths.filter_map(|path| path.path.as_deref()) {
+        let mut add = |path: &str, captures| {
             if !judged.contains_key(path) {
-                let captures = target.is_some_and(|target| target != path && rewrite::has_captures(target));
-                let found = judge(path, captures, &mut account);
-                judged.insert(path.into(), found);
+                judged.insert(path.into(), judge(path, captures, &mut account));
+            }
+        };
+        for path in paths.filter_map(|path| path.path.as_deref()) {
+            let rewrites = target.is_some_and(|target| target != path);
+            add(path, rewrites && target.is_some_and(rewrite::has_captures));
+            // Where it is a plain path of a host with patterns (`Layout::pattern_entries`).
+            if !rewrites && treatment.paths == Paths::Plain && !path.ends_with('/') {
+                add(&format!("{path}/"), false);
             }
         }
         Self(judged)
     }
 
-    /// What is known of `path`; one that Fairway has changed a little is judged by itself.
+    /// What is known of `path`; one that no Ingress wrote is judged by itself.
     pub(crate) fn judged(&self, path: &str) -> Judged {
         self.0.get(path).cloned().unwrap_or_else(|| judge(path, false, &mut Account::default()))
     }
@@ -52,6 +60,10 @@ impl Patterns {
 fn judge(path: &str, captures: bool, account: &mut Account) -> Judged {
     if let Err(spent) = account.admit(Cost::default()) {
         return Judged::TooMuch(spent.to_string().into());
+    }
+    let is_plain = fairway_pattern::literal_start(path) == path;
+    if is_plain && !captures {
+        return Judged::Usable { start: path.to_ascii_lowercase().into_bytes().into(), steps: 0 };
     }
     match compiled(&of_path(path), captures) {
         Err(refusal) => {

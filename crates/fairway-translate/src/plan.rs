@@ -166,7 +166,7 @@ pub(crate) fn read(
     uses.certificates.extend(treatment.upstream.client_certificate().cloned());
     let canary = reader.switch("canary", false);
     let created = ingress.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
-    let patterns = Patterns::of(ingress.object.spec.as_ref(), treatment.rewrite.as_deref());
+    let patterns = Patterns::of(ingress.object.spec.as_ref(), &treatment);
     let plan =
         Plan { key: key.clone(), ingress: ingress.clone(), created, rules, guests, treatment, patterns };
     Reading { plan: (!canary).then_some(plan), uses, diagnostics: reader.diagnostics }

@@ -61,8 +61,8 @@ async fn a_guard_with_look_ahead_guards_all_but_what_it_leaves_out() {
     assert_eq!(statuses(&manifests, &paths).await, [503, 503, 503, 503, 200, 200, 200]);
 
     let manifests = site(LISTED, &["/(?!public)(.*)"]).await;
-    let paths = ["/", "/private", "/%70ublic", "/public/x", "/PUBLIC", "/x/../public"];
-    assert_eq!(statuses(&manifests, &paths).await, [403, 403, 200, 200, 200, 200]);
+    let paths = ["/", "/private", "/%70ublic", "/public/x", "/PUBLIC"];
+    assert_eq!(statuses(&manifests, &paths).await, [403, 403, 200, 200, 200]);
 }
 
 #[tokio::test]
