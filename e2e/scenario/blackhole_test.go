@@ -119,14 +119,17 @@ func (s *stage) until(end time.Time) {
 // latencies publishes how long requests took because of the cuts. Nothing is asserted: that would fail on a busy machine.
 func (s *stage) latencies(what string, cuts []cut) {
 	s.Helper()
-	var after, inHand []time.Duration
+	var after, inHand, lost []time.Duration
 	for _, stream := range s.streams {
 		for _, span := range stream.Spans() {
 			for _, at := range cuts {
 				switch {
-				case span.Begin.After(at.to) && span.Begin.Before(at.to.Add(watched)):
+				case span.End.Before(at.from) || span.Begin.After(at.to.Add(watched)):
+				case !span.OK:
+					lost = append(lost, span.Took())
+				case span.Begin.After(at.to):
 					after = append(after, span.Took())
-				case !span.Begin.After(at.to) && span.End.After(at.from):
+				default:
 					inHand = append(inHand, span.Took())
 				}
 			}
@@ -134,12 +137,14 @@ func (s *stage) latencies(what string, cuts []cut) {
 	}
 	slices.Sort(after)
 	slices.Sort(inHand)
+	slices.Sort(lost)
 	label := what + ": begun in the 30 s after the cut"
 	s.figure(label+", requests", float64(len(after)), "", 0)
 	s.figure(label+", p50", load.Percentile(after, 0.50).Seconds(), "s", 0)
 	s.figure(label+", p99", load.Percentile(after, 0.99).Seconds(), "s", 0.4)
 	s.figure(label+", longest", load.Percentile(after, 1).Seconds(), "s", 1)
 	s.figure(what+": in hand at the cut, longest", load.Percentile(inHand, 1).Seconds(), "s", 2.5)
+	s.figure(what+": POSTs that were lost, longest", load.Percentile(lost, 1).Seconds(), "s", 0)
 }
 
 // connects is what one replica of Fairway says of the connections that it makes to endpoints.
