@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -356,6 +357,10 @@ func TestSlowAnswersAreCountedAndEveryRequestHasASpan(t *testing.T) {
 		return true
 	})
 	report := seen(t, Plan{Address: address, PostEvery: 1}, 8)
+	answered := slices.DeleteFunc(slices.Clone(report.Spans), func(span Span) bool { return !span.OK })
+	if len(answered) != report.Counts.OK {
+		t.Errorf("%d spans of answers, %d answers", len(answered), report.Counts.OK)
+	}
 	if report.Slow[Waiting] < 1 || len(report.Spans) != report.Counts.Requests || report.Counts.OK != report.Counts.Requests-1 {
 		t.Fatalf("%+v, slow %v, %d spans", report.Counts, report.Slow, len(report.Spans))
 	}

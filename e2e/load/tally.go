@@ -48,8 +48,11 @@ type tally struct {
 	phases    map[Phase]int
 }
 
-// Span is the time from the begin of a request to its outcome, whatever that was.
-type Span struct{ Begin, End time.Time }
+// Span is the time from the begin of a request to its outcome, and whether that was its answer.
+type Span struct {
+	Begin, End time.Time
+	OK         bool
+}
 
 // Took is how long the request took.
 func (s Span) Took() time.Duration { return s.End.Sub(s.Begin) }
@@ -71,7 +74,7 @@ func (t *tally) answered(event *Event, pod string, took time.Duration) {
 	t.counts.OK++
 	t.counts.Pods[pod]++
 	t.latencies = append(t.latencies, took)
-	t.spans = append(t.spans, Span{event.Begin, event.End})
+	t.spans = append(t.spans, Span{event.Begin, event.End, true})
 	if event.End.Sub(event.Begin) >= Slow {
 		t.phases[event.Phase()]++
 	}
@@ -106,7 +109,7 @@ func (t *tally) failed(event Event) {
 		class += Class(" " + event.Reason)
 	}
 	t.counts.Failed[class]++
-	t.spans = append(t.spans, Span{event.Begin, event.End})
+	t.spans = append(t.spans, Span{event.Begin, event.End, false})
 	if len(t.events) < examples {
 		t.events = append(t.events, event)
 	}

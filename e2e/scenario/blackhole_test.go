@@ -119,14 +119,17 @@ func (s *stage) until(end time.Time) {
 // latencies publishes how long requests took because of the cuts. Nothing is asserted: that would fail on a busy machine.
 func (s *stage) latencies(what string, cuts []cut) {
 	s.Helper()
-	var after, inHand []time.Duration
+	var after, inHand, lost []time.Duration
 	for _, stream := range s.streams {
 		for _, span := range stream.Spans() {
 			for _, at := range cuts {
 				switch {
-				case span.Begin.After(at.to) && span.Begin.Before(at.to.Add(watched)):
+				case span.End.Before(at.from) || span.Begin.After(at.to.Add(watched)):
+				case !span.OK:
+					lost = append(lost, span.Took())
+				case span.Begin.After(at.to):
 					after = append(after, span.Took())
-				case !span.Begin.After(at.to) && span.End.After(at.from):
+				default:
 					inHand = append(inHand, span.Took())
 				}
 			}
@@ -134,20 +137,22 @@ func (s *stage) latencies(what string, cuts []cut) {
 	}
 	slices.Sort(after)
 	slices.Sort(inHand)
+	slices.Sort(lost)
 	label := what + ": begun in the 30 s after the cut"
 	s.figure(label+", requests", float64(len(after)), "", 0)
 	s.figure(label+", p50", load.Percentile(after, 0.50).Seconds(), "s", 0)
 	s.figure(label+", p99", load.Percentile(after, 0.99).Seconds(), "s", 0.4)
 	s.figure(label+", longest", load.Percentile(after, 1).Seconds(), "s", 1)
 	s.figure(what+": in hand at the cut, longest", load.Percentile(inHand, 1).Seconds(), "s", 2.5)
+	s.figure(what+": POSTs that were lost, longest", load.Percentile(lost, 1).Seconds(), "s", 0)
 }
 
 // connects is what one replica of Fairway says of the connections that it makes to endpoints.
 type connects struct {
 	// made counts connections, retries attempts after the first of a request.
 	made, retries float64
-	// won and lost count second connects to another endpoint, refused those that the budget did not pay for.
-	won, lost, refused float64
+	// hedges are connects that were late, by what was done about it.
+	hedges map[string]float64
 	// timedOut counts requests that were answered with the connect timeout.
 	timedOut float64
 	// up is how long the process has run.
@@ -177,24 +182,34 @@ func (s *stage) connectsOf(page metrics.Page, up time.Duration) connects {
 		value, _ := page.Value("fairway_"+name, labels)
 		return value
 	}
-	hedges := func(outcome string) float64 {
-		return value("upstream_hedges_total", map[string]string{"outcome": outcome})
-	}
-	return connects{
+	all := connects{
 		made: value("upstream_connections_total", nil), retries: value("upstream_retries_total", nil),
-		won: hedges("won"), lost: hedges("lost"), refused: hedges("refused"),
+		hedges:   map[string]float64{},
 		timedOut: value("faults_total", map[string]string{"reason": "connect_timeout"}),
 		up:       up,
 	}
+	for _, outcome := range hedgeOutcomes {
+		all.hedges[outcome] = value("upstream_hedges_total", map[string]string{"outcome": outcome})
+	}
+	return all
 }
 
-// hedged waits until some replica has made a second connect since. Without one the scenario goes on, for its figures.
+// hedgeOutcomes are those of docs/metrics.md. The budget pays for `won` and `lost`.
+var hedgeOutcomes = []string{"won", "lost", "reused", "moved", "refused"}
+
+// paid is how many hedges the budget has paid for.
+func (c connects) paid() float64 { return c.hedges["won"] + c.hedges["lost"] }
+
+// escaped is how many requests did not wait for a late connect.
+func (c connects) escaped() float64 { return c.paid() + c.hedges["reused"] + c.hedges["moved"] }
+
+// hedged waits until some replica has hedged a connect since. Without one the scenario goes on, for its figures.
 func (s *stage) hedged(before map[netip.Addr]connects) {
 	s.Helper()
 	err := cluster.Eventually(s.Context(), promptly, "a connect to the dead endpoint is hedged", func(context.Context) (bool, string, error) {
 		made := 0.0
 		for address, now := range s.connects() {
-			made += now.won + now.lost - before[address].won - before[address].lost
+			made += now.escaped() - before[address].escaped()
 		}
 		return made > 0, "none is", nil
 	})
@@ -207,29 +222,29 @@ func (s *stage) hedged(before map[netip.Addr]connects) {
 // since it started, and that no request was answered with the connect timeout.
 func (s *stage) within(before map[netip.Addr]connects) {
 	s.Helper()
-	var sum connects
+	made, hedges := 0.0, map[string]float64{}
 	for address, now := range s.connects() {
 		then, known := before[address]
 		if !known {
 			s.Fatalf("replica %s was not there at the begin", address)
 		}
-		hedges, workers := now.won+now.lost, float64(runtime.NumCPU())
-		budget := (now.made+now.retries+hedges)/10 + 10*workers*(1+math.Ceil(now.up.Seconds()))
-		if hedges > budget {
-			s.Errorf("replica %s made %v hedges, and its budget was %v: %+v", address, hedges, budget, now)
+		workers := float64(runtime.NumCPU())
+		budget := (now.made+now.retries+now.paid())/10 + 10*workers*(1+math.Ceil(now.up.Seconds()))
+		if now.paid() > budget {
+			s.Errorf("replica %s paid for %v hedges, and its budget was %v: %+v", address, now.paid(), budget, now)
 		}
 		if now.timedOut > then.timedOut {
 			s.Errorf("replica %s answered %v requests with the connect timeout", address, now.timedOut-then.timedOut)
 		}
-		sum.made += now.made - then.made
-		sum.won += now.won - then.won
-		sum.lost += now.lost - then.lost
-		sum.refused += now.refused - then.refused
+		made += now.made - then.made
+		for _, outcome := range hedgeOutcomes {
+			hedges[outcome] += now.hedges[outcome] - then.hedges[outcome]
+		}
 	}
-	s.figure("connections made to endpoints", sum.made, "", 0)
-	s.figure("hedges that were faster", sum.won, "", 0)
-	s.figure("hedges that were slower", sum.lost, "", 0)
-	s.figure("hedges that the budget refused", sum.refused, "", 0)
+	s.figure("connections made to endpoints", made, "", 0)
+	for _, outcome := range hedgeOutcomes {
+		s.figure("late connects: "+outcome, hedges[outcome], "", 0)
+	}
 }
 
 func (s *stage) awaitReadiness(pod core.Pod, wanted bool) {
