@@ -2,7 +2,6 @@
 //!
 //! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
 
-mod allocator;
 mod args;
 mod ask;
 mod check;
@@ -27,10 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Run(run) => {
-            allocator::return_memory_soon();
-            run::run(&run)
-        }
+        Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Wait(wait) => wait::wait(&wait),

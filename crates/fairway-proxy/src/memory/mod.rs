@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 
+use crate::sys::{Return, return_memory};
+
 /// How often the memory is looked at, by the thread that reads and by the workers.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_PER_SECOND: u64 = 10;
@@ -64,8 +66,11 @@ impl Memory {
             let mut looks = 0_u64;
             while let Some(memory) = shared.upgrade() {
                 memory.note(reader.read(Instant::now()), &mut judge);
-                if memory.is_shedding() || looks.is_multiple_of(LOOKS_PER_SECOND) {
-                    give_back();
+                // An idle process makes no other call that returns freed memory.
+                if memory.is_shedding() {
+                    return_memory(Return::All);
+                } else if looks.is_multiple_of(LOOKS_PER_SECOND) {
+                    return_memory(Return::Rested);
                 }
                 drop(memory);
                 looks += 1;
@@ -143,14 +148,5 @@ fn tell(next: u8, before: u8, reading: &Reading, exchanges: u64) {
             "above the memory budget for 10 s without a load that explains it: not ready until there is room"
         ),
         _ => tracing::warn!(used, budget, exchanges, "above the memory budget: the load explains it again"),
-    }
-}
-
-/// The allocator returns freed pages to the system some time after they became free, when it is next called to; the end
-/// of a thread is such a call, and an idle process makes no other.
-fn give_back() {
-    if let Ok(ending) = thread::Builder::new().name("fairway-return".into()).spawn(|| {}) {
-        // It does nothing, so it cannot fail.
-        let _ = ending.join();
     }
 }

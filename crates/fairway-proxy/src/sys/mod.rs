@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "each use says why it is sound; everything else of the crate has none")]
 
+mod allocator;
 mod tcp_info;
 
+pub(crate) use allocator::{Return, return_memory};
 pub(crate) use tcp_info::has_unacknowledged;

@@ -22,6 +22,7 @@ use crate::metrics::{Counters, Gauges, Sample};
 use crate::options::ProxyOptions;
 use crate::publish::Published;
 use crate::spares::Spares;
+use crate::sys::{Return, return_memory};
 use crate::transport::Network;
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
@@ -153,6 +154,7 @@ impl<N: Network> Worker<N> {
             self.desks.borrow_mut().clear();
             self.workspace.clear();
             self.groups.close_idle(usize::MAX);
+            return_memory(Return::All);
         }
     }
 

@@ -17,6 +17,8 @@ use crate::proof::site::{Door, HOST};
 
 /// One in so many comes on a new connection.
 const FRESH: u64 = 4;
+/// Connections that the clients keep between their requests: fewer than the proxy takes when its descriptors are few.
+const MOST_KEPT: usize = 8;
 /// How long a client waits for each step of its request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -129,9 +131,11 @@ impl Clients {
         };
         let closes =
             answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
-        if sent.is_ok() && !closes {
-            self.kept.lock().expect("no holder panics").push(client);
+        let mut kept = self.kept.lock().expect("no holder panics");
+        if sent.is_ok() && !closes && kept.len() < MOST_KEPT {
+            kept.push(client);
         }
+        drop(kept);
         Ok(answer)
     }
 }
