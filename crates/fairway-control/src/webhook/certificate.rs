@@ -104,26 +104,26 @@ fn content(file: &Path) -> Result<Vec<u8>, CertificateError> {
     fs::read(file).map_err(|error| CertificateError::File { file: file.to_owned(), error })
 }
 
-fn wrong(file: &Path, problem: impl ToString) -> CertificateError {
+fn wrong(file: &Path, problem: &impl ToString) -> CertificateError {
     CertificateError::Content { file: file.to_owned(), problem: problem.to_string() }
 }
 
 fn config(files: &Files, contents: &Contents) -> Result<ServerConfig, CertificateError> {
     let Files { chain, key, client_ca } = files;
     let certificates = CertificateDer::pem_slice_iter(&contents.chain).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| wrong(chain, error))?;
-    let private = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| wrong(key, error))?;
+    let certificates = certificates.map_err(|error| wrong(chain, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| wrong(key, &error))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(chain, error))?;
+        .map_err(|error| wrong(chain, &error))?;
     let builder = match client_ca.as_deref().zip(contents.client_ca.as_deref()) {
         Some((file, pem)) => builder.with_client_cert_verifier(verifier(file, pem, provider)?),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder
         .with_single_cert(certificates, private)
-        .map_err(|error| wrong(chain, format!("it does not go with {}: {error}", key.display())))?;
+        .map_err(|error| wrong(chain, &format!("it does not go with {}: {error}", key.display())))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -136,9 +136,9 @@ fn verifier(
 ) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| wrong(file, error))?;
-        roots.add(certificate).map_err(|error| wrong(file, error))?;
+        let certificate = certificate.map_err(|error| wrong(file, &error))?;
+        roots.add(certificate).map_err(|error| wrong(file, &error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    verifier.map_err(|error| wrong(file, error))
+    verifier.map_err(|error| wrong(file, &error))
 }
