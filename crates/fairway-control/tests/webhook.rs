@@ -4,15 +4,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fairway_control::webhook::Files;
 use fairway_control::{Batch, Engine, FlagSettings, Pipeline, Trial, Verdict, Webhook};
 use fairway_translate::{Change, Object, Options};
 use k8s_openapi::api::networking::v1::Ingress;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -212,6 +213,25 @@ fn base64(bytes: &[u8]) -> String {
     serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap().as_str().unwrap().to_owned()
 }
 
+type Stream = tokio_rustls::client::TlsStream<TcpStream>;
+type Client = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Nothing when the server closes without an answer.
+async fn exchange(stream: &mut Stream, head: &str, body: &[u8]) -> Option<(u16, String)> {
+    let head = format!(
+        "{head} HTTP/1.1\r\nhost: webhook.test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    // It may answer before it has read everything, and close.
+    _ = stream.write_all(head.as_bytes()).await;
+    _ = stream.write_all(body).await;
+    let mut answer = Vec::new();
+    _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let status = answer.split(' ').nth(1)?.parse().unwrap();
+    Some((status, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
+}
+
 /// A webhook that is served, with its certificate in a directory.
 struct Served {
     address: SocketAddr,
@@ -221,12 +241,17 @@ struct Served {
 
 impl Served {
     fn new() -> (Self, CertificateDer<'static>) {
+        Self::with(|_| None)
+    }
+
+    /// With client certificates, where `client_ca` gives a file in the directory.
+    fn with(client_ca: impl Fn(&Path) -> Option<PathBuf>) -> (Self, CertificateDer<'static>) {
         let dir = tempfile::tempdir().unwrap();
         let certificate = put_certificate(dir.path());
         let publish = Box::new(|_| {});
         let pipeline = Pipeline::start(Options::default(), FlagSettings::default(), publish).unwrap();
-        let (chain, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
-        let webhook = Webhook::bind("127.0.0.1:0".parse().unwrap(), &chain, &key).unwrap();
+        let files = files(dir.path(), client_ca(dir.path()));
+        let webhook = Webhook::bind("127.0.0.1:0".parse().unwrap(), files).unwrap();
         let address = webhook.address().unwrap();
         webhook.serve(pipeline.inlet()).unwrap();
         (Self { address, dir, pipeline }, certificate)
@@ -240,27 +265,25 @@ impl Served {
 
     /// The status and the body of the answer to a request with this head and body; nothing when the handshake fails.
     async fn ask(&self, root: &CertificateDer<'static>, head: &str, body: &[u8]) -> Option<(u16, String)> {
+        let mut stream = self.connect(root, None).await?;
+        exchange(&mut stream, head, body).await
+    }
+
+    /// A connection, with this certificate of the client; nothing when the handshake fails.
+    async fn connect(&self, root: &CertificateDer<'static>, client: Option<&Client>) -> Option<Stream> {
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let config = config.with_root_certificates(roots);
+        let config = match client {
+            Some((chain, key)) => config.with_client_auth_cert(chain.clone(), key.clone_key()).unwrap(),
+            None => config.with_no_client_auth(),
+        };
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("webhook.test").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
-        let head = format!(
-            "{head} HTTP/1.1\r\nhost: webhook.test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        // It may answer before it has read everything, and close.
-        _ = stream.write_all(body).await;
-        let mut answer = Vec::new();
-        _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        Some((status, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
     }
 
     async fn review(&self, root: &CertificateDer<'static>, object: &Value) -> Value {
@@ -278,6 +301,10 @@ impl Served {
         assert_eq!(answer["response"]["uid"], "q-1");
         answer["response"].clone()
     }
+}
+
+fn files(dir: &Path, client_ca: Option<PathBuf>) -> Files {
+    Files { chain: dir.join("tls.crt"), key: dir.join("tls.key"), client_ca }
 }
 
 fn put_certificate(dir: &Path) -> CertificateDer<'static> {
@@ -370,7 +397,16 @@ fn files_that_hold_no_certificate_are_named() {
     put_certificate(dir.path());
     let (chain, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
     let address = "127.0.0.1:0".parse().unwrap();
-    let said = |chain: &Path, key: &Path| Webhook::bind(address, chain, key).unwrap_err().to_string();
+    let bound = |chain: &Path, key: &Path, client_ca: Option<&Path>| {
+        let files =
+            Files { chain: chain.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned) };
+        Webhook::bind(address, files)
+    };
+    let said = |chain: &Path, key: &Path| bound(chain, key, None).unwrap_err().to_string();
+    for broken in ["none.crt", "tls.key"] {
+        let error = bound(&chain, &key, Some(&dir.path().join(broken))).unwrap_err().to_string();
+        assert!(error.contains(broken), "{error}");
+    }
     assert!(said(&dir.path().join("none"), &key).contains("none: No such file"));
     fs::write(&chain, "nothing").unwrap();
     assert!(said(&chain, &key).contains("tls.crt"), "{}", said(&chain, &key));
@@ -378,4 +414,64 @@ fn files_that_hold_no_certificate_are_named() {
     put_certificate(dir.path());
     fs::write(&key, kept).unwrap();
     assert!(said(&chain, &key).contains("does not go with"), "{}", said(&chain, &key));
+}
+
+/// An authority, and a client's certificate of it.
+fn client_of(name: &str) -> (String, Client) {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(params, key);
+    let mut client = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    client.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = client.signed_by(&key, &issuer).unwrap();
+    (pem, (vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap()))
+}
+
+#[tokio::test]
+async fn with_a_client_ca_only_its_clients_are_answered_and_a_new_ca_is_taken() {
+    let (authority, client) = client_of("one");
+    let (other_authority, stranger) = client_of("another");
+    let put = |dir: &Path| {
+        fs::write(dir.join("ca.crt"), &authority).unwrap();
+        Some(dir.join("ca.crt"))
+    };
+    let (served, root) = Served::with(put);
+    let status = async |client: Option<&Client>| {
+        let mut stream = served.connect(&root, client).await?;
+        Some(exchange(&mut stream, "GET /", b"").await?.0)
+    };
+    assert_eq!(status(Some(&client)).await, Some(405));
+    assert_eq!(status(None).await, None);
+    assert_eq!(status(Some(&stranger)).await, None);
+    fs::write(served.dir.path().join("ca.crt"), other_authority).unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while status(Some(&stranger)).await.is_none() {
+        assert!(Instant::now() < end, "the new authority is not taken");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(status(Some(&client)).await, None, "the old one is gone");
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_keep_the_api_server_out() {
+    let (served, root) = Served::new();
+    served.load();
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        idle.push(served.connect(&root, None).await.unwrap());
+    }
+    // They do not even begin the handshake. Sixteen at a time, each for its whole time, they would last for half a minute.
+    let mut silent = Vec::new();
+    for _ in 0..110 {
+        silent.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let good = ingress("new", "new.test", "2026-02-01T00:00:00Z");
+    let answered = tokio::time::timeout(Duration::from_secs(20), served.review(&root, &good)).await;
+    assert_eq!(answered.expect("a place is made")["allowed"], true);
+    let mut end = [0];
+    assert_eq!(idle[0].read(&mut end).await.unwrap_or(0), 0, "the longest idle one was closed");
 }

@@ -13,7 +13,10 @@ use crate::offline::{self, Offline};
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let options = args.translation.options()?;
     let found = match &args.manifests {
-        Some(manifests) => offline::read(manifests, options)?,
+        Some(manifests) => {
+            args.cluster.refuse_without_cluster("a directory")?;
+            offline::read(manifests, options)?
+        }
         None => offline::read_cluster(&args.cluster, options)?,
     };
     let mut out = io::stdout().lock();

@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
@@ -32,22 +34,39 @@ pub enum CertificateError {
     },
 }
 
+/// The files, all PEM.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The certificate chain.
+    pub chain: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+    /// Authorities that a client's certificate must come from; `None` asks for no certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
 /// The files, and what was made of them.
 #[derive(Debug)]
 pub(crate) struct Certificate {
-    chain_file: PathBuf,
-    key_file: PathBuf,
+    files: Files,
     /// What the files held when they were looked at last, good or not.
-    seen: (Vec<u8>, Vec<u8>),
+    seen: Contents,
     config: Arc<ServerConfig>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Contents {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
 }
 
 impl Certificate {
     /// Reads the files.
-    pub(crate) fn read(chain_file: &Path, key_file: &Path) -> Result<Self, CertificateError> {
-        let seen = (content(chain_file)?, content(key_file)?);
-        let config = Arc::new(config((chain_file, &seen.0), (key_file, &seen.1))?);
-        Ok(Self { chain_file: chain_file.to_owned(), key_file: key_file.to_owned(), seen, config })
+    pub(crate) fn read(files: Files) -> Result<Self, CertificateError> {
+        let seen = Contents::read(&files)?;
+        let config = Arc::new(config(&files, &seen)?);
+        Ok(Self { files, seen, config })
     }
 
     /// For new connections.
@@ -57,15 +76,15 @@ impl Certificate {
 
     /// Looks at the files, and takes what differs when it is good. Each state of the files is told once.
     pub(crate) fn refresh(&mut self) {
-        let now = match content(&self.chain_file).and_then(|chain| Ok((chain, content(&self.key_file)?))) {
+        let now = match Contents::read(&self.files) {
             Ok(now) if now == self.seen => return,
             Ok(now) => now,
             // They are being replaced; if that lasts, the first connections with an expired certificate will tell.
             Err(error) => return tracing::debug!(%error, "the webhook's certificate"),
         };
-        match config((&self.chain_file, &now.0), (&self.key_file, &now.1)) {
+        match config(&self.files, &now) {
             Ok(config) => {
-                tracing::info!(file = %self.chain_file.display(), "the webhook has a new certificate");
+                tracing::info!(file = %self.files.chain.display(), "the webhook has a new certificate");
                 self.config = Arc::new(config);
             }
             Err(error) => tracing::warn!(%error, "the webhook keeps the certificate that it had"),
@@ -74,21 +93,52 @@ impl Certificate {
     }
 }
 
+impl Contents {
+    fn read(files: &Files) -> Result<Self, CertificateError> {
+        let client_ca = files.client_ca.as_deref().map(content).transpose()?;
+        Ok(Self { chain: content(&files.chain)?, key: content(&files.key)?, client_ca })
+    }
+}
+
 fn content(file: &Path) -> Result<Vec<u8>, CertificateError> {
     fs::read(file).map_err(|error| CertificateError::File { file: file.to_owned(), error })
 }
 
-fn config(chain: (&Path, &[u8]), key: (&Path, &[u8])) -> Result<ServerConfig, CertificateError> {
-    let wrong = |file: &Path, problem: String| CertificateError::Content { file: file.to_owned(), problem };
-    let certificates = CertificateDer::pem_slice_iter(chain.1).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| wrong(chain.0, error.to_string()))?;
-    let private = PrivateKeyDer::from_pem_slice(key.1).map_err(|error| wrong(key.0, error.to_string()))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+fn wrong(file: &Path, problem: &impl ToString) -> CertificateError {
+    CertificateError::Content { file: file.to_owned(), problem: problem.to_string() }
+}
+
+fn config(files: &Files, contents: &Contents) -> Result<ServerConfig, CertificateError> {
+    let Files { chain, key, client_ca } = files;
+    let certificates = CertificateDer::pem_slice_iter(&contents.chain).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| wrong(chain, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| wrong(key, &error))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(chain.0, error.to_string()))?
-        .with_no_client_auth()
+        .map_err(|error| wrong(chain, &error))?;
+    let builder = match client_ca.as_deref().zip(contents.client_ca.as_deref()) {
+        Some((file, pem)) => builder.with_client_cert_verifier(verifier(file, pem, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder
         .with_single_cert(certificates, private)
-        .map_err(|error| wrong(chain.0, format!("it does not go with {}: {error}", key.0.display())))?;
+        .map_err(|error| wrong(chain, &format!("it does not go with {}: {error}", key.display())))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// Lets nobody in without a certificate of these authorities.
+fn verifier(
+    file: &Path,
+    pem: &[u8],
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| wrong(file, &error))?;
+        roots.add(certificate).map_err(|error| wrong(file, &error))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    verifier.map_err(|error| wrong(file, &error))
 }

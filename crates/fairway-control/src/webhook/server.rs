@@ -3,8 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,25 +15,21 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::certificate::{Certificate, CertificateError};
+use super::certificate::{Certificate, CertificateError, Files};
+use super::judge::Judge;
+use super::places::{Pace, Places};
 use super::review::{self, About, Question};
-use crate::clock;
 use crate::pipeline::Inlet;
 
-/// Connections at a time; more wait in the listen queue. Each may hold a body.
-const MAX_CONNECTIONS: usize = 16;
 /// What the API server itself takes from a client (`--max-resource-write-bytes`, 3 MiB).
 const MAX_BODY: usize = 3 * 1024 * 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Also the longest pause between two requests of a connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longer nothing is judged: the API server waits, and a user behind it.
-const JUDGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the files of the certificate are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause after a failed accept (no descriptors left), so that it does not spin.
@@ -67,12 +61,12 @@ pub enum WebhookError {
 }
 
 impl Webhook {
-    /// Binds the address, and reads the certificate chain and the private key, both PEM.
+    /// Binds the address, and reads the files.
     ///
     /// # Errors
-    /// The address is in use or not allowed, or the files hold no certificate with its key.
-    pub fn bind(address: SocketAddr, chain_file: &Path, key_file: &Path) -> Result<Self, WebhookError> {
-        let certificate = Certificate::read(chain_file, key_file)?;
+    /// The address is in use or not allowed, or the files do not hold what they should.
+    pub fn bind(address: SocketAddr, files: Files) -> Result<Self, WebhookError> {
+        let certificate = Certificate::read(files)?;
         let bound = TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)
@@ -106,16 +100,13 @@ impl Webhook {
 }
 
 async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate, inlet: Inlet) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let judge = Judge::new(inlet);
+    let mut places = Places::default();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let accepted = async {
-            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
-            accepted = accepted => accepted,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             _ = look.tick() => {
                 certificate.refresh();
                 continue;
@@ -124,11 +115,8 @@ async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate,
         match accepted {
             Ok((stream, _)) => {
                 let acceptor = TlsAcceptor::from(certificate.config());
-                let inlet = inlet.clone();
-                tokio::spawn(async move {
-                    serve(stream, acceptor, inlet).await;
-                    drop(place);
-                });
+                let judge = judge.clone();
+                places.take(|pace| serve(stream, acceptor, judge, pace)).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the webhook cannot accept a connection");
@@ -138,7 +126,7 @@ async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate,
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, inlet: Inlet) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, judge: Judge, pace: Pace) {
     let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -147,8 +135,8 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, inlet: Inlet) {
         Err(_) => return,
     };
     let answer = service_fn(move |request: Request<Incoming>| {
-        let inlet = inlet.clone();
-        async move { Ok::<_, Infallible>(answer(request, &inlet).await) }
+        let (judge, pace) = (judge.clone(), pace.clone());
+        async move { Ok::<_, Infallible>(answer(request, &judge, &pace).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -159,7 +147,8 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, inlet: Inlet) {
     _ = connection.await;
 }
 
-async fn answer(request: Request<Incoming>, inlet: &Inlet) -> Answer {
+async fn answer(request: Request<Incoming>, judge: &Judge, pace: &Pace) -> Answer {
+    pace.client();
     if request.method() != Method::POST {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is posted\n".into());
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -173,23 +162,28 @@ async fn answer(request: Request<Incoming>, inlet: &Inlet) -> Answer {
         Ok(Err(error)) => return text(StatusCode::BAD_REQUEST, format!("{error}\n")),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body takes too long\n".into()),
     };
-    match Question::read(&body) {
-        Ok(question) => judged(question, inlet).await,
+    pace.answer();
+    let answer = match Question::read(&body) {
+        Ok(question) => judged(question, judge).await,
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
-    }
+    };
+    pace.client();
+    answer
 }
 
-async fn judged(Question { uid, about }: Question, inlet: &Inlet) -> Answer {
+async fn judged(Question { uid, about }: Question, judge: &Judge) -> Answer {
     let ingress = match about {
         About::Ingress(ingress) => *ingress,
         About::AnythingElse => return json(&review::allowed(&uid, &[])),
     };
-    let Ok(Some(trial)) = timeout(JUDGE_TIMEOUT, inlet.trial()).await else {
-        let warning = "not judged by Fairway: its configuration is not read yet or it is busy; the log and the Events \
-                       of the object will tell";
-        return json(&review::allowed(&uid, &[warning.to_owned()]));
-    };
-    json(&review::answer(&uid, &trial.judge(ingress, clock::unix_seconds())))
+    match judge.judge(ingress).await {
+        Some(verdict) => json(&review::answer(&uid, &verdict)),
+        None => {
+            let warning = "not judged by Fairway: its configuration is not read yet or it is busy; the log and the \
+                           Events of the object will tell";
+            json(&review::allowed(&uid, &[warning.to_owned()]))
+        }
+    }
 }
 
 fn json(value: &serde_json::Value) -> Answer {

@@ -147,7 +147,8 @@ impl RunArgs {
     /// The flags contradict each other.
     pub(crate) fn validated(&self) -> Result<Source<'_>> {
         let source = self.source.validated()?;
-        self.listen.validate()?;
+        self.report.validate(&source)?;
+        self.listen.validate(self.report.webhook.address)?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
@@ -174,11 +175,12 @@ impl RunArgs {
 }
 
 impl ListenArgs {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self, webhook: Option<SocketAddr>) -> Result<()> {
         let http = self.http.iter().map(|address| ("--http", address));
         let https = self.https.iter().map(|address| ("--https", address));
         let all = http.chain(https).chain([("--admin", &self.admin)]);
-        let all: Vec<_> = all.chain(self.probe.iter().map(|address| ("--probe", address))).collect();
+        let all = all.chain(self.probe.iter().map(|address| ("--probe", address)));
+        let all: Vec<_> = all.chain(webhook.iter().map(|address| ("--webhook", address))).collect();
         for (index, (flag, address)) in all.iter().enumerate() {
             if let Some((other, taken)) = all[..index].iter().find(|(_, other)| overlap(other, address)) {
                 bail!("{flag} {address} and {other} {taken} are the same address");
@@ -258,6 +260,27 @@ mod tests {
             ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
+            (
+                "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
+                "--webhook is about a cluster",
+            ),
+            ("--manifests m --publish-service a/b", "--publish-service is about a cluster"),
+            (
+                "--manifests m --publish-status-address 192.0.2.1",
+                "--publish-status-address is about a cluster",
+            ),
+            ("--manifests m --no-status", "--no-status is about a cluster"),
+            ("--manifests m --election-id a", "--election-id is about a cluster"),
+            ("--kubernetes --webhook-client-ca f", "--webhook-client-ca without --webhook"),
+            ("--kubernetes --webhook-key f", "--webhook-key without --webhook"),
+            (
+                "--kubernetes --no-status --publish-service a/b",
+                "--publish-service and --no-status contradict",
+            ),
+            (
+                "--kubernetes --webhook 0.0.0.0:8080 --webhook-certificate c --webhook-key k",
+                "--webhook 0.0.0.0:8080 and --http",
+            ),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
         ] {
             let told = problem(&format!("fairway run {flags}"));

@@ -54,9 +54,9 @@ pub(crate) struct ReportArgs {
     /// Addresses or names that Ingresses get as their status
     #[arg(long, env = "FAIRWAY_PUBLISH_STATUS_ADDRESS", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) publish_status_address: Vec<String>,
-    /// The Lease, in the pod's namespace, by which the replicas agree on who writes
-    #[arg(long, env = "FAIRWAY_ELECTION_ID", value_name = "NAME", default_value = "fairway-leader")]
-    pub(crate) election_id: String,
+    /// The Lease, in the pod's namespace, by which the replicas agree on who writes [default: fairway-leader]
+    #[arg(long, env = "FAIRWAY_ELECTION_ID", value_name = "NAME")]
+    pub(crate) election_id: Option<String>,
     /// Write nothing to the cluster: to run beside another controller of the same Ingresses
     #[arg(long, env = "FAIRWAY_NO_STATUS")]
     pub(crate) no_status: bool,
@@ -84,6 +84,10 @@ pub(crate) struct WebhookArgs {
     /// Its key, a PEM file
     #[arg(long, env = "FAIRWAY_WEBHOOK_KEY", value_name = "FILE")]
     pub(crate) webhook_key: Option<PathBuf>,
+    /// Authorities that the API server's client certificate must come from, a PEM file that is read again when it changes
+    /// [default: no client certificate is asked for]
+    #[arg(long, env = "FAIRWAY_WEBHOOK_CLIENT_CA", value_name = "FILE")]
+    pub(crate) webhook_client_ca: Option<PathBuf>,
 }
 
 /// Where configuration comes from, once the flags agree.
@@ -107,9 +111,7 @@ impl SourceArgs {
                 bail!("where does configuration come from? Give --manifests DIR or --kubernetes")
             }
             (Some(manifests), false) => {
-                if let Some(flag) = self.cluster.given() {
-                    bail!("{flag} is about a cluster: it goes with --kubernetes, not with --manifests");
-                }
+                self.cluster.refuse_without_cluster("--manifests")?;
                 if self.state_dir.is_some() {
                     bail!("--state-dir is for --kubernetes: manifests are on disk already");
                 }
@@ -121,6 +123,55 @@ impl SourceArgs {
             }
         }
     }
+}
+
+impl ReportArgs {
+    /// # Errors
+    /// A flag would have no effect.
+    pub(crate) fn validate(&self, source: &Source<'_>) -> Result<()> {
+        if let (Source::Manifests(_), Some(flag)) = (source, self.given()) {
+            bail!("{flag} is about a cluster: it goes with --kubernetes, not with --manifests");
+        }
+        if let (None, Some(flag)) = (self.webhook.address, self.webhook.given()) {
+            bail!("{flag} without --webhook: there is no webhook");
+        }
+        let publishes = [
+            (self.publish_service.is_some(), "--publish-service"),
+            (!self.publish_status_address.is_empty(), "--publish-status-address"),
+        ];
+        if let (true, Some(flag)) = (self.no_status, first(publishes)) {
+            bail!("{flag} and --no-status contradict each other: no status is written");
+        }
+        Ok(())
+    }
+
+    /// The first flag that was given. The name of the pod is none: every manifest of a pod may bring it.
+    fn given(&self) -> Option<&'static str> {
+        first([
+            (self.webhook.address.is_some(), "--webhook"),
+            (self.publish_service.is_some(), "--publish-service"),
+            (!self.publish_status_address.is_empty(), "--publish-status-address"),
+            (self.election_id.is_some(), "--election-id"),
+            (self.no_status, "--no-status"),
+        ])
+        .or(self.webhook.given())
+    }
+}
+
+impl WebhookArgs {
+    /// The first flag but the address that was given.
+    fn given(&self) -> Option<&'static str> {
+        first([
+            (self.webhook_certificate.is_some(), "--webhook-certificate"),
+            (self.webhook_key.is_some(), "--webhook-key"),
+            (self.webhook_client_ca.is_some(), "--webhook-client-ca"),
+        ])
+    }
+}
+
+/// The first flag that was given.
+fn first<const N: usize>(flags: [(bool, &'static str); N]) -> Option<&'static str> {
+    flags.into_iter().find_map(|(given, flag)| given.then_some(flag))
 }
 
 impl ClusterArgs {
@@ -143,16 +194,23 @@ impl ClusterArgs {
         }
     }
 
+    /// # Errors
+    /// One was given although no cluster is asked.
+    pub(crate) fn refuse_without_cluster(&self, instead: &str) -> Result<()> {
+        match self.given() {
+            Some(flag) => bail!("{flag} is about a cluster: it goes with --kubernetes, not with {instead}"),
+            None => Ok(()),
+        }
+    }
+
     /// The first flag that was given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        [
+    fn given(&self) -> Option<&'static str> {
+        first([
             (self.kubeconfig.is_some(), "--kubeconfig"),
             (self.context.is_some(), "--context"),
             (!self.watch_namespace.is_empty(), "--watch-namespace"),
             (self.watch_namespace_selector.is_some(), "--watch-namespace-selector"),
-        ]
-        .into_iter()
-        .find_map(|(given, flag)| given.then_some(flag))
+        ])
     }
 
     /// What is read of the cluster.

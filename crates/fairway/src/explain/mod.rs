@@ -37,6 +37,9 @@ impl Served {
 /// Explains one request.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     let asked = Asked::read(&args.url, &args.method, &args.headers)?;
+    if !args.kubernetes {
+        args.cluster.refuse_without_cluster(if args.admin.is_some() { "--admin" } else { "--manifests" })?;
+    }
     let served = match (&args.manifests, args.admin) {
         (Some(manifests), _) => Served::of(offline::read(manifests, args.translation.options()?)?),
         (None, Some(admin)) => fetched::fetch(admin)?,

@@ -7,13 +7,16 @@ use anyhow::{Context, Result, bail};
 use fairway_control::Pipeline;
 use fairway_control::cluster::Cluster;
 use fairway_control::status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
-use fairway_control::webhook::Webhook;
+use fairway_control::webhook::{Files, Webhook};
 use fairway_translate::ObjectKey;
 
 use crate::args::{ReportArgs, WebhookArgs};
 
 /// How long the cluster is told that this replica ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The Lease where `--election-id` names none.
+const DEFAULT_LEASE: &str = "fairway-leader";
 
 /// The running threads. A clone is the same.
 #[derive(Clone)]
@@ -28,9 +31,12 @@ impl Telling {
             address: Some(address),
             webhook_certificate: Some(chain),
             webhook_key: Some(key),
+            webhook_client_ca,
         } = &args.webhook
         {
-            let webhook = Webhook::bind(*address, chain, key).context("--webhook")?;
+            let files =
+                Files { chain: chain.clone(), key: key.clone(), client_ca: webhook_client_ca.clone() };
+            let webhook = Webhook::bind(*address, files).context("--webhook")?;
             webhook.serve(pipeline.inlet()).context("--webhook")?;
         }
         let reporter = match options(args)? {
@@ -79,5 +85,9 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
             "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
         ),
     };
-    Ok(Some(ReporterOptions { pod, election_id: args.election_id.clone(), mode }))
+    Ok(Some(ReporterOptions {
+        pod,
+        election_id: args.election_id.clone().unwrap_or_else(|| DEFAULT_LEASE.to_owned()),
+        mode,
+    }))
 }
