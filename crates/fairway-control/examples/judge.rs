@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Engine, FlagSettings, Trial};
+use fairway_control::{Engine, Trial};
 use fairway_translate::{Change, Object, Options};
 use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = arguments.next().transpose()?.unwrap_or(10_000);
     let judgements = arguments.next().transpose()?.unwrap_or(2_000);
     let mut out = std::io::stdout();
-    let mut engine = Engine::new(Options::default(), FlagSettings::default());
+    let mut engine = Engine::new(Options::default());
     let class = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
     let mut changes = vec![Change::Set(Object::IngressClass(Arc::new(serde_json::from_value(class)?)), None)];
     for number in 0..count {

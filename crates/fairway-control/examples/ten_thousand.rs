@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Directory, FlagSettings, Pipeline};
+use fairway_control::{Directory, Pipeline};
 use fairway_translate::{LoopbackEndpoints, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The receiver outlives the pipeline's thread only until main returns.
     let publish = Box::new(move |_snapshot| _ = published.send(Instant::now()));
     let started = Instant::now();
-    let pipeline = Pipeline::start(options, FlagSettings::default(), publish)?;
+    let pipeline = Pipeline::start(options, publish)?;
     let _directory = Directory::start(&root, pipeline.inlet())?;
     let read = started.elapsed();
     let loaded = publications.recv()? - started;

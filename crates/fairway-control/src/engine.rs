@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairway_model::{Config, ForwardedTrust};
+use fairway_model::Config;
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
 use fairway_translate::{
     Change, Diagnostic, Diagnostics, ObjectRef, Options, Resources, Severity, Translation, Translator,
@@ -15,18 +15,10 @@ use crate::digest::{Digest, Running};
 /// The objects as they are and what was made of them. A clone costs nothing.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    flags: FlagSettings,
     resources: Resources,
     translator: Translator,
     digests: Running,
     current: Option<Outcome>,
-}
-
-/// Settings that flags give and the settings ConfigMap overrides.
-#[derive(Clone, Debug, Default)]
-pub struct FlagSettings {
-    /// Whose forwarding headers are believed when the objects name nobody.
-    pub forwarded: ForwardedTrust,
 }
 
 /// What was made of the objects. A clone costs nothing.
@@ -65,9 +57,8 @@ pub enum Effect {
 impl Engine {
     /// Without objects.
     #[must_use]
-    pub fn new(options: Options, flags: FlagSettings) -> Self {
+    pub fn new(options: Options) -> Self {
         Self {
-            flags,
             resources: Resources::default(),
             translator: Translator::new(options),
             digests: Running::default(),
@@ -83,8 +74,7 @@ impl Engine {
             changed.push(change.reference());
             self.resources.apply(change);
         }
-        let mut translation = self.translator.update(&self.resources, &changed, now);
-        self.flags.fill(&mut translation.config);
+        let translation = self.translator.update(&self.resources, &changed, now);
         let translated = Instant::now();
         if let Some(current) = &mut self.current
             && same(&current.translation.config, &translation.config)
@@ -120,16 +110,6 @@ impl Engine {
     #[must_use]
     pub fn current(&self) -> Option<&Outcome> {
         self.current.as_ref()
-    }
-}
-
-impl FlagSettings {
-    fn fill(&self, config: &mut Config) {
-        let forwarded = &mut config.settings.forwarded;
-        if forwarded.ranges.is_empty() {
-            forwarded.ranges.clone_from(&self.forwarded.ranges);
-            forwarded.append |= self.forwarded.append;
-        }
     }
 }
 

@@ -27,7 +27,7 @@ pub mod webhook;
 pub use cluster::Cluster;
 pub use digest::Digest;
 pub use directory::Directory;
-pub use engine::{Durations, Effect, Engine, FlagSettings, Outcome};
+pub use engine::{Durations, Effect, Engine, Outcome};
 pub use pipeline::{Batch, Freshness, Inlet, Pipeline, Publication, Publish, View, Viewer};
 pub use propagation::Propagation;
 pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
-use crate::engine::{Effect, Engine, FlagSettings, Outcome};
+use crate::engine::{Effect, Engine, Outcome};
 use crate::journal::Journal;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
@@ -168,11 +168,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(options: Options, flags: FlagSettings, publish: Publish) -> io::Result<Self> {
+    pub fn start(options: Options, publish: Publish) -> io::Result<Self> {
         let (inlet, outlet) = pipe();
         let shared = Arc::<Shared>::default();
         let worker = Worker {
-            engine: Engine::new(options, flags),
+            engine: Engine::new(options),
             publish,
             shared: shared.clone(),
             source: Arc::default(),

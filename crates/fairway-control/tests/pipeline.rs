@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Directory, FlagSettings, Freshness, Pipeline, Publication};
+use fairway_control::{Directory, Freshness, Pipeline, Publication};
 use fairway_translate::Options;
 
 const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\
@@ -32,7 +32,7 @@ fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
     fs::create_dir(&root).unwrap();
     fs::write(root.join("class.yaml"), CLASS).unwrap();
     put(&root, 0);
-    let pipeline = Pipeline::start(Options::default(), FlagSettings::default(), Box::new(drop)).unwrap();
+    let pipeline = Pipeline::start(Options::default(), Box::new(drop)).unwrap();
     let _directory = Directory::start(&root, pipeline.inlet()).unwrap();
     let mut kept = pipeline.wait_for_first(Duration::from_secs(10)).unwrap().kept;
     let started = Instant::now();
@@ -58,7 +58,7 @@ fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
 fn observed() -> (Pipeline, std::sync::mpsc::Receiver<Publication>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let publish = Box::new(move |publication| drop(sender.send(publication)));
-    (Pipeline::start(Options::default(), FlagSettings::default(), publish).unwrap(), receiver)
+    (Pipeline::start(Options::default(), publish).unwrap(), receiver)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairway_control::webhook::Files;
-use fairway_control::{Batch, Engine, FlagSettings, Pipeline, Trial, Verdict, Webhook};
+use fairway_control::{Batch, Engine, Pipeline, Trial, Verdict, Webhook};
 use fairway_translate::{Change, Object, Options};
 use k8s_openapi::api::networking::v1::Ingress;
 use rustls::{ClientConfig, RootCertStore};
@@ -68,7 +68,7 @@ fn objects() -> Vec<Change> {
 }
 
 fn engine() -> Engine {
-    let mut engine = Engine::new(Options::default(), FlagSettings::default());
+    let mut engine = Engine::new(Options::default());
     engine.update(objects(), NOW);
     engine
 }
@@ -249,7 +249,7 @@ impl Served {
         let dir = tempfile::tempdir().unwrap();
         let certificate = put_certificate(dir.path());
         let publish = Box::new(|_| {});
-        let pipeline = Pipeline::start(Options::default(), FlagSettings::default(), publish).unwrap();
+        let pipeline = Pipeline::start(Options::default(), publish).unwrap();
         let files = files(dir.path(), client_ca(dir.path()));
         let webhook = Webhook::bind("127.0.0.1:0".parse().unwrap(), files).unwrap();
         let address = webhook.address().unwrap();

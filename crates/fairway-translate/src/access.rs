@@ -8,6 +8,8 @@ use fairway_model::AccessList;
 use ipnet::IpNet;
 
 use crate::annotation::Reader;
+use crate::claim::Means;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::plan::Closed;
 
 /// The lists of the settings ConfigMap, which stand where an Ingress has none.
@@ -17,6 +19,8 @@ pub(crate) struct DefaultAccess {
     pub(crate) deny: Vec<IpNet>,
     /// Refused whatever an Ingress says (`block-cidrs`).
     pub(crate) block: Vec<IpNet>,
+    /// By what every client may claim any address.
+    pub(crate) claimed: Vec<Means>,
 }
 
 /// Reads the lists of an Ingress; `None` lets everybody through.
@@ -29,7 +33,26 @@ pub(crate) fn read(reader: &mut Reader<'_>, defaults: &DefaultAccess) -> Result<
     let mut deny = list(reader, "denylist-source-range")?.unwrap_or_else(|| defaults.deny.clone());
     deny.extend(&defaults.block);
     let restricts = !allow.is_empty() || !deny.is_empty();
+    if restricts {
+        spoofable(reader, allow_name, &defaults.claimed);
+    }
     Ok(restricts.then_some(AccessList { deny, allow }))
+}
+
+/// Warns where every client may claim any address, and so pass the lists.
+fn spoofable(reader: &mut Reader<'_>, allow_name: &str, claimed: &[Means]) {
+    let lists = [allow_name, "denylist-source-range"];
+    let origin = match lists.into_iter().find(|name| reader.value(name).is_some()) {
+        Some(name) => reader.at(name),
+        // The lists are those of the settings ConfigMap.
+        None => reader.field(""),
+    };
+    for means in claimed {
+        let found = Diagnostic::new(Severity::Warning, "spoofable-source-ranges", origin.clone());
+        let problem = format!("any client can claim any address {means}");
+        let consequence = format!("its source ranges keep nobody out until {}", means.remedy());
+        reader.diagnostics.push(found.because(problem, consequence));
+    }
 }
 
 /// Comma separated addresses and ranges, sorted; the error is the first that is neither.
@@ -40,7 +63,8 @@ pub(crate) fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
     Ok(ranges)
 }
 
-fn range(text: &str) -> Result<IpNet, &str> {
+/// An address or a range.
+pub(crate) fn range(text: &str) -> Result<IpNet, &str> {
     let net = text.parse::<IpNet>().map(|net| net.trunc());
     net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text)
 }

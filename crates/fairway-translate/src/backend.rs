@@ -1,19 +1,19 @@
 //! From `service` and `port` of a rule to a backend: which port of the Service is meant, how the backend is named, and
 //! where its addresses come from.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName};
+use fairway_model::{Backend, BackendKey, BackendProtocol, Balancing, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::networking::v1::IngressServiceBackend;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::endpoints::{self, PortChoice};
+use crate::external;
 use crate::options::ExternalNames;
 use crate::plan::Context;
-use crate::resources::{Kind, ObjectKey, Resources, Sourced};
+use crate::resources::{Kind, ObjectKey, Sourced};
 use crate::upstream::Wish;
 
 /// A backend that some rule asks for.
@@ -58,7 +58,7 @@ impl Wanted {
         let spec = service.object.spec.as_ref();
         let ports = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
         if let Some(name) = external_name(&service.object) {
-            return match context.options.external_names {
+            return match context.options.trust.external.names {
                 ExternalNames::Refused => Err(Unresolved::External),
                 ExternalNames::Resolved => self.external(name, ports),
             };
@@ -161,9 +161,18 @@ pub(crate) fn build(wanted: &Wanted, context: &Context<'_>) -> Option<(Backend, 
     let mut diagnostics = Vec::new();
     let endpoints = match wanted.target(context).ok()? {
         Target::Slices(port) => endpoints::of_service(&wanted.service, &port, context, &mut diagnostics),
-        Target::External { name, port } => external_endpoints(context.resources, &name, port),
+        Target::External { name, port } => {
+            let (endpoints, refused) = external::endpoints(
+                (&name, port),
+                context.resources,
+                &context.options.trust.external,
+                &origin,
+            );
+            diagnostics.extend(refused);
+            endpoints
+        }
     };
-    if endpoints.is_empty() {
+    if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
         diagnostics.push(no_endpoints(wanted, service));
     }
     let backend = Backend {
@@ -187,13 +196,4 @@ fn no_endpoints(wanted: &Wanted, service: &Sourced<Service>) -> Diagnostic {
     let problem = format!("port {} has no endpoint that is ready", wanted.port);
     Diagnostic::new(Severity::Warning, "no-endpoints", origin)
         .because(problem, "its paths answer 503 until it has")
-}
-
-fn external_endpoints(resources: &Resources, name: &str, port: u16) -> Vec<Endpoint> {
-    let literal = name.parse().ok();
-    let resolved = resources.resolved.get(&ObjectKey::new("", name)).map(|addresses| addresses.to_vec());
-    let mut addresses = literal.map(|address| vec![address]).or(resolved).unwrap_or_default();
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses.into_iter().map(|ip| Endpoint { address: SocketAddr::new(ip, port), name: None }).collect()
 }

@@ -41,6 +41,8 @@ pub struct Diagnostic {
 pub enum Scope {
     /// The options and the settings ConfigMap.
     Settings,
+    /// Who may claim any address.
+    Claims,
     /// An Ingress as such.
     Ingress(ObjectKey),
     /// An Ingress of a removed API version.

@@ -11,10 +11,12 @@ mod access;
 pub mod annotation;
 mod backend;
 mod certificate;
+mod claim;
 mod class;
 mod cors;
 pub mod diagnostic;
 mod endpoints;
+mod external;
 mod headers;
 mod host;
 mod limits;
@@ -34,7 +36,8 @@ mod validation;
 pub use annotation::registry::{Class, Known, Support, known_annotations};
 pub use diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use options::{
-    ClassCompat, ExternalNames, LoopbackEndpoints, Options, UnsupportedProtection, WithoutClass,
+    ClassCompat, External, ExternalNames, LoopbackEndpoints, Options, Own, ProxySenders, PublicPorts, Trust,
+    UnsupportedProtection, WithoutClass,
 };
 pub use references::{Difference, References};
 pub use resources::{Change, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Resources, Sourced};

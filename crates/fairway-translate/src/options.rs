@@ -1,8 +1,10 @@
 //! What the operator chose by flags. Owns defaults; never reads flags or the environment itself.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fairway_model::DownstreamSettings;
+use ipnet::IpNet;
 
 use crate::ObjectKey;
 
@@ -22,18 +24,66 @@ pub struct Options {
     pub configmap: Option<ObjectKey>,
     /// The prefix of annotations, without the slash.
     pub annotations_prefix: Arc<str>,
-    /// Whether Services of type ExternalName are served.
-    pub external_names: ExternalNames,
+    /// Whose word is taken, and where external names may lead.
+    pub trust: Trust,
     /// Whether endpoints may have loopback addresses.
     pub loopback_endpoints: LoopbackEndpoints,
     /// What happens to an Ingress that asks for protection which is not given yet.
     pub unsupported_protection: UnsupportedProtection,
-    /// The port on which clients see the plain listener.
-    pub public_http_port: u16,
-    /// The port on which clients see the TLS listener.
-    pub public_https_port: u16,
+    /// The ports on which clients see the listeners.
+    pub public_ports: PublicPorts,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
+}
+
+/// The ports on which clients see the listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicPorts {
+    /// The plain one.
+    pub http: u16,
+    /// The one with TLS.
+    pub https: u16,
+}
+
+/// Whose word is taken, and where external names may lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// Peers whose forwarding headers are believed; the settings ConfigMap can only narrow them.
+    pub forwarders: Vec<IpNet>,
+    /// Who may name a client by the PROXY protocol.
+    pub proxy_protocol: ProxySenders,
+    /// Where Services of type ExternalName may lead.
+    pub external: External,
+}
+
+/// Who may name a client by the PROXY protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ProxySenders {
+    /// Nobody: no listener expects the header.
+    #[default]
+    Nobody,
+    /// Peers in these ranges; every peer where there are none.
+    Peers(Vec<IpNet>),
+}
+
+/// Where Services of type ExternalName may lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct External {
+    /// Whether they are served at all.
+    pub names: ExternalNames,
+    /// Exceptions from the special ranges that are refused.
+    pub allowed: Vec<IpNet>,
+    /// Where this process itself listens. No exception opens it.
+    pub own: Own,
+}
+
+/// Where this process itself is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// The addresses that it is bound to.
+    pub listeners: Vec<SocketAddr>,
+    /// The addresses of the machine or pod, which a listener that is bound to the unspecified address has.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whether the classes of ingress-nginx are served too.
@@ -86,6 +136,12 @@ pub enum UnsupportedProtection {
     Ignored,
 }
 
+impl Default for PublicPorts {
+    fn default() -> Self {
+        Self { http: 80, https: 443 }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -95,11 +151,10 @@ impl Default for Options {
             default_certificate: None,
             configmap: None,
             annotations_prefix: "nginx.ingress.kubernetes.io".into(),
-            external_names: ExternalNames::default(),
+            trust: Trust::default(),
             loopback_endpoints: LoopbackEndpoints::default(),
             unsupported_protection: UnsupportedProtection::default(),
-            public_http_port: 80,
-            public_https_port: 443,
+            public_ports: PublicPorts::default(),
             downstream: DownstreamSettings::default(),
         }
     }

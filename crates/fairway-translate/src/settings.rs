@@ -2,21 +2,24 @@
 //!
 //! Keys of ingress-nginx and of the F5 controller that mean the same have the same effect.
 
+mod forwarded;
 mod keys;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AnswerReason, Settings, Timeouts};
+use fairway_model::{AnswerReason, Origin, Settings, Timeouts};
 
 use crate::access::DefaultAccess;
+use crate::claim::Claim;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::limits;
 use crate::options::Options;
 use crate::plan::Closed;
 use crate::redirect::ToHttps;
 use crate::resources::{Kind, ObjectKey, Resources, Sourced};
+use forwarded::{Believed, Forwarded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 /// What an Ingress does that says nothing.
@@ -34,6 +37,8 @@ pub(crate) struct Defaults {
     /// In lower case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) access: DefaultAccess,
+    /// Who may claim any address.
+    pub(crate) claims: Vec<Claim>,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
 }
@@ -86,6 +91,7 @@ impl Default for Defaults {
             max_body: Some(limits::MAX_BODY),
             allowed_headers: BTreeSet::new(),
             access: DefaultAccess::default(),
+            claims: Vec::new(),
             closed: None,
         }
     }
@@ -94,18 +100,16 @@ impl Default for Defaults {
 /// Reads the ConfigMap that the options name.
 pub(crate) fn read(resources: &Resources, options: &Options) -> Reading {
     let mut draft = Draft::new(options);
-    if let Some(key) = &options.configmap {
-        match resources.config_maps.get(key) {
-            Some(map) => draft.read_all(key, map),
-            None => {
-                let origin = fairway_model::Origin::object("ConfigMap", &key.namespace, &key.name);
-                let found = Diagnostic::new(Severity::Warning, "missing-reference", origin);
-                let problem = "the settings ConfigMap does not exist";
-                draft.diagnostics.push(found.because(problem, "every setting has its default"));
-            }
-        }
-    }
-    draft.finish()
+    let Some(key) = &options.configmap else { return draft.finish(|_| Origin::default()) };
+    let object = Origin::object("ConfigMap", &key.namespace, &key.name);
+    let Some(map) = resources.config_maps.get(key) else {
+        let found = Diagnostic::new(Severity::Warning, "missing-reference", object.clone());
+        let problem = "the settings ConfigMap does not exist";
+        draft.diagnostics.push(found.because(problem, "every setting has its default"));
+        return draft.finish(|_| object.clone());
+    };
+    draft.read_all(key, map);
+    draft.finish(|name| map.origin(Kind::ConfigMap, key, &format!("data.{name}")))
 }
 
 /// Settings while they are read key by key.
@@ -118,19 +122,17 @@ struct Draft<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// `use-forwarded-headers` and whom it trusts.
-struct Forwarded {
-    believed: bool,
-    ranges: Vec<ipnet::IpNet>,
-}
-
 /// Why a key has not the effect it should have.
 #[derive(Clone, Copy)]
 enum Trouble {
     /// The value is not what it should be.
     NotA(&'static str),
+    /// A part of the value is not what it should be, and what becomes of it.
+    Partly(&'static str, &'static str),
     /// The key works, with something to know.
     Note(&'static str, &'static str),
+    /// The key has not the whole effect that it has in ingress-nginx.
+    Lost(&'static str, &'static str),
     /// The key protects and is not supported.
     Unprotected(&'static str),
     /// The key is not known.
@@ -144,7 +146,7 @@ impl<'a> Draft<'a> {
             settings: Settings { downstream: options.downstream, ..Settings::default() },
             defaults: Defaults::default(),
             hsts: Hsts::default(),
-            forwarded: Forwarded { believed: false, ranges: keys::everybody() },
+            forwarded: Forwarded::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -158,19 +160,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn describe(
-        &mut self,
-        trouble: Trouble,
-        origin: &fairway_model::Origin,
-        (name, value): (&str, &str),
-    ) -> Diagnostic {
+    fn describe(&mut self, trouble: Trouble, origin: &Origin, (name, value): (&str, &str)) -> Diagnostic {
         let found = |severity, code| Diagnostic::new(severity, code, origin.clone());
         match trouble {
             Trouble::NotA(what) => found(Severity::Warning, "invalid-setting")
                 .because(format!("{name}: \"{value}\" is not {what}"), "the default is used"),
+            Trouble::Partly(what, consequence) => found(Severity::Error, "invalid-setting")
+                .because(format!("{name}: \"{value}\" is not {what}"), consequence),
             Trouble::Note(problem, consequence) => {
                 found(Severity::Note, "setting").because(format!("{name}: {problem}"), consequence)
             }
+            Trouble::Lost(problem, consequence) => found(Severity::Warning, "unsupported-setting")
+                .because(format!("{name}: {problem}"), consequence),
             Trouble::Unknown => found(Severity::Warning, "unknown-setting").because(
                 format!("{name} is not a setting that is read"),
                 format!("\"{}\" has no effect", value.lines().next().unwrap_or_default()),
@@ -188,11 +189,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn finish(mut self) -> Reading {
+    /// `at` is the place of a key.
+    fn finish(mut self, at: impl Fn(&str) -> Origin) -> Reading {
         self.defaults.hsts = self.hsts.value();
-        if self.forwarded.believed {
-            self.settings.forwarded.ranges = self.forwarded.ranges;
-        }
+        let Believed { ranges, claim, problem } = self.forwarded.settle(&self.options.trust.forwarders, at);
+        self.settings.forwarded.ranges = ranges;
+        self.diagnostics.extend(problem);
+        let claims = claim.into_iter().chain(Claim::by_proxy_protocol(&self.options.trust));
+        self.defaults.claims = claims.collect();
+        self.defaults.access.claimed = self.defaults.claims.iter().map(|claim| claim.means).collect();
         Reading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }
     }
 }

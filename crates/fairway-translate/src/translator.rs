@@ -4,6 +4,7 @@
 //! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, hosts, backends and
 //! certificates are made again, each only where it was marked, and each marking what depends on it.
 
+mod claims;
 mod dependencies;
 mod shelf;
 mod stages;
@@ -121,6 +122,7 @@ impl Translator {
         self.read_globals(resources, &mut work);
         self.read_ingresses(resources, &mut work);
         self.read_old_ingresses(resources, &work);
+        self.tell_claims(&work);
         self.read_secrets(resources, &mut work, now);
         self.make_hosts(resources, &mut work);
         self.make_backends(resources, &mut work);
@@ -137,7 +139,7 @@ fn listeners(options: &Options) -> Vec<Listener> {
         table: TABLE.into(),
     };
     vec![
-        listener("http", ListenerProtocol::Http, options.public_http_port),
-        listener("https", ListenerProtocol::Https, options.public_https_port),
+        listener("http", ListenerProtocol::Http, options.public_ports.http),
+        listener("https", ListenerProtocol::Https, options.public_ports.https),
     ]
 }

@@ -7,7 +7,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use fairway_translate::{
-    Change, Kind, ObjectKey, ObjectRef, Options, Resources, Translation, Translator, translate,
+    Change, External, ExternalNames, Kind, ObjectKey, ObjectRef, Options, Resources, Translation, Translator,
+    Trust, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -119,8 +120,10 @@ fn others() -> impl Strategy<Value = Value> {
     });
     let map = (any::<bool>(), prop::sample::select(vec!["X-One", "X-Two"]), any::<bool>()).prop_map(
         |(settings, header, redirect)| {
-            let data =
-                json!({"global-allowed-response-headers": header, "ssl-redirect": redirect.to_string()});
+            let data = json!({
+                "global-allowed-response-headers": header, "ssl-redirect": redirect.to_string(),
+                "use-forwarded-headers": redirect.to_string(),
+            });
             match settings {
                 true => json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": data}),
                 false => json!({"kind": "ConfigMap", "metadata": metadata("headers"), "data": {header: "1"}}),
@@ -163,11 +166,16 @@ fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
     prop::collection::vec(prop::collection::vec(edit, 1..4), 1..14)
 }
 
+fn resolving() -> Trust {
+    let external = External { names: ExternalNames::Resolved, ..External::default() };
+    Trust { external, ..Trust::default() }
+}
+
 fn options() -> Options {
     Options {
         configmap: ObjectKey::parse("default/settings"),
         default_certificate: ObjectKey::parse("default/c0"),
-        external_names: fairway_translate::ExternalNames::Resolved,
+        trust: resolving(),
         ..Options::default()
     }
 }

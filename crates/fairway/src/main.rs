@@ -8,6 +8,7 @@ mod cgroup;
 mod check;
 mod echo;
 mod explain;
+mod here;
 mod logging;
 mod offline;
 mod run;

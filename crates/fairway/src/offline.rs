@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fairway_control::{Engine, FlagSettings, Outcome, clock, cluster, directory};
+use fairway_control::{Engine, Outcome, clock, cluster, directory};
 use fairway_translate::{Change, Diagnostic, Options};
 
 use crate::args::ClusterArgs;
@@ -49,7 +49,7 @@ pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Of
 
 fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
     let objects = changes.len();
-    let mut engine = Engine::new(options, FlagSettings::default());
+    let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
     let outcome = engine.current().cloned().context("the first update always has an outcome")?;
     let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();

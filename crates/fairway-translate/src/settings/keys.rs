@@ -6,20 +6,19 @@ use std::time::Duration;
 use fairway_model::AccessLog;
 use ipnet::IpNet;
 
+use super::forwarded::{ClientField, Switch};
 use super::{Draft, Sent, Trouble, time};
 use crate::access;
 use crate::annotation::{bytes, switch};
+use crate::options::ProxySenders;
 use crate::redirect::ToHttps;
 
 const NOT_A_SWITCH: Trouble = Trouble::NotA("true or false");
 const NOT_A_NUMBER: Trouble = Trouble::NotA("a whole number");
 const NOT_A_TIME: Trouble = Trouble::NotA("a time such as 60, 60s or 1h");
+const NOT_ALL_RANGES: Trouble =
+    Trouble::Partly("a list of addresses and ranges", "only the ranges that can be read are believed");
 const NOT_RANGES: Trouble = Trouble::NotA("a list of addresses and ranges");
-
-/// All of IPv4 and IPv6.
-pub(super) fn everybody() -> Vec<IpNet> {
-    ["0.0.0.0/0", "::/0"].map(|net| net.parse().expect("they are ranges")).into()
-}
 
 fn flag(value: &str) -> Result<bool, Trouble> {
     switch(value).ok_or(NOT_A_SWITCH)
@@ -136,13 +135,57 @@ impl Draft<'_> {
             "global-allowed-response-headers" => {
                 self.defaults.allowed_headers = list(value).map(str::to_ascii_lowercase).collect();
             }
-            "use-forwarded-headers" => self.forwarded.believed = flag(value)?,
             "compute-full-forwarded-for" => self.settings.forwarded.append = flag(value)?,
-            "proxy-real-ip-cidr" => self.forwarded.ranges = ranges(value)?,
+            "use-forwarded-headers"
+            | "proxy-real-ip-cidr"
+            | "forwarded-for-header"
+            | "enable-real-ip"
+            | "use-proxy-protocol" => return self.read_proxies(name, value),
             "whitelist-source-range" => self.defaults.access.allow = guard(value)?,
             "denylist-source-range" => self.defaults.access.deny = guard(value)?,
             "block-cidrs" => self.defaults.access.block = guard(value)?,
             _ => return protection(name, value),
+        }
+        Ok(())
+    }
+
+    /// Keys about proxies in front of this one.
+    fn read_proxies(&mut self, name: &str, value: &str) -> Result<(), Trouble> {
+        match name {
+            "use-forwarded-headers" => {
+                self.forwarded.switch = if flag(value)? { Switch::On } else { Switch::Off };
+            }
+            "proxy-real-ip-cidr" => {
+                let (ranges, wrong): (Vec<_>, Vec<_>) =
+                    list(value).map(access::range).partition(Result::is_ok);
+                self.forwarded.ranges = Some(ranges.into_iter().flatten().collect());
+                if !wrong.is_empty() || value.is_empty() {
+                    return Err(NOT_ALL_RANGES);
+                }
+            }
+            "forwarded-for-header" if !value.eq_ignore_ascii_case("X-Forwarded-For") => {
+                self.forwarded.header = ClientField::Another;
+                return Err(Trouble::Lost(
+                    "only X-Forwarded-For is read",
+                    "nobody's X-Forwarded-* are believed: requests through a proxy have the proxy's address, also \
+                     where source ranges are checked",
+                ));
+            }
+            "enable-real-ip" if flag(value)? => {
+                return Err(Trouble::Lost(
+                    "X-Forwarded-For is believed with use-forwarded-headers only",
+                    "it has no effect",
+                ));
+            }
+            "use-proxy-protocol"
+                if flag(value)? && self.options.trust.proxy_protocol == ProxySenders::Nobody =>
+            {
+                return Err(Trouble::Lost(
+                    "listeners expect a PROXY protocol header by the flag --proxy-protocol, which is not given",
+                    "it has no effect",
+                ));
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(super) struct Dependencies {
     pub(super) backends: Users<ObjectKey, BackendKey>,
     /// The backends whose addresses are those of an external name.
     pub(super) external: Users<Arc<str>, BackendKey>,
+    /// The Ingresses that check source ranges.
+    pub(super) guarded: OrdSet<ObjectKey>,
     uses: OrdMap<ObjectKey, Uses>,
 }
 
@@ -82,6 +84,14 @@ impl Dependencies {
             self.uses.insert(ingress.clone(), new);
         }
         old
+    }
+
+    /// Whether an Ingress checks source ranges from now on; says whether that is new.
+    pub(super) fn guard(&mut self, ingress: &ObjectKey, guarded: bool) -> bool {
+        match guarded {
+            true => self.guarded.insert(ingress.clone()).is_none(),
+            false => self.guarded.remove(ingress).is_some(),
+        }
     }
 
     /// Takes a plan's part in its hosts.

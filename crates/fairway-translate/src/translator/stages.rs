@@ -8,7 +8,7 @@ use imbl::OrdSet;
 use k8s_openapi::api::networking::v1::Ingress;
 
 use super::dependencies::parent;
-use super::work::Work;
+use super::work::{ClaimsWork, Work};
 use super::{IngressStatus, Progress, Translator};
 use crate::backend::{self, Target, Wanted};
 use crate::class::Classes;
@@ -70,6 +70,7 @@ impl Translator {
             let read = settings::read(resources, &self.options);
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
+            work.claims = ClaimsWork::Tell;
             self.current.config.settings = read.settings;
             let mut found = read.diagnostics;
             found.extend(self.missing_default_certificate(resources));
@@ -107,6 +108,10 @@ impl Translator {
             work.secrets.extend(before.certificates.symmetric_difference(&now_shown).cloned());
             self.current.diagnostics.replace(Scope::Ingress(key.clone()), read.diagnostics);
             self.set_status(&key, read.plan.as_ref());
+            let access = read.plan.as_ref().and_then(|plan| plan.treatment.access.as_ref());
+            if self.dependencies.guard(&key, access.is_some()) {
+                work.claims = ClaimsWork::Tell;
+            }
             if let Some(plan) = read.plan {
                 self.dependencies.join_hosts(&plan);
                 work.hosts.extend(plan.hosts());

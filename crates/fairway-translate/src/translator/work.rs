@@ -7,11 +7,20 @@ use fairway_model::{BackendKey, HostPattern};
 use super::Translator;
 use crate::resources::{Kind, ObjectKey, ObjectRef, Resources};
 
+/// Whether it must be said again who may claim any address, and what that makes spoofable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ClaimsWork {
+    #[default]
+    Rest,
+    Tell,
+}
+
 /// What must be looked at again.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) classes: bool,
     pub(super) settings: bool,
+    pub(super) claims: ClaimsWork,
     pub(super) ingresses: BTreeSet<ObjectKey>,
     pub(super) old_ingresses: BTreeSet<ObjectKey>,
     pub(super) secrets: BTreeSet<ObjectKey>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_translate::{
     Change, ClassCompat, DocumentSource, ExternalNames, LoopbackEndpoints, Object, ObjectKey, Options,
-    Resources, UnsupportedProtection, WithoutClass,
+    ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -97,8 +97,19 @@ fn set_options(options: &mut Options, value: &Value) {
         options.without_class = WithoutClass::Served;
     }
     if is("externalNames") {
-        options.external_names = ExternalNames::Resolved;
+        options.trust.external.names = ExternalNames::Resolved;
     }
+    let ranges = |field: &str| -> Vec<_> {
+        let list = value[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(|range| range.as_str().unwrap().parse().unwrap()).collect()
+    };
+    options.trust.forwarders = ranges("forwarders");
+    if !value["proxyProtocol"].is_null() {
+        options.trust.proxy_protocol = ProxySenders::Peers(ranges("proxyProtocol"));
+    }
+    options.trust.external.allowed = ranges("externalAllow");
+    let own = value["own"].as_array().into_iter().flatten().map(|it| it.as_str().unwrap().parse().unwrap());
+    options.trust.external.own.listeners = own.collect();
     if is("loopback") {
         options.loopback_endpoints = LoopbackEndpoints::Accepted;
     }

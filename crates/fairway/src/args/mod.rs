@@ -5,6 +5,7 @@ mod limits;
 mod run;
 mod source;
 mod translation;
+mod trust;
 mod wait;
 
 use clap::{Parser, Subcommand};

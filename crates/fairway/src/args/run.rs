@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use fairway_proxy::{AccessLogFormat, DrainOptions, ProxyProtocol, ProxyProtocolOn};
-use fairway_translate::{LoopbackEndpoints, Options};
-use ipnet::IpNet;
+use fairway_proxy::{AccessLogFormat, DrainOptions};
+use fairway_translate::{LoopbackEndpoints, Options, Own};
 
 use super::TranslationArgs;
 use super::limits::LimitArgs;
 use super::source::{ReportArgs, Source, SourceArgs};
+use crate::here;
 
 /// Serves traffic by a cluster's objects or the manifests in a directory, and follows their changes.
 #[derive(Debug, Args)]
@@ -78,15 +78,6 @@ pub(crate) struct ListenArgs {
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
-    /// Listeners whose connections begin with a PROXY protocol header
-    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL", value_name = "WHERE", default_value = "off")]
-    pub(crate) proxy_protocol: ProxyProtocolChoice,
-    /// Peers that may send PROXY protocol headers [default: every peer of those listeners]
-    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL_TRUSTED", value_name = "CIDR", value_delimiter = ',')]
-    pub(crate) proxy_protocol_trusted: Vec<IpNet>,
-    /// Peers whose X-Forwarded-* headers are believed
-    #[arg(long, env = "FAIRWAY_TRUSTED_FORWARDERS", value_name = "CIDR", value_delimiter = ',')]
-    pub(crate) trusted_forwarders: Vec<IpNet>,
 }
 
 /// What is written to the standard output and error.
@@ -131,15 +122,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Values of `--proxy-protocol`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProxyProtocolChoice {
-    Off,
-    Http,
-    Https,
-    Both,
-}
-
 impl RunArgs {
     /// Where configuration comes from.
     ///
@@ -149,6 +131,7 @@ impl RunArgs {
         let source = self.source.validated()?;
         self.report.validate(&source)?;
         self.listen.validate(self.report.webhook.address)?;
+        self.translation.trust.trust()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
@@ -169,8 +152,9 @@ impl RunArgs {
             true => LoopbackEndpoints::Refused,
             false => LoopbackEndpoints::Accepted,
         };
-        let downstream = self.limits.patience.downstream();
-        Ok(Options { downstream, loopback_endpoints, ..self.translation.options()? })
+        let mut options = self.translation.options()?;
+        options.trust.external.own = self.listen.own(self.report.webhook.address);
+        Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
     }
 }
 
@@ -186,20 +170,16 @@ impl ListenArgs {
                 bail!("{flag} {address} and {other} {taken} are the same address");
             }
         }
-        if self.proxy_protocol == ProxyProtocolChoice::Off && !self.proxy_protocol_trusted.is_empty() {
-            bail!("--proxy-protocol-trusted without --proxy-protocol: no listener expects the header");
-        }
         Ok(())
     }
 
-    pub(crate) fn proxy_protocol(&self) -> ProxyProtocol {
-        let on = match self.proxy_protocol {
-            ProxyProtocolChoice::Off => ProxyProtocolOn::Off,
-            ProxyProtocolChoice::Http => ProxyProtocolOn::Http,
-            ProxyProtocolChoice::Https => ProxyProtocolOn::Https,
-            ProxyProtocolChoice::Both => ProxyProtocolOn::Both,
-        };
-        ProxyProtocol { on, trusted: self.proxy_protocol_trusted.clone() }
+    /// Where this process listens, with the webhook if it is served.
+    fn own(&self, webhook: Option<SocketAddr>) -> Own {
+        let some = [Some(self.admin), self.probe, webhook].into_iter().flatten();
+        Own {
+            listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
+            addresses: here::addresses(),
+        }
     }
 }
 
@@ -260,6 +240,7 @@ mod tests {
             ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
+            ("--manifests m --external-name-allow 127.0.0.0/8", "without --enable-external-name"),
             (
                 "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
                 "--webhook is about a cluster",

@@ -3,8 +3,10 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use fairway_translate::{
-    ClassCompat, ExternalNames, LoopbackEndpoints, ObjectKey, Options, UnsupportedProtection, WithoutClass,
+    ClassCompat, LoopbackEndpoints, ObjectKey, Options, PublicPorts, UnsupportedProtection, WithoutClass,
 };
+
+use super::trust::TrustArgs;
 
 /// What objects mean.
 #[derive(Clone, Debug, Args)]
@@ -30,7 +32,10 @@ pub(crate) struct TranslationArgs {
     /// What is served although it is not by default
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
-    /// What is let through although it is not by default
+    /// Serve Ingresses without the protection that they ask for and Fairway does not give yet (else they answer 503)
+    #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
+    pub(crate) ignore_unsupported_protection: bool,
+    /// Whose word is taken, and where external names may lead
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
@@ -53,23 +58,11 @@ pub(crate) struct ClassArgs {
     pub(crate) watch_ingress_without_class: bool,
 }
 
-/// What is closed unless asked for.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What objects mean")]
-pub(crate) struct TrustArgs {
-    /// Serve Ingresses without the protection that they ask for and Fairway does not give yet (else they answer 503)
-    #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
-    pub(crate) ignore_unsupported_protection: bool,
-    /// Serve Services of type ExternalName: they can point anywhere
-    #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
-    pub(crate) enable_external_name: bool,
-}
-
 impl TranslationArgs {
     /// The translator's options.
     ///
     /// # Errors
-    /// A flag is no `NAMESPACE/NAME`.
+    /// A flag is no `NAMESPACE/NAME`, or flags contradict each other.
     pub(crate) fn options(&self) -> Result<Options> {
         Ok(Options {
             ingress_classes: vec![self.ingress_class.as_str().into()],
@@ -86,19 +79,14 @@ impl TranslationArgs {
             default_certificate: key("--default-certificate", self.default_certificate.as_deref())?,
             configmap: key("--configmap", self.configmap.as_deref())?,
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
-            external_names: if self.trust.enable_external_name {
-                ExternalNames::Resolved
-            } else {
-                ExternalNames::Refused
-            },
+            trust: self.trust.trust()?,
             loopback_endpoints: LoopbackEndpoints::Accepted,
-            unsupported_protection: if self.trust.ignore_unsupported_protection {
+            unsupported_protection: if self.ignore_unsupported_protection {
                 UnsupportedProtection::Ignored
             } else {
                 UnsupportedProtection::Closed
             },
-            public_http_port: self.public_http_port,
-            public_https_port: self.public_https_port,
+            public_ports: PublicPorts { http: self.public_http_port, https: self.public_https_port },
             downstream: fairway_model::DownstreamSettings::default(),
         })
     }

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
+use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, Audience, Pages};
-use fairway_control::{FlagSettings, Pipeline};
-use fairway_model::ForwardedTrust;
 use fairway_proxy::{ProxyOptions, SelfSigned};
 
 use crate::args::RunArgs;
@@ -28,6 +27,12 @@ use gate::Gate;
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let source = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
+    if args.translation.trust.believes_every_proxy_header() {
+        tracing::warn!(
+            "--proxy-protocol without --proxy-protocol-trusted: the PROXY header of every peer is believed, so that any \
+             client can claim any address; source ranges of Ingresses keep nobody out"
+        );
+    }
     let admins = bind_admins(args)?;
     let gate = Arc::new(Gate::default());
     signals::stop_on_signals(gate.clone())?;
@@ -50,12 +55,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn start_pipeline(args: &RunArgs, gate: &Arc<Gate>) -> Result<Pipeline> {
-    let flags = FlagSettings {
-        forwarded: ForwardedTrust { ranges: args.listen.trusted_forwarders.clone(), append: false },
-    };
     let gate = gate.clone();
     let publish = Box::new(move |publication| gate.publish(publication));
-    Ok(Pipeline::start(args.options()?, flags, publish)?)
+    Ok(Pipeline::start(args.options()?, publish)?)
 }
 
 fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
@@ -106,7 +108,7 @@ fn options(args: &RunArgs) -> Result<ProxyOptions> {
             None => thread::available_parallelism().map_or(1, usize::from),
         },
         access_log: args.logs.access_log.into(),
-        proxy_protocol: args.listen.proxy_protocol(),
+        proxy_protocol: args.translation.trust.proxy_protocol(),
         limits: args.limits.limits(),
         drain: args.drain.options(),
         fallback_certificate: self_signed()?,

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{ApiServer, ingress_path, manage};
-use crate::engine::{Engine, FlagSettings};
+use crate::engine::Engine;
 use crate::pipeline::Viewer;
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{Setting, run};
@@ -42,7 +42,7 @@ impl World {
         let world = Self {
             api: ApiServer::new(),
             viewer: Viewer::blank(),
-            engine: Arc::new(Mutex::new(Engine::new(Options::default(), FlagSettings::default()))),
+            engine: Arc::new(Mutex::new(Engine::new(Options::default()))),
         };
         let class = json!({
             "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" }

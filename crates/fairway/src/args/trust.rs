@@ -1,0 +1,79 @@
+//! Flags that say whose word is taken about a client's address, and where external names may lead. Shared by `run`, `check`
+//! and `explain`, so that all three find the same.
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use fairway_proxy::{ProxyProtocol, ProxyProtocolOn};
+use fairway_translate::{External, ExternalNames, Own, ProxySenders, Trust};
+use ipnet::IpNet;
+
+/// Whose word is taken, and where external names may lead.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Trust")]
+pub(crate) struct TrustArgs {
+    /// Peers whose X-Forwarded-* headers are believed; the keys use-forwarded-headers and proxy-real-ip-cidr can only
+    /// narrow them
+    #[arg(long, env = "FAIRWAY_TRUSTED_FORWARDERS", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) trusted_forwarders: Vec<IpNet>,
+    /// Listeners whose connections begin with a PROXY protocol header
+    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL", value_name = "WHERE", default_value = "off")]
+    pub(crate) proxy_protocol: ProxyProtocolChoice,
+    /// Peers that may send PROXY protocol headers [default: every peer of those listeners, which can then claim any
+    /// address]
+    #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL_TRUSTED", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) proxy_protocol_trusted: Vec<IpNet>,
+    /// Serve Services of type ExternalName, except where they lead to special addresses (docs/operate.md) or to Fairway
+    /// itself
+    #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
+    pub(crate) enable_external_name: bool,
+    /// Special addresses that Services of type ExternalName may lead to all the same
+    #[arg(long, env = "FAIRWAY_EXTERNAL_NAME_ALLOW", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) external_name_allow: Vec<IpNet>,
+}
+
+/// Values of `--proxy-protocol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProxyProtocolChoice {
+    Off,
+    Http,
+    Https,
+    Both,
+}
+
+impl TrustArgs {
+    /// For the translator; where this process listens only `run` knows.
+    ///
+    /// # Errors
+    /// A flag has no effect without another one.
+    pub(crate) fn trust(&self) -> Result<Trust> {
+        if self.proxy_protocol == ProxyProtocolChoice::Off && !self.proxy_protocol_trusted.is_empty() {
+            bail!("--proxy-protocol-trusted without --proxy-protocol: no listener expects the header");
+        }
+        if !self.enable_external_name && !self.external_name_allow.is_empty() {
+            bail!("--external-name-allow without --enable-external-name: no external name is served");
+        }
+        let proxy_protocol = match self.proxy_protocol {
+            ProxyProtocolChoice::Off => ProxySenders::Nobody,
+            _ => ProxySenders::Peers(self.proxy_protocol_trusted.clone()),
+        };
+        let names = if self.enable_external_name { ExternalNames::Resolved } else { ExternalNames::Refused };
+        let external = External { names, allowed: self.external_name_allow.clone(), own: Own::default() };
+        Ok(Trust { forwarders: self.trusted_forwarders.clone(), proxy_protocol, external })
+    }
+
+    /// For the data plane.
+    pub(crate) fn proxy_protocol(&self) -> ProxyProtocol {
+        let on = match self.proxy_protocol {
+            ProxyProtocolChoice::Off => ProxyProtocolOn::Off,
+            ProxyProtocolChoice::Http => ProxyProtocolOn::Http,
+            ProxyProtocolChoice::Https => ProxyProtocolOn::Https,
+            ProxyProtocolChoice::Both => ProxyProtocolOn::Both,
+        };
+        ProxyProtocol { on, trusted: self.proxy_protocol_trusted.clone() }
+    }
+
+    /// Whether every peer may name a client.
+    pub(crate) fn believes_every_proxy_header(&self) -> bool {
+        self.proxy_protocol != ProxyProtocolChoice::Off && self.proxy_protocol_trusted.is_empty()
+    }
+}

@@ -1,0 +1,161 @@
+//! `fairway run` as a process: who is believed about a client's address, and where an external name may not lead.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::path::Path;
+use std::process::Command;
+
+use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
+use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+const SETTINGS: [&str; 2] = ["--configmap", "a/settings"];
+
+/// An Ingress at `a.test` for clients of 203.0.113.0/24, with a backend, and settings with these keys.
+async fn guarded(keys: &[(&str, &str)]) -> (Manifests, Backend) {
+    let backend = Backend::http(|_| Answer::ok("inside")).await;
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    let ingress = Ingress::new("a", "web")
+        .class(Some("fairway"))
+        .annotation("whitelist-source-range", "203.0.113.0/24")
+        .route("a.test", "/", ("web", 80));
+    manifests.put("web.yaml", ingress.yaml());
+    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+    manifests.put("settings.yaml", config_map("a", "settings", keys));
+    (manifests, backend)
+}
+
+async fn run(manifests: &Manifests, more: &[&str]) -> Fairway {
+    Fairway::ready(Path::new(BINARY), manifests.path(), &[&SETTINGS, more].concat()).await
+}
+
+/// The status of a request that says it comes from within the range.
+async fn spoofed(fairway: &Fairway) -> u16 {
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    let request = Request::get("a.test", "/").header("X-Forwarded-For", "203.0.113.9").close();
+    client.exchange(&request).await.unwrap().status
+}
+
+#[tokio::test]
+async fn the_key_does_not_widen_the_ranges_of_the_flag() {
+    let believed = [("use-forwarded-headers", "true")];
+    let (manifests, _backend) = guarded(&believed).await;
+    let strict = run(&manifests, &["--trusted-forwarders", "192.0.2.0/24"]).await;
+    assert_eq!(spoofed(&strict).await, 403);
+    let trusting = run(&manifests, &["--trusted-forwarders", "127.0.0.0/8"]).await;
+    assert_eq!(spoofed(&trusting).await, 200);
+}
+
+#[tokio::test]
+async fn ranges_that_cannot_be_read_are_not_everybody() {
+    for ranges in ["10.0.0.0/33", "", "somewhere"] {
+        let (manifests, _backend) =
+            guarded(&[("use-forwarded-headers", "true"), ("proxy-real-ip-cidr", ranges)]).await;
+        let fairway = run(&manifests, &[]).await;
+        assert_eq!(spoofed(&fairway).await, 403, "{ranges:?}");
+    }
+}
+
+#[tokio::test]
+async fn trust_follows_the_keys_while_it_runs() {
+    let (manifests, _backend) = guarded(&[]).await;
+    let fairway = run(&manifests, &[]).await;
+    assert_eq!(spoofed(&fairway).await, 403);
+    for (keys, expected) in [
+        (&[("use-forwarded-headers", "true")][..], 200),
+        (&[("use-forwarded-headers", "true"), ("proxy-real-ip-cidr", "192.0.2.0/24")], 403),
+        (&[("use-forwarded-headers", "true"), ("proxy-real-ip-cidr", "127.0.0.0/8")], 200),
+        (&[("proxy-real-ip-cidr", "127.0.0.0/8")], 403),
+    ] {
+        manifests.put("settings.yaml", config_map("a", "settings", keys));
+        eventually("the keys are followed", PATIENCE, || async { spoofed(&fairway).await == expected }).await;
+    }
+    manifests.put("settings.yaml", config_map("a", "settings", &[("use-forwarded-headers", "true")]));
+    eventually("everybody is believed", PATIENCE, || async { spoofed(&fairway).await == 200 }).await;
+    manifests.remove("settings.yaml");
+    eventually("nobody is believed", PATIENCE, || async { spoofed(&fairway).await == 403 }).await;
+}
+
+#[tokio::test]
+async fn check_names_every_ingress_that_a_client_can_walk_into() {
+    let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
+    let checked = |more: &[&str]| {
+        let output = Command::new(BINARY)
+            .arg("check")
+            .arg(manifests.path())
+            .args(SETTINGS)
+            .args(more)
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = checked(&[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("warning[trusts-everybody]: ConfigMap a/settings"), "{said}");
+    assert!(said.contains("warning[spoofable-source-ranges]: Ingress a/web"), "{said}");
+    let (code, said) = checked(&["--trusted-forwarders", "192.0.2.0/24"]);
+    assert_eq!(code, 0, "{said}");
+    let (_, said) = checked(&["--trusted-forwarders", "192.0.2.0/24", "--proxy-protocol", "both"]);
+    assert!(said.contains("trusts-everybody") && said.contains("--proxy-protocol-trusted"), "{said}");
+    assert!(said.contains("Ingress a/web"), "{said}");
+}
+
+#[tokio::test]
+async fn a_proxy_header_of_everybody_is_warned_of_at_the_start() {
+    let (manifests, _backend) = guarded(&[]).await;
+    let mut fairway = run(&manifests, &["--proxy-protocol", "http"]).await;
+    let line = fairway.program().line_with("without --proxy-protocol-trusted").await;
+    assert!(line.contains("WARN"), "{line}");
+    let line = fairway.program().line_with("spoofable-source-ranges").await;
+    assert!(line.contains("a/web"), "{line}");
+}
+
+/// A Service of type ExternalName `name` behind `name.test`.
+fn external(name: &str, target: &str, port: u16) -> String {
+    let ingress =
+        Ingress::new("a", name).class(Some("fairway")).route(&format!("{name}.test"), "/", (name, port));
+    format!(
+        "{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: a}}\n\
+         spec: {{type: ExternalName, externalName: \"{target}\", ports: [{{port: {port}}}]}}\n",
+        ingress.yaml()
+    )
+}
+
+#[tokio::test]
+async fn external_names_do_not_lead_to_the_machine_itself_unless_that_is_allowed() {
+    let backend = Backend::http(|_| Answer::ok("inside")).await;
+    let port = backend.address().port();
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    manifests.put("literal.yaml", external("literal", "127.0.0.1", port));
+    // By the resolver: an old spelling of the same address, and a name.
+    manifests.put("numbers.yaml", external("numbers", "0x7f.1", port));
+    manifests.put("resolved.yaml", external("resolved", "localhost", port));
+    let status = async |fairway: &Fairway, host: &str| {
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        client.exchange(&Request::get(host, "/healthz").close()).await.unwrap().status
+    };
+    let on = "--enable-external-name";
+    let mut strict = Fairway::ready(Path::new(BINARY), manifests.path(), &[on]).await;
+    for name in ["literal", "numbers", "resolved"] {
+        let line = strict.program().line_with(&format!("Service a/{name} spec.externalName")).await;
+        assert!(line.contains("127.0.0.0/8") || line.contains("::1/128"), "{line}");
+        assert!(line.contains("--external-name-allow"), "{line}");
+        assert_eq!(status(&strict, &format!("{name}.test")).await, 503, "{name}");
+    }
+    assert!(backend.requests().is_empty());
+
+    let allowed = [on, "--external-name-allow", "127.0.0.0/8,::1/128"];
+    let open = Fairway::ready(Path::new(BINARY), manifests.path(), &allowed).await;
+    for name in ["literal", "numbers"] {
+        eventually("it is served", PATIENCE, || async {
+            status(&open, &format!("{name}.test")).await == 200
+        })
+        .await;
+    }
+    manifests.put("admin.yaml", external("admin", "127.0.0.1", open.admin.port()));
+    eventually("it is known", PATIENCE, || async { status(&open, "admin.test").await != 404 }).await;
+    assert_eq!(status(&open, "admin.test").await, 503, "nothing opens the admin server");
+}
