@@ -16,7 +16,6 @@ use crate::clock::Instant;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::ListenerName;
-use crate::options::ProxyProtocolOn;
 use crate::transport::{Network, Prefixed};
 use crate::worker::Worker;
 use crate::{proxy_protocol, tls};
@@ -110,7 +109,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, accepting: &Accepting, peer: Peer, 
     }
     worker.counters.connection_opened();
     let worker = Rc::clone(worker);
-    let expects_header = expects_proxy_header(worker.options.proxy_protocol.on, peer.listener);
+    let expects_header = worker.options.proxy_protocol.on.expects_header(peer.listener);
     match peer.listener {
         ListenerName::Http if !expects_header => {
             tokio::task::spawn_local(downstream::serve(worker, peer, stream, Vec::new()));
@@ -147,7 +146,7 @@ async fn introduce<N: Network>(
     mut peer: Peer,
     mut stream: TcpStream,
 ) -> Result<(Peer, TcpStream, Vec<u8>), Fault> {
-    if !expects_proxy_header(worker.options.proxy_protocol.on, peer.listener) {
+    if !worker.options.proxy_protocol.on.expects_header(peer.listener) {
         return Ok((peer, stream, Vec::new()));
     }
     let limit = worker.adopted().settings().downstream.head_timeout;
@@ -173,15 +172,6 @@ async fn shake_hands<N: Network>(
             None
         }
     }
-}
-
-fn expects_proxy_header(on: ProxyProtocolOn, listener: ListenerName) -> bool {
-    matches!(
-        (on, listener),
-        (ProxyProtocolOn::Both, _)
-            | (ProxyProtocolOn::Http, ListenerName::Http)
-            | (ProxyProtocolOn::Https, ListenerName::Https)
-    )
 }
 
 /// Answers without waiting: what the socket does not take at once, this client does not get.

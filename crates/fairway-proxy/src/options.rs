@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::listener::ListenerName;
 use crate::tls::SelfSigned;
 
 /// How a [`crate::Proxy`] is started.
@@ -33,6 +34,8 @@ pub struct ProxyOptions {
 pub enum AccessLogFormat {
     /// The default of ingress-nginx (`log-format-upstream`).
     Nginx,
+    /// The same with two more words at the end: who the client is once trust is settled, and who sent the bytes.
+    NginxAddresses,
     /// One JSON object per line.
     Json,
     /// None.
@@ -60,6 +63,16 @@ pub enum ProxyProtocolOn {
     Https,
     /// Both.
     Both,
+}
+
+impl ProxyProtocolOn {
+    /// Whether connections of this listener begin with the header.
+    pub(crate) fn expects_header(self, listener: ListenerName) -> bool {
+        matches!(
+            (self, listener),
+            (Self::Both, _) | (Self::Http, ListenerName::Http) | (Self::Https, ListenerName::Https)
+        )
+    }
 }
 
 /// Hard limits: docs/limits.md.

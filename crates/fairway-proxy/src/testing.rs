@@ -86,6 +86,10 @@ impl AsyncWrite for ScriptedStream {
 }
 
 impl Transport for ScriptedStream {
+    fn peer(&self) -> Option<std::net::IpAddr> {
+        None
+    }
+
     fn abort(&mut self) {}
 }
 

@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,11 +16,18 @@ use tokio_rustls::{client, server};
 
 /// A stream of bytes in both directions: a socket, TLS over one, or a script.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// The address at its other end, while the system knows it.
+    fn peer(&self) -> Option<IpAddr>;
+
     /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
     fn abort(&mut self);
 }
 
 impl Transport for TcpStream {
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
     fn abort(&mut self) {
         // A socket that cannot be told to reset is gone already.
         let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
@@ -28,24 +35,43 @@ impl Transport for TcpStream {
 }
 
 impl<S: Transport> Transport for server::TlsStream<S> {
+    fn peer(&self) -> Option<IpAddr> {
+        self.get_ref().0.peer()
+    }
+
     fn abort(&mut self) {
         self.get_mut().0.abort();
     }
 }
 
 impl<S: Transport> Transport for client::TlsStream<S> {
+    fn peer(&self) -> Option<IpAddr> {
+        self.get_ref().0.peer()
+    }
+
     fn abort(&mut self) {
         self.get_mut().0.abort();
     }
 }
 
 impl<S: Transport> Transport for Prefixed<S> {
+    fn peer(&self) -> Option<IpAddr> {
+        self.stream.peer()
+    }
+
     fn abort(&mut self) {
         self.stream.abort();
     }
 }
 
 impl<P: Transport, T: Transport> Transport for Secured<P, T> {
+    fn peer(&self) -> Option<IpAddr> {
+        match self {
+            Self::Plain(stream) => stream.peer(),
+            Self::Tls(stream) => stream.peer(),
+        }
+    }
+
     fn abort(&mut self) {
         match self {
             Self::Plain(stream) => stream.abort(),
@@ -56,6 +82,10 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
 
 #[cfg(test)]
 impl Transport for tokio::io::DuplexStream {
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
+
     fn abort(&mut self) {}
 }
 

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -134,6 +135,11 @@ impl<S: Transport> Wire<S> {
             sent: 0,
             received: 0,
         }
+    }
+
+    /// The address at the other end, while the system knows it.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.stream.peer()
     }
 
     /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.

@@ -1,4 +1,5 @@
-//! `fairway run` as a process: who is believed about a client's address, and where an external name may not lead.
+//! `fairway run` as a process: who is believed about a client's address, what the log shows of it, and where an external
+//! name may not lead.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -110,6 +111,33 @@ async fn a_proxy_header_of_everybody_is_warned_of_at_the_start() {
     assert!(line.contains("WARN"), "{line}");
     let line = fairway.program().line_with("spoofable-source-ranges").await;
     assert!(line.contains("a/web"), "{line}");
+}
+
+#[tokio::test]
+async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
+    let (manifests, _backend) = guarded(&[]).await;
+    let more = ["--trusted-forwarders", "192.0.2.7/32", "--proxy-protocol", "http"];
+    for format in ["json", "nginx-addresses", "nginx"] {
+        let mut fairway = run(&manifests, &[&["--access-log", format][..], &more].concat()).await;
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        client.send(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n").await.unwrap();
+        let request = Request::get("a.test", "/logged").header("X-Forwarded-For", "203.0.113.9").close();
+        assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+        let line = fairway.program().line_with("/logged").await;
+        match format {
+            "json" => {
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+                assert_eq!((&line["client"], &line["peer"]), (&"203.0.113.9".into(), &"127.0.0.1".into()));
+            }
+            "nginx-addresses" => {
+                assert!(
+                    line.starts_with("192.0.2.7 - - ") && line.ends_with(" - 203.0.113.9 127.0.0.1"),
+                    "{line}"
+                );
+            }
+            _ => assert!(line.starts_with("192.0.2.7 - - ") && line.ends_with(" -"), "{line}"),
+        }
+    }
 }
 
 /// A Service of type ExternalName `name` behind `name.test`.

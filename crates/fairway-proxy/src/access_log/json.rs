@@ -5,14 +5,14 @@ use serde::Serialize;
 use fairway_http1::Known;
 
 use super::flag;
-use crate::accept::Peer;
 use crate::exchange::record::Record;
 use crate::worker::Desk;
 
 #[derive(Serialize)]
 struct Line<'a> {
     time: &'a str,
-    client: String,
+    client: Option<String>,
+    peer: Option<String>,
     request: RequestPart<'a>,
     status: u16,
     flag: &'a str,
@@ -52,12 +52,13 @@ struct UpstreamPart {
     response_us: u128,
 }
 
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, time: &str) {
     let request = &desk.request;
     let field = |known| request.first(known).map(String::from_utf8_lossy);
     let line = Line {
         time,
-        client: peer.client.to_string(),
+        client: desk.parties.client.map(|address| address.to_string()),
+        peer: desk.parties.sender.map(|address| address.to_string()),
         request: RequestPart {
             method: String::from_utf8_lossy(request.method_bytes()),
             target: String::from_utf8_lossy(request.target()),

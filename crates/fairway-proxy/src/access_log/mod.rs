@@ -76,12 +76,20 @@ impl AccessLog {
         let mut lines = self.lines.borrow_mut();
         match self.format {
             AccessLogFormat::Nginx => nginx::line(&mut lines, record, desk, (peer, &clock.nginx)),
-            AccessLogFormat::Json => json::line(&mut lines, record, desk, (peer, &clock.iso)),
+            AccessLogFormat::NginxAddresses => {
+                nginx::line_with_addresses(&mut lines, record, desk, (peer, &clock.nginx));
+            }
+            AccessLogFormat::Json => json::line(&mut lines, record, desk, &clock.iso),
             AccessLogFormat::Off => {}
         }
         if lines.len() >= FULL {
             self.hand_over(&mut lines);
         }
+    }
+
+    /// Whether lines show who sent the bytes.
+    pub(crate) fn shows_sender(&self) -> bool {
+        matches!(self.format, AccessLogFormat::NginxAddresses | AccessLogFormat::Json)
     }
 
     /// Hands over what has gathered.

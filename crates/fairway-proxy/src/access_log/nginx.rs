@@ -15,7 +15,25 @@ use crate::accept::Peer;
 use crate::exchange::record::Record;
 use crate::worker::Desk;
 
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, at: (&Peer, &str)) {
+    words(out, record, desk, at);
+    out.push(b'\n');
+}
+
+/// The same with ` CLIENT PEER` at the end.
+pub(super) fn line_with_addresses(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, at: (&Peer, &str)) {
+    words(out, record, desk, at);
+    for address in [desk.parties.client, desk.parties.sender] {
+        match address {
+            Some(address) => write!(out, " {address}"),
+            None => write!(out, " -"),
+        }
+        .expect("a vector takes every write");
+    }
+    out.push(b'\n');
+}
+
+fn words(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
     let request = &desk.request;
     let client = peer.client;
     write!(out, "{client} - - [{time}] \"").expect("a vector takes every write");
@@ -50,7 +68,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, t
     }
     .expect("a vector takes every write");
     escaped(out, request.first(Known::XRequestId).unwrap_or(b"-"));
-    writeln!(out, " {}", flag(record)).expect("a vector takes every write");
+    write!(out, " {}", flag(record)).expect("a vector takes every write");
 }
 
 /// Seconds with milliseconds.

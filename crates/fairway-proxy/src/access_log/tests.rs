@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::options::AccessLogFormat;
 use crate::testing::{endpoint, snapshot};
-use crate::worker::Desk;
+use crate::worker::{Desk, Parties};
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\
@@ -31,6 +31,8 @@ fn desk(head: &[u8]) -> Desk {
     let mut desk = Desk::default();
     desk.request.parse_request(head, &HeadLimits::default()).unwrap();
     desk.host.push_str("example.com");
+    desk.parties =
+        Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };
     desk
 }
 
@@ -64,7 +66,7 @@ fn nginx_line(record: &Record<'_>, desk: &Desk) -> String {
 
 fn json_line(record: &Record<'_>, desk: &Desk) -> serde_json::Value {
     let mut out = Vec::new();
-    json::line(&mut out, record, desk, (&peer(), "2026-11-21T02:48:17Z"));
+    json::line(&mut out, record, desk, "2026-11-21T02:48:17Z");
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
@@ -99,6 +101,21 @@ fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
 }
 
 #[test]
+fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
+    let (record, mut desk) = (record(None, Some(Fault::NoRoute)), desk(PLAIN));
+    let plain = nginx_line(&record, &desk);
+    let mut with = |sender| {
+        desk.parties.sender = sender;
+        let mut out = Vec::new();
+        nginx::line_with_addresses(&mut out, &record, &desk, (&peer(), "21/Nov/2026:02:48:17 +0000"));
+        String::from_utf8(out).unwrap()
+    };
+    let plain = plain.trim_end();
+    assert_eq!(with(Some("10.0.0.1".parse().unwrap())), format!("{plain} 203.0.113.7 10.0.0.1\n"));
+    assert_eq!(with(None), format!("{plain} 203.0.113.7 -\n"), "a socket that is gone tells nothing");
+}
+
+#[test]
 fn an_answer_of_our_own_says_why() {
     let line = nginx_line(&record(None, Some(Fault::NoRoute)), &desk(b"GET / HTTP/1.0\r\n\r\n"));
     assert_eq!(
@@ -116,7 +133,8 @@ fn the_json_format_has_every_member() {
             json_line(&record(Some(rule), None), &desk(PLAIN)),
             json!({
                 "time": "2026-11-21T02:48:17Z",
-                "client": "2001:db8::7",
+                "client": "203.0.113.7",
+                "peer": "10.0.0.1",
                 "request": {
                     "method": "GET", "target": "/a?b=c", "host": "example.com", "bytes": 100,
                     "referer": "http://r/", "user_agent": "curl/8", "id": "4bf9",

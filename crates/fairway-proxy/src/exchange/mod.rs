@@ -34,7 +34,7 @@ use crate::filter::{self, FilterContext, Verdict};
 use crate::h1::H1;
 use crate::listener::ListenerName;
 use crate::transport::{Network, Transport};
-use crate::worker::{Adopted, Desk, ToEndpoint, Worker};
+use crate::worker::{Adopted, Desk, Parties, ToEndpoint, Worker};
 
 use body::{BodyBounds, RequestBody};
 use forwarded::Client;
@@ -103,6 +103,7 @@ pub(crate) fn exchange<N: Network, S: Transport>(
         let adopted = worker.adopted();
         let mut record = Record::new(Instant::now(), head.unwrap_or_default());
         record.sent_bytes = connection.h1.wire.sent();
+        desk.parties = parties(worker, connection);
         let ending = match admit(worker, &adopted, connection, (desk, head), &mut record) {
             Ok(admitted) => serve(admitted, connection, desk, &mut record).await,
             // Boxed, like all that is rare: every connection's task would carry room for it.
@@ -116,6 +117,15 @@ pub(crate) fn exchange<N: Network, S: Transport>(
         worker.log.write(&record, desk, &connection.peer);
         (ending, ended)
     }
+}
+
+/// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
+/// log shows it, so that no idle connection needs room for the answer.
+fn parties<N: Network, S: Transport>(worker: &Worker<N>, connection: &Connection<S>) -> Parties {
+    let peer = &connection.peer;
+    let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
+    let sender = (introduced && worker.log.shows_sender()).then(|| connection.h1.wire.peer()).flatten();
+    Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
 }
 
 /// Acts on the verdict.
@@ -156,6 +166,7 @@ fn admit<'a, N: Network, S: Transport>(
     let peer = &connection.peer;
     let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &desk.request);
+    desk.parties.client = Some(client.address);
     let Some((rule, prefix)) = route(adopted, peer, &intake, desk, record) else {
         return Err(Unroutable::NoRoute(intake));
     };

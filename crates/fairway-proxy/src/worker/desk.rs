@@ -1,5 +1,7 @@
 //! What one exchange writes on: reused from exchange to exchange, so that none of it is allocated again.
 
+use std::net::IpAddr;
+
 use fairway_http1::Head;
 
 /// Buffers of one exchange.
@@ -8,6 +10,8 @@ pub(crate) struct Desk {
     pub(crate) request: Head,
     /// The answer's head; filters edit it.
     pub(crate) answer: Head,
+    /// Who asks.
+    pub(crate) parties: Parties,
     /// The host that routes: lower case, without port.
     pub(crate) host: String,
     /// The normalised path, when it differs from the one received.
@@ -20,6 +24,15 @@ pub(crate) struct Desk {
     pub(crate) replay: Vec<u8>,
     /// The body of an answer that Fairway makes, or a header value in the making.
     pub(crate) text: Vec<u8>,
+}
+
+/// Who asks, as the access log shows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parties {
+    /// The client, once trust is settled.
+    pub(crate) client: Option<IpAddr>,
+    /// Who sent the bytes, where that is not what the transport says the client is.
+    pub(crate) sender: Option<IpAddr>,
 }
 
 impl Desk {
@@ -47,6 +60,7 @@ impl Default for Desk {
         Self {
             request: Head::new(),
             answer: Head::new(),
+            parties: Parties::default(),
             host: String::new(),
             normalised: Vec::new(),
             decoded: Vec::new(),

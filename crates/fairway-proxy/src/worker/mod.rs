@@ -26,7 +26,7 @@ use crate::upstream::{Connector, Groups, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Parties};
 pub(crate) use run::{Command, Launch, run};
 pub(crate) use stopping::Phase;
 

@@ -84,7 +84,8 @@ pub(crate) struct ListenArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogArgs {
-    /// The access log on the standard output: the default format of ingress-nginx, JSON, or none
+    /// The access log on the standard output: the default format of ingress-nginx, the same with the resolved client and
+    /// the peer at the end, JSON, or none
     #[arg(long, env = "FAIRWAY_ACCESS_LOG", value_name = "FORMAT", default_value = "nginx")]
     pub(crate) access_log: AccessLogChoice,
     /// The format of messages on the standard error
@@ -111,6 +112,7 @@ pub(crate) struct DrainArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum AccessLogChoice {
     Nginx,
+    NginxAddresses,
     Json,
     Off,
 }
@@ -200,6 +202,7 @@ impl From<AccessLogChoice> for AccessLogFormat {
     fn from(choice: AccessLogChoice) -> Self {
         match choice {
             AccessLogChoice::Nginx => Self::Nginx,
+            AccessLogChoice::NginxAddresses => Self::NginxAddresses,
             AccessLogChoice::Json => Self::Json,
             AccessLogChoice::Off => Self::Off,
         }
