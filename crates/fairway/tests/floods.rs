@@ -69,13 +69,8 @@ async fn large_heads_do_not_use_up_the_memory_for_good() {
 }
 
 #[tokio::test]
-async fn bodies_held_for_a_retry_do_not_use_up_the_memory_for_good() {
-    flood(Kind::MemoryBodies).await;
-}
-
-#[tokio::test]
-async fn unread_answers_do_not_use_up_the_memory_for_good() {
-    flood(Kind::MemoryReads).await;
+async fn bodies_held_for_a_retry_and_unread_answers_do_not_use_up_the_memory_for_good() {
+    floods([Kind::MemoryBodies, Kind::MemoryReads]).await;
 }
 
 #[tokio::test]
@@ -95,6 +90,5 @@ async fn pipelined_requests_cost_others_nothing_but_time() {
 
 #[tokio::test]
 async fn tiny_chunks_cost_others_nothing_but_time() {
-    flood(Kind::TinyChunks).await;
-    flood(Kind::ChunkExtensions).await;
+    floods([Kind::TinyChunks, Kind::ChunkExtensions]).await;
 }

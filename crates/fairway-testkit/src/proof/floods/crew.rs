@@ -96,7 +96,9 @@ impl Crew {
 
     fn end(&mut self) -> bool {
         self.orders.over.store(true, Ordering::Relaxed);
-        self.members.drain(..).map(JoinHandle::join).fold(true, |well, ended| well && ended.is_ok())
+        // All are awaited, whatever became of the first.
+        let ended: Vec<_> = self.members.drain(..).map(JoinHandle::join).collect();
+        ended.iter().all(Result::is_ok)
     }
 }
 

@@ -23,8 +23,9 @@ const ROOM_MIB: u64 = 16;
 const HEADS: usize = 1_000;
 /// Open files of the proxy under the attack on its descriptors.
 const OPEN_FILES: u32 = 256;
-/// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget.
-const BETWEEN_LOOKS_MIB: u64 = 48;
+/// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget: 64 KiB for each
+/// of [`HEADS`] connections.
+const BETWEEN_LOOKS_MIB: u64 = 64;
 /// What every flood may add to resident memory, whatever its connections: buffers and caches of the workers.
 const ONCE_MIB: u64 = 32;
 const SECOND: Duration = Duration::from_secs(1);
