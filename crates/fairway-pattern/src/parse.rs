@@ -14,7 +14,9 @@ const REPETITIONS: u32 = 65_535;
 /// Reads `text`.
 pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, groups: 0, depth: 0 };
-    let branches = parser.branches(Flags { ignore_case, dot_is_all: false, spaced: false })?;
+    let mut flags = Flags(0);
+    flags.set(Flag::IgnoreCase, ignore_case);
+    let branches = parser.branches(flags)?;
     match parser.peek() {
         None => Ok(Parsed { branches }),
         Some(_) => Err(Refusal::because("unopened group")),
@@ -23,10 +25,24 @@ pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
 
 /// What `(?flags)` sets, from there to the end of its group.
 #[derive(Clone, Copy)]
-struct Flags {
-    ignore_case: bool,
-    dot_is_all: bool,
-    spaced: bool,
+struct Flags(u8);
+
+/// One of them, by its bit.
+#[derive(Clone, Copy)]
+enum Flag {
+    IgnoreCase = 1,
+    DotIsAll = 2,
+    Spaced = 4,
+}
+
+impl Flags {
+    fn has(self, flag: Flag) -> bool {
+        self.0 & flag as u8 != 0
+    }
+
+    fn set(&mut self, flag: Flag, on: bool) {
+        self.0 = if on { self.0 | flag as u8 } else { self.0 & !(flag as u8) };
+    }
 }
 
 pub(crate) struct Parser<'t> {
@@ -79,14 +95,14 @@ impl<'t> Parser<'t> {
     fn branch(&mut self, flags: &mut Flags) -> Result<Node, Refusal> {
         let mut parts = Vec::new();
         loop {
-            if flags.spaced {
+            if flags.has(Flag::Spaced) {
                 self.skip_spaces();
             }
             if matches!(self.peek(), None | Some(b'|' | b')')) {
                 return Ok(if parts.is_empty() { Node::Empty } else { Node::Concat(parts) });
             }
             let part = self.part(flags)?;
-            if flags.spaced {
+            if flags.has(Flag::Spaced) {
                 self.skip_spaces();
             }
             let repeats = self.repetition()?;
@@ -114,11 +130,12 @@ impl<'t> Parser<'t> {
 
     /// One part without its quantifier; nothing for what only sets flags, and for comments.
     fn part(&mut self, flags: &mut Flags) -> Result<Option<Node>, Refusal> {
-        let folded = |set: Set| Node::Byte(if flags.ignore_case { set.without_case() } else { set });
+        let folded =
+            |set: Set| Node::Byte(if flags.has(Flag::IgnoreCase) { set.without_case() } else { set });
         Ok(Some(match self.next().unwrap_or_default() {
             b'(' => return self.group(flags),
-            b'[' => folded(class::class(self, flags.ignore_case)?),
-            b'.' if flags.dot_is_all => Node::Byte(Set::all()),
+            b'[' => folded(class::class(self, flags.has(Flag::IgnoreCase))?),
+            b'.' if flags.has(Flag::DotIsAll) => Node::Byte(Set::all()),
             b'.' => Node::Byte(Set::of(b'\n').not()),
             b'^' => Node::Assert(Assertion::Start),
             b'$' => Node::Assert(Assertion::EndOrLastLine),
@@ -194,9 +211,9 @@ impl<'t> Parser<'t> {
         loop {
             match self.next() {
                 Some(b'-') if on => on = false,
-                Some(b'i') => set.ignore_case = on,
-                Some(b's') => set.dot_is_all = on,
-                Some(b'x') if self.peek() != Some(b'x') => set.spaced = on,
+                Some(b'i') => set.set(Flag::IgnoreCase, on),
+                Some(b's') => set.set(Flag::DotIsAll, on),
+                Some(b'x') if self.peek() != Some(b'x') => set.set(Flag::Spaced, on),
                 Some(b')') => {
                     *flags = set;
                     return Ok(None);

@@ -76,6 +76,15 @@ fn a_regex_is_anchored_at_the_start_only() {
 }
 
 #[test]
+fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
+    let long = format!("/{}", "a".repeat(8 * 1024));
+    let with = |pattern| vec![rule("open", vec![prefix("/")]), rule("regex", vec![regex(pattern)])];
+    assert_eq!(winner_among(with("/a+b"), &ask(&long)), "no rule of a.test");
+    assert_eq!(winner_among(with("/a+b"), &ask(&long[..long.len() - 1])), "open");
+    assert_eq!(winner_among(with("/b"), &ask(&long)), "open", "nothing reads on");
+}
+
+#[test]
 fn a_method_beats_headers() {
     let rules = vec![
         rule("headers", vec![with_headers(prefix("/"), &["x", "y"])]),

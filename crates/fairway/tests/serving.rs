@@ -101,7 +101,7 @@ async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings()
     let (sent, normalised) = ("/a/./b/../c%2fd%7e?q=%2e", "/a/c%2Fd~?q=%2e");
     let forwarded = || async {
         let mut client = Client::connect(fairway.http).await.unwrap();
-        client.exchange(&Request::get("a.test", sent).close()).await.unwrap().text().to_owned()
+        client.exchange(&Request::get("a.test", sent).close()).await.unwrap().text()
     };
     assert_eq!(forwarded().await, normalised);
     manifests.put("settings.yaml", config_map("a", "settings", &[("forwarded-path", "received")]));

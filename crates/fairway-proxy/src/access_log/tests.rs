@@ -148,7 +148,7 @@ fn the_json_format_has_every_member() {
                 "took_us": 12_345,
                 "rule": { "namespace": "default", "ingress": "shop", "service": "web", "path": "/" },
                 "upstream": {
-                    "endpoint": "192.0.2.1:8080", "status": 200, "attempts": 2,
+                    "endpoint": "192.0.2.1:8080", "status": 200, "attempts": 2, "hedged": true,
                     "connect_us": 100, "header_us": 10_000, "response_us": 11_000,
                 },
             })

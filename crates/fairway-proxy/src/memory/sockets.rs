@@ -194,7 +194,6 @@ mod tests {
         }
         let held = sockets.measure().unwrap() - before;
         assert!(held >= written, "{held} bytes are held of {written} that were written");
-        assert!(sockets.at_most() >= held, "the machine's figure is no smaller");
         drop((writer, reader));
         // Other tests of this process have sockets too, but none holds as much.
         assert!(sockets.measure().unwrap() < before + written);
