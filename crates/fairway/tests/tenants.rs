@@ -55,7 +55,7 @@ async fn answering(namespace: &'static str, manifests: &Manifests) -> Backend {
 async fn asked(address: SocketAddr, target: &str) -> (u16, String) {
     let mut client = Client::connect(address).await.unwrap();
     let answer = client.exchange(&Request::get("a.test", target).close()).await.unwrap();
-    (answer.status, answer.text().to_owned())
+    (answer.status, answer.text())
 }
 
 /// Takes the whole host where nothing keeps it from it.
