@@ -3,7 +3,7 @@
 //! [`Kind`] names the attacks and [`plan`] says how each is carried out. Attackers are threads of this process ([`crew`]),
 //! so that their CPU time can be read apart from the proxy's; [`held`] keeps connections open and slow, [`rush`] sends as
 //! much as it may. While they work, [`probe`] asks as a well-behaved client does and [`watch`] reads what the proxy uses.
-//! [`run`] puts the phases in order, [`found`] holds the figures and judges them.
+//! [`mod@run`] puts the phases in order, [`found`] holds the figures and judges them.
 //!
 //! Everything stays on the loopback address, is bounded in connections and time, and ends with the future that runs it.
 
