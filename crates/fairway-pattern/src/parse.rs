@@ -14,7 +14,7 @@ const REPETITIONS: u32 = 65_535;
 /// Reads `text`.
 pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, groups: 0, depth: 0 };
-    let branches = parser.branches(Flags { ignore_case, dot_is_all: false, spaced: false })?;
+    let branches = parser.branches(Flags { ignore_case, spaced: false, dot: Set::of(b'\n').not() })?;
     match parser.peek() {
         None => Ok(Parsed { branches }),
         Some(_) => Err(Refusal::because("unopened group")),
@@ -25,8 +25,9 @@ pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
 #[derive(Clone, Copy)]
 struct Flags {
     ignore_case: bool,
-    dot_is_all: bool,
     spaced: bool,
+    /// What `.` takes.
+    dot: Set,
 }
 
 pub(crate) struct Parser<'t> {
@@ -118,8 +119,7 @@ impl<'t> Parser<'t> {
         Ok(Some(match self.next().unwrap_or_default() {
             b'(' => return self.group(flags),
             b'[' => folded(class::class(self, flags.ignore_case)?),
-            b'.' if flags.dot_is_all => Node::Byte(Set::all()),
-            b'.' => Node::Byte(Set::of(b'\n').not()),
+            b'.' => Node::Byte(flags.dot),
             b'^' => Node::Assert(Assertion::Start),
             b'$' => Node::Assert(Assertion::EndOrLastLine),
             b'*' | b'+' | b'?' => return Err(Refusal::because("a quantifier follows nothing")),
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
             match self.next() {
                 Some(b'-') if on => on = false,
                 Some(b'i') => set.ignore_case = on,
-                Some(b's') => set.dot_is_all = on,
+                Some(b's') => set.dot = if on { Set::all() } else { Set::of(b'\n').not() },
                 Some(b'x') if self.peek() != Some(b'x') => set.spaced = on,
                 Some(b')') => {
                     *flags = set;

@@ -66,7 +66,7 @@ fn hundreds_of_ordinary_patterns_of_one_host_are_accepted() {
 fn the_newer_object_is_refused_alone_and_each_namespace_has_a_share() {
     let reading = |name: &'static str, count: usize| (0..count).map(move |n| format!("/[^x]*x{name}{n}"));
     let old = ingress("one", 1, reading("a", 150));
-    assert_eq!(refused(&translated(&[old.clone()])), []);
+    assert_eq!(refused(&translated(std::slice::from_ref(&old))), []);
     let new = ingress("one", 2, reading("b", 150));
     let both = refused(&translated(&[new.clone(), old.clone()]));
     assert!(matches!(&both[..], [(name, 100..150)] if name == "one/patterns-2"), "{both:?}");
