@@ -14,9 +14,7 @@ const REPETITIONS: u32 = 65_535;
 /// Reads `text`.
 pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, groups: 0, depth: 0 };
-    let mut flags = Flags(0);
-    flags.set(Flag::IgnoreCase, ignore_case);
-    let branches = parser.branches(flags)?;
+    let branches = parser.branches(Flags { ignore_case, spaced: false, dot: Set::of(b'\n').not() })?;
     match parser.peek() {
         None => Ok(Parsed { branches }),
         Some(_) => Err(Refusal::because("unopened group")),
@@ -25,24 +23,11 @@ pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
 
 /// What `(?flags)` sets, from there to the end of its group.
 #[derive(Clone, Copy)]
-struct Flags(u8);
-
-/// One of them, by its bit.
-#[derive(Clone, Copy)]
-enum Flag {
-    IgnoreCase = 1,
-    DotIsAll = 2,
-    Spaced = 4,
-}
-
-impl Flags {
-    fn has(self, flag: Flag) -> bool {
-        self.0 & flag as u8 != 0
-    }
-
-    fn set(&mut self, flag: Flag, on: bool) {
-        self.0 = if on { self.0 | flag as u8 } else { self.0 & !(flag as u8) };
-    }
+struct Flags {
+    ignore_case: bool,
+    spaced: bool,
+    /// What `.` takes.
+    dot: Set,
 }
 
 pub(crate) struct Parser<'t> {
@@ -95,14 +80,14 @@ impl<'t> Parser<'t> {
     fn branch(&mut self, flags: &mut Flags) -> Result<Node, Refusal> {
         let mut parts = Vec::new();
         loop {
-            if flags.has(Flag::Spaced) {
+            if flags.spaced {
                 self.skip_spaces();
             }
             if matches!(self.peek(), None | Some(b'|' | b')')) {
                 return Ok(if parts.is_empty() { Node::Empty } else { Node::Concat(parts) });
             }
             let part = self.part(flags)?;
-            if flags.has(Flag::Spaced) {
+            if flags.spaced {
                 self.skip_spaces();
             }
             let repeats = self.repetition()?;
@@ -130,13 +115,11 @@ impl<'t> Parser<'t> {
 
     /// One part without its quantifier; nothing for what only sets flags, and for comments.
     fn part(&mut self, flags: &mut Flags) -> Result<Option<Node>, Refusal> {
-        let folded =
-            |set: Set| Node::Byte(if flags.has(Flag::IgnoreCase) { set.without_case() } else { set });
+        let folded = |set: Set| Node::Byte(if flags.ignore_case { set.without_case() } else { set });
         Ok(Some(match self.next().unwrap_or_default() {
             b'(' => return self.group(flags),
-            b'[' => folded(class::class(self, flags.has(Flag::IgnoreCase))?),
-            b'.' if flags.has(Flag::DotIsAll) => Node::Byte(Set::all()),
-            b'.' => Node::Byte(Set::of(b'\n').not()),
+            b'[' => folded(class::class(self, flags.ignore_case)?),
+            b'.' => Node::Byte(flags.dot),
             b'^' => Node::Assert(Assertion::Start),
             b'$' => Node::Assert(Assertion::EndOrLastLine),
             b'*' | b'+' | b'?' => return Err(Refusal::because("a quantifier follows nothing")),
@@ -211,9 +194,9 @@ impl<'t> Parser<'t> {
         loop {
             match self.next() {
                 Some(b'-') if on => on = false,
-                Some(b'i') => set.set(Flag::IgnoreCase, on),
-                Some(b's') => set.set(Flag::DotIsAll, on),
-                Some(b'x') if self.peek() != Some(b'x') => set.set(Flag::Spaced, on),
+                Some(b'i') => set.ignore_case = on,
+                Some(b's') => set.dot = if on { Set::all() } else { Set::of(b'\n').not() },
+                Some(b'x') if self.peek() != Some(b'x') => set.spaced = on,
                 Some(b')') => {
                     *flags = set;
                     return Ok(None);

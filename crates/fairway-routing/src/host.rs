@@ -22,7 +22,7 @@ pub struct CompiledHost {
     name: ShortName,
     path_form: PathForm,
     falls_through: bool,
-    /// Whether it has regular expressions that read the path to its end: their cost is counted for [`LONGEST_TEXT`].
+    /// Whether it has regular expressions that read on behind a literal: their cost is counted for [`LONGEST_TEXT`].
     reads_on: bool,
     /// Of all routes, as listed.
     rules: Box<[CompiledRule]>,
@@ -131,7 +131,7 @@ impl CompiledHost {
             name,
             path_form: model.path_form,
             falls_through: model.falls_through,
-            reads_on: table.reads_on(),
+            reads_on: table.reads_on() || rules.iter().any(CompiledRule::reads_on),
             model: model.clone(),
             rules,
             table,

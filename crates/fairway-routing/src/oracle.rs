@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use fairway_model::{
-    Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, RuleOrder, TextMatch,
-    VirtualHost, WildcardSpan,
+    Config, FieldMatch, Filter, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
+    RedirectTarget, Route, RuleOrder, TextMatch, VirtualHost, WildcardSpan,
 };
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
@@ -107,15 +107,23 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
 /// counted for: then no rule serves it.
 #[must_use]
 pub fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
-    let rules = host.routes.iter().flat_map(|route| &route.rules);
-    let mut paths = rules.flat_map(|rule| &rule.matches).map(|of| &of.path);
+    let rules = || host.routes.iter().flat_map(|route| &route.rules);
+    let mut paths = rules().flat_map(|rule| &rule.matches).map(|of| &of.path);
+    let rewrites = |filter: &Filter| match filter {
+        Filter::RewritePath(path) => matches!(path, PathRewrite::Regex { .. }),
+        Filter::Redirect(redirect) => {
+            let regex = |path: &PathRewrite| matches!(path, PathRewrite::Regex { .. });
+            matches!(&redirect.target, RedirectTarget::Parts { path: Some(path), .. } if regex(path))
+        }
+        _ => false,
+    };
     let reads_on = |path: &PathMatch| match path {
         PathMatch::Regex { pattern, ignore_case } => {
             Pattern::shared(pattern, Anchor::Start, *ignore_case).is_ok_and(|pattern| !pattern.is_literal())
         }
         PathMatch::Exact(_) | PathMatch::Prefix(_) => false,
     };
-    path.len() > LONGEST_TEXT && paths.any(reads_on)
+    path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().flat_map(|rule| &rule.filters).any(rewrites))
 }
 
 /// Every match of `host`, the one with the most precedence first.

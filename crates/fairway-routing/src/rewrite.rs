@@ -77,6 +77,11 @@ impl CompiledRewrite {
         self.form
     }
 
+    /// Whether the length of the path decides what it costs.
+    pub(crate) fn reads_on(&self) -> bool {
+        matches!(self.how, How::Pattern(..) | How::Captures(..))
+    }
+
     /// Appends the new target to `out`: the path, and `?` with the query where there is one.
     ///
     /// `path` is in [`Self::path_form`], `query` without its `?`, and `prefix` from [`crate::Matched::Rule`]. `false`

@@ -64,6 +64,11 @@ impl CompiledRule {
         self.redirect_path.as_ref()
     }
 
+    /// Whether the length of the path decides what its rewrites cost.
+    pub(crate) fn reads_on(&self) -> bool {
+        self.rewrite.iter().chain(&self.redirect_path).any(CompiledRewrite::reads_on)
+    }
+
     /// The form of the path that the host's rules are written for.
     #[must_use]
     pub fn path_form(&self) -> PathForm {

@@ -4,7 +4,9 @@ mod tables;
 
 use std::sync::Arc;
 
-use fairway_model::{FieldMatch, Match, PathForm, Route, RuleOrder, TextMatch};
+use fairway_model::{
+    FieldMatch, Filter, Match, PathForm, PathMatch, PathRewrite, Route, Rule, RuleOrder, TextMatch,
+};
 use fairway_routing::{Matched, compile};
 use tables::*;
 
@@ -81,7 +83,16 @@ fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
     let with = |pattern| vec![rule("open", vec![prefix("/")]), rule("regex", vec![regex(pattern)])];
     assert_eq!(winner_among(with("/a+b"), &ask(&long)), "no rule of a.test");
     assert_eq!(winner_among(with("/a+b"), &ask(&long[..long.len() - 1])), "open");
-    assert_eq!(winner_among(with("/b"), &ask(&long)), "open", "nothing reads on");
+    let literal = PathMatch::Regex { pattern: "/b".into(), ignore_case: true };
+    let literal = Match { path: literal, ..Match::default() };
+    let rules = vec![rule("open", vec![prefix("/")]), rule("literal", vec![literal])];
+    assert_eq!(winner_among(rules.clone(), &ask(&long)), "open", "nothing reads on");
+    let rewrite =
+        PathRewrite::Regex { pattern: "/b(.*)".into(), replacement: "/$1".into(), ignore_case: true };
+    let rewriting =
+        Rule { filters: vec![Filter::RewritePath(rewrite)], ..rule("rewriting", vec![exact("/b")]) };
+    let rules = [rules, vec![rewriting]].concat();
+    assert_eq!(winner_among(rules, &ask(&long)), "no rule of a.test");
 }
 
 #[test]
