@@ -94,7 +94,7 @@ pub struct Limits {
     pub memory: MemoryBudget,
     /// Bytes of a request body that are held for a retry.
     pub replay_bytes: usize,
-    /// How long written bytes to an endpoint may stay unacknowledged (`TCP_USER_TIMEOUT`).
+    /// How long an endpoint may leave written bytes unacknowledged and say nothing at all.
     pub upstream_unacknowledged: Duration,
     /// How long a connect to an endpoint may take before another endpoint is tried as well; less where the endpoint
     /// usually takes a fraction of it, at least 50 ms. Zero never tries another one.

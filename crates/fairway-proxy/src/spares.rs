@@ -3,7 +3,7 @@
 
 /// Something that is worth keeping.
 pub(crate) trait Spare {
-    /// The memory it keeps, in bytes. Must not change while it lies here.
+    /// The memory it keeps, in bytes.
     fn kept_bytes(&self) -> usize;
 }
 
@@ -16,7 +16,8 @@ impl Spare for Vec<u8> {
 /// Spare things of one kind. The one that came last goes first, so that its memory is warm and those below it show how
 /// many are too many.
 pub(crate) struct Spares<T> {
-    kept: Vec<T>,
+    /// Each with its bytes.
+    kept: Vec<(T, usize)>,
     bytes: usize,
     /// The bytes that may be kept.
     most: usize,
@@ -32,8 +33,8 @@ impl<T: Spare> Spares<T> {
 
     /// One of them, if there is one.
     pub(crate) fn take(&mut self) -> Option<T> {
-        let spare = self.kept.pop()?;
-        self.bytes -= spare.kept_bytes();
+        let (spare, bytes) = self.kept.pop()?;
+        self.bytes -= bytes;
         self.unused = self.unused.min(self.kept.len());
         Some(spare)
     }
@@ -43,14 +44,14 @@ impl<T: Spare> Spares<T> {
         let bytes = spare.kept_bytes();
         if self.bytes + bytes <= self.most {
             self.bytes += bytes;
-            self.kept.push(spare);
+            self.kept.push((spare, bytes));
         }
     }
 
     /// Once a second: frees those that the last second did not need.
     pub(crate) fn trim(&mut self) {
-        for spare in self.kept.drain(..self.unused) {
-            self.bytes -= spare.kept_bytes();
+        for (_, bytes) in self.kept.drain(..self.unused) {
+            self.bytes -= bytes;
         }
         self.kept.shrink_to(2 * self.kept.len());
         self.unused = self.kept.len();

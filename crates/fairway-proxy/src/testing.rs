@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
@@ -19,7 +20,6 @@ use fairway_routing::Snapshot;
 use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::Sleep;
 
 use crate::accept::Peer;
 use crate::access_log::{AccessLog, LogSender};
@@ -46,19 +46,17 @@ pub(crate) enum Meeting {
     /// Nothing comes back, ever.
     Silence,
     /// The same for a while, then a connection.
-    Late(std::time::Duration, DuplexStream),
+    Late(Duration, DuplexStream),
     /// A connection, whose other end somebody serves.
     Peer(DuplexStream),
     /// The same, until the other end vanishes without a word.
     Mortal(DuplexStream, Rc<Cell<bool>>),
 }
 
-/// A stream to an endpoint that may vanish: then what is written is not acknowledged, and the kernel gives up.
+/// A stream to an endpoint that may vanish: then what is written is not acknowledged, and nothing else is ever heard.
 pub(crate) struct ScriptedStream {
     stream: DuplexStream,
     vanished: Option<Rc<Cell<bool>>>,
-    /// Until the kernel gives up.
-    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl AsyncRead for ScriptedStream {
@@ -70,9 +68,7 @@ impl AsyncRead for ScriptedStream {
         if !self.vanished.as_ref().is_some_and(|vanished| vanished.get()) {
             return Pin::new(&mut self.stream).poll_read(cx, into);
         }
-        let limit = Limits::default().upstream_unacknowledged;
-        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        patience.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        Poll::Pending
     }
 }
 
@@ -97,8 +93,9 @@ impl Transport for ScriptedStream {
 
     fn abort(&mut self) {}
 
-    fn has_unacknowledged(&self) -> bool {
-        self.vanished.as_ref().is_some_and(|vanished| vanished.get())
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        let vanished = self.vanished.as_ref().is_some_and(|vanished| vanished.get());
+        vanished.then_some(Duration::MAX)
     }
 }
 
@@ -112,7 +109,7 @@ impl Meeting {
 
     /// The same, after a while.
     pub(crate) fn after<F: Future<Output = ()> + 'static>(
-        after: std::time::Duration,
+        after: Duration,
         endpoint: impl FnOnce(DuplexStream) -> F,
     ) -> Self {
         match Self::with(endpoint) {
@@ -153,11 +150,11 @@ impl Network for ScriptedNetwork {
             Meeting::Silence => pending().await,
             Meeting::Late(after, stream) => {
                 tokio::time::sleep(after).await;
-                Ok(ScriptedStream { stream, vanished: None, patience: None })
+                Ok(ScriptedStream { stream, vanished: None })
             }
-            Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None, patience: None }),
+            Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None }),
             Meeting::Mortal(stream, vanished) => {
-                Ok(ScriptedStream { stream, vanished: Some(vanished), patience: None })
+                Ok(ScriptedStream { stream, vanished: Some(vanished) })
             }
         }
     }

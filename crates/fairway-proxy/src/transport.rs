@@ -23,9 +23,9 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
     fn abort(&mut self);
 
-    /// Whether the peer has not acknowledged all that was sent.
-    fn has_unacknowledged(&self) -> bool {
-        false
+    /// Where the peer has not acknowledged all that was sent: how long nothing at all came from it.
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        None
     }
 
     /// An answer takes long: from now on the peer is asked often whether it is still there.
@@ -42,8 +42,8 @@ impl Transport for TcpStream {
         let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
     }
 
-    fn has_unacknowledged(&self) -> bool {
-        crate::sys::has_unacknowledged(self.as_fd())
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        crate::sys::owes_acknowledgement(self.as_fd())
     }
 
     fn watch_closely(&self) {
@@ -72,8 +72,8 @@ impl<S: Transport> Transport for client::TlsStream<S> {
         self.get_mut().0.abort();
     }
 
-    fn has_unacknowledged(&self) -> bool {
-        self.get_ref().0.has_unacknowledged()
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        self.get_ref().0.owes_acknowledgement()
     }
 
     fn watch_closely(&self) {
@@ -106,10 +106,10 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
         }
     }
 
-    fn has_unacknowledged(&self) -> bool {
+    fn owes_acknowledgement(&self) -> Option<Duration> {
         match self {
-            Self::Plain(stream) => stream.has_unacknowledged(),
-            Self::Tls(stream) => stream.has_unacknowledged(),
+            Self::Plain(stream) => stream.owes_acknowledgement(),
+            Self::Tls(stream) => stream.owes_acknowledgement(),
         }
     }
 
@@ -143,14 +143,17 @@ pub(crate) trait Network: 'static {
 /// that it vanished while a request waits for its answer: then no byte is unacknowledged. A connection on which an answer
 /// takes long asks after [`ASKED_AGAIN`].
 const ASKED_AFTER: Duration = Duration::from_secs(10);
-/// The question is repeated after this, until the user timeout is over.
+/// The question is repeated after this, as often as fits into [`TcpNetwork::patience`].
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
+/// What `TCP_KEEPCNT` can be.
+const MOST_QUESTIONS: u32 = 127;
 
 /// Real sockets.
 pub(crate) struct TcpNetwork {
-    /// How long written bytes may stay unacknowledged before the kernel gives the connection up (`TCP_USER_TIMEOUT`), so
-    /// that an endpoint that vanished shows on pooled connections too.
-    pub(crate) user_timeout: Duration,
+    /// How long an endpoint may leave questions unanswered before the kernel gives the connection up. It does not give up
+    /// what is not acknowledged: `exchange::vigil` does, which can tell an endpoint that is gone from one that pauses.
+    pub(crate) patience: Duration,
 }
 
 impl Network for TcpNetwork {
@@ -160,8 +163,10 @@ impl Network for TcpNetwork {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        socket.set_tcp_user_timeout(Some(self.user_timeout))?;
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN))?;
+        // The first question takes an interval, too.
+        let questions = u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
+        let asked = TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
+        socket.set_tcp_keepalive(&asked)?;
         Ok(stream)
     }
 }
@@ -292,14 +297,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_vanished_endpoint_shows_while_bytes_are_written_and_while_an_answer_is_awaited() {
+    async fn a_vanished_endpoint_shows_while_an_answer_is_awaited() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let network = TcpNetwork { user_timeout: Duration::from_secs(2) };
+        let network = TcpNetwork { patience: Duration::from_secs(3) };
         let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(2)));
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
     }
 }

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use super::fields;
 use super::forwarded::Trust;
+use super::pace::Pace;
 use super::sides::{BodyStep, Downstream, Failure, Upstream};
 use crate::fault::Fault;
 use crate::wire::GATHER;
-
-/// How long a body may come slowly before its rate counts.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// The request's body.
 pub(crate) struct RequestBody {
@@ -20,8 +18,9 @@ pub(crate) struct RequestBody {
     held: Held,
     announcement: Announcement,
     bounds: BodyBounds,
-    /// How long the client was waited for.
-    waited: Duration,
+    pace: Pace,
+    /// What of `received` the pace has seen.
+    paced: u64,
     /// Whose trailers they are.
     trust: Trust,
 }
@@ -83,7 +82,8 @@ impl RequestBody {
             held: Held::All,
             announcement: Announcement::Due,
             bounds,
-            waited: Duration::ZERO,
+            pace: Pace::new(bounds.rate),
+            paced: 0,
             trust,
         }
     }
@@ -128,9 +128,8 @@ impl RequestBody {
     /// The client let us wait so long for its next piece. Says whether it is too slow altogether; waiting for the
     /// endpoint does not count.
     pub(crate) fn note_wait(&mut self, wait: Duration) -> bool {
-        self.waited += wait;
-        let due = self.waited.saturating_sub(GRACE).as_secs() * self.bounds.rate;
-        self.arrival == Arrival::Coming && self.received < due
+        let moved = self.received - std::mem::replace(&mut self.paced, self.received);
+        self.pace.note(wait, moved) && self.arrival == Arrival::Coming
     }
 
     /// Moves what is there from the client to the endpoint. Ready when all of it is sent.

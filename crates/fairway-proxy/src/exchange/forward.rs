@@ -20,6 +20,7 @@ use super::respond;
 use super::sides::{AnswerPlan, Downstream, Persistence, Upstream};
 use super::transact::Reply;
 use super::tunnel::tunnel;
+use super::vigil::Vigil;
 use super::{Ending, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
@@ -324,6 +325,8 @@ async fn switch<N: Network, S: Transport>(
     let plan = AnswerPlan { version: turn.scene.intake.version, persistence: Persistence::Upgraded };
     turn.connection.h1.send_head(&mut turn.desk.answer, Framing::None, &plan);
     let idle = turn.scene.rule.rule().policy.timeouts.read;
-    turn.record.body_bytes = tunnel(turn.connection, up, idle).await;
+    let worker = turn.scene.worker;
+    let vigil = Vigil::new(&worker.waits, worker.options.limits.upstream_unacknowledged);
+    turn.record.body_bytes = tunnel(turn.connection, up, (idle, vigil)).await;
     Ending::Finished
 }

@@ -17,6 +17,7 @@ mod forward;
 pub(crate) mod forwarded;
 pub(crate) mod intake;
 pub(crate) mod record;
+mod pace;
 mod relay;
 mod respond;
 pub(crate) mod sides;
@@ -24,6 +25,7 @@ pub(crate) mod sides;
 mod tests;
 mod transact;
 mod tunnel;
+mod vigil;
 
 use std::rc::Rc;
 

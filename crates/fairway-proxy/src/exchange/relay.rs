@@ -2,20 +2,14 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
+use super::pace::Pace;
 use super::sides::{BodyStep, Channel, Failure, Upstream};
 use super::{Connection, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::transport::{Network, Transport};
 use crate::wire::GATHER;
-
-/// How many seconds ahead of its rate a client begins.
-const GRACE: u64 = 5;
-
-/// How many seconds ahead of its rate a client can be: one that was fast may not be slow for hours.
-const MOST_AHEAD: u64 = 60;
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,28 +69,6 @@ struct Flow {
     /// When the last progress was made.
     since: Instant,
     pace: Pace,
-}
-
-/// How far the client is ahead of its rate, in millionths of a byte; below 0 it is too slow. Only the time in which it was
-/// waited for counts, and only what it took then: what the buffers of the network take at once says nothing about it.
-struct Pace(i64);
-
-impl Pace {
-    fn new(rate: u64) -> Self {
-        Self(in_millionths(rate, GRACE))
-    }
-
-    /// The client was waited for so long, and took so much. Says whether it is too slow.
-    fn note(&mut self, rate: u64, wait: Duration, took: u64) -> bool {
-        let due = i64::try_from(u128::from(rate) * wait.as_micros()).unwrap_or(i64::MAX);
-        let ahead = self.0.saturating_sub(due).saturating_add(in_millionths(took, 1));
-        self.0 = ahead.min(in_millionths(rate, MOST_AHEAD));
-        self.0 < 0
-    }
-}
-
-fn in_millionths(bytes: u64, times: u64) -> i64 {
-    i64::try_from(bytes.saturating_mul(times).saturating_mul(1_000_000)).unwrap_or(i64::MAX)
 }
 
 impl Flow {
@@ -166,9 +138,8 @@ impl Flow {
             }
             let now = Instant::now();
             if self.awaited == Awaited::Client {
-                let rate = scene.worker.options.limits.answer_rate;
                 let wait = now.saturating_duration_since(self.since);
-                too_slow = self.pace.note(rate, wait, seen.1 - self.seen.1);
+                too_slow = self.pace.note(wait, seen.1 - self.seen.1);
             }
             self.since = now;
         }

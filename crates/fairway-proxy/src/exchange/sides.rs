@@ -3,6 +3,7 @@
 //! One implementation per protocol serves either side; the exchange never knows which protocol it speaks with.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use fairway_http1::{Framing, Head, HeadLimits, Malformed, Version};
 
@@ -97,8 +98,8 @@ pub(crate) trait Upstream: Channel {
     /// Bytes that left for the endpoint since the connection was made.
     fn sent(&self) -> u64;
 
-    /// Whether the endpoint's side of the network has not acknowledged all of them.
-    fn has_unacknowledged(&self) -> bool;
+    /// Where the endpoint's host has not acknowledged all of them: how long nothing at all came from it.
+    fn owes_acknowledgement(&self) -> Option<Duration>;
 
     /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.
     fn watch_closely(&self);

@@ -9,6 +9,7 @@ use fairway_http1::{Head, Known, Malformed, Version, strip_hop_by_hop, upgrade_t
 use super::body::{BodyFault, RequestBody};
 use super::intake::{Expectation, Upgrade};
 use super::sides::{Channel, Downstream, Upstream};
+use super::vigil::{Sight, Vigil};
 use super::{Connection, Scene, Turn};
 use crate::clock::Instant;
 use crate::downstream::head_limits;
@@ -17,7 +18,7 @@ use crate::h1::HeadRead;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::wire::GATHER;
-use crate::worker::{Desk, Wait};
+use crate::worker::Desk;
 
 /// How the wait for the head ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,9 @@ pub(crate) async fn transact<N: Network, S: Transport, U: Upstream>(
     (now, due): (Instant, Instant),
 ) -> Result<Reply, Fault> {
     let Turn { scene, connection, desk, body, .. } = turn;
+    let vigil = Vigil::new(&scene.worker.waits, scene.worker.options.limits.upstream_unacknowledged);
     let mut transaction =
-        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked, due, wait: None };
+        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked, due, vigil };
     desk.answer.clear();
     transaction.announce(connection, desk);
     poll_fn(|cx| transaction.poll(cx, connection, desk)).await
@@ -59,7 +61,7 @@ struct Transaction<'a, 'b, N: Network, U> {
     hearing: Hearing,
     /// When the endpoint is looked at, should it not have answered by then.
     due: Instant,
-    wait: Option<Wait<'b>>,
+    vigil: Vigil<'b>,
 }
 
 /// Whether the endpoint takes the request.
@@ -154,23 +156,28 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         }
     }
 
-    /// Once, when the answer has not come for a while: an endpoint that has not even acknowledged the request is given
-    /// up where the request can go to another one; one that has is asked often from now on whether it is still there.
+    /// When the answer has not come for a while: an endpoint that has not even acknowledged the request is given up, at
+    /// once where the request can go to another one; one that has all of it is asked often from now on whether it is
+    /// still there.
     fn look_at_endpoint(&mut self, cx: &mut Context<'_>) -> Option<Fault> {
-        let Self { scene, due, .. } = self;
-        let wait = self.wait.get_or_insert_with(|| scene.worker.waits.begin(*due, cx.waker()));
-        if !wait.take_due() {
-            return None;
+        let due = self.due;
+        match self.vigil.look(cx, || due, self.up) {
+            Sight::NotYet => return None,
+            Sight::Present if self.body.is_sent() && self.up.queued() == 0 => {
+                self.up.watch_closely();
+                return None;
+            }
+            Sight::Present => {}
+            Sight::Silent => {
+                let repeatable = self.scene.intake.method.is_idempotent() && self.body.is_replayable();
+                if repeatable && self.body.is_sent() {
+                    count(&self.scene.worker.counters.attempts.unacknowledged);
+                    return Some(Fault::UpstreamUnreachable);
+                }
+            }
+            Sight::Gone => return Some(Fault::UpstreamUnreachable),
         }
-        if !self.up.has_unacknowledged() {
-            self.up.watch_closely();
-            return None;
-        }
-        let repeatable = self.scene.intake.method.is_idempotent() && self.body.is_replayable();
-        if repeatable && self.body.is_sent() {
-            count(&self.scene.worker.counters.attempts.unacknowledged);
-            return Some(Fault::UpstreamUnreachable);
-        }
+        self.vigil.go_on();
         None
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Connection;
+use super::vigil::{Sight, Vigil};
 use crate::clock::Instant;
 use crate::h1::H1;
 use crate::transport::Transport;
@@ -25,12 +26,12 @@ enum Direction {
     Closed,
 }
 
-/// Pumps until both directions are closed, one fails, or nothing moves for `idle`. Returns the bytes that went to the
-/// client.
+/// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
+/// bytes that went to the client.
 pub(crate) async fn tunnel<S: Transport, T: Transport>(
     connection: &mut Connection<S>,
     up: &mut H1<T>,
-    idle: Duration,
+    (idle, mut vigil): (Duration, Vigil<'_>),
 ) -> u64 {
     let Connection { h1, deadline, .. } = connection;
     let workspace = Rc::clone(h1.workspace());
@@ -38,6 +39,8 @@ pub(crate) async fn tunnel<S: Transport, T: Transport>(
     let mut answer = Direction::Open;
     let began = h1.wire.sent();
     let mut seen = None;
+    // Bytes that the endpoint was seen to have.
+    let mut delivered = up.wire.sent();
     poll_fn(|cx| {
         let forth = poll_direction(cx, &workspace, &mut request, (&mut h1.wire, &mut up.wire));
         let back = poll_direction(cx, &workspace, &mut answer, (&mut up.wire, &mut h1.wire));
@@ -50,6 +53,18 @@ pub(crate) async fn tunnel<S: Transport, T: Transport>(
         if seen != moved {
             seen = moved;
             deadline.set(Instant::now(), idle);
+        }
+        // A tunnel in which nothing is on its way to the endpoint is not woken.
+        if up.wire.sent() != delivered {
+            match vigil.look(cx, Vigil::soon, up) {
+                Sight::NotYet => {}
+                Sight::Silent => vigil.go_on(),
+                Sight::Gone => return Poll::Ready(()),
+                Sight::Present => {
+                    delivered = up.wire.sent();
+                    vigil.rest();
+                }
+            }
         }
         deadline.poll_passed(cx)
     })

@@ -8,6 +8,7 @@ mod linger;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fairway_http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, Head, HeadLimits, Malformed, Parsed, Part, Version,
@@ -36,7 +37,7 @@ pub(crate) enum HeadRead {
     Closed,
     /// The peer closed or reset within it.
     Cut,
-    /// The network gave the peer up: what was written is not acknowledged (`TCP_USER_TIMEOUT`), or there is no way.
+    /// The network gave the peer up: it does not answer keep-alive (tcp(7)), or there is no way.
     Unreachable,
     /// It breaks a rule.
     Malformed(Malformed),
@@ -200,8 +201,8 @@ impl<S: Transport> Upstream for H1<S> {
         self.wire.sent()
     }
 
-    fn has_unacknowledged(&self) -> bool {
-        self.wire.stream().has_unacknowledged()
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        self.wire.stream().owes_acknowledgement()
     }
 
     fn watch_closely(&self) {

@@ -6,4 +6,4 @@ mod allocator;
 mod tcp_info;
 
 pub(crate) use allocator::{Return, return_memory};
-pub(crate) use tcp_info::has_unacknowledged;
+pub(crate) use tcp_info::owes_acknowledgement;

@@ -2,10 +2,16 @@
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
-/// Whether segments were sent that the peer has not acknowledged. What cannot be read counts as acknowledged: then only
-/// the kernel's own time-outs notice that the peer is gone.
-pub(crate) fn has_unacknowledged(socket: BorrowedFd<'_>) -> bool {
+/// A peer whose window is closed is asked again and again whether it has opened; the first question may just be on its
+/// way.
+const ON_ITS_WAY: u8 = 1;
+
+/// Where segments were sent that the peer has not acknowledged, or it does not even say that its window is closed: how
+/// long nothing at all came from it. What cannot be read counts as acknowledged: then only the kernel's own time-outs
+/// notice that the peer is gone.
+pub(crate) fn owes_acknowledgement(socket: BorrowedFd<'_>) -> Option<Duration> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).expect("a few hundred bytes");
     // SAFETY: the descriptor is open for as long as it is borrowed; `info` has room for `length` bytes, of which the
@@ -21,7 +27,8 @@ pub(crate) fn has_unacknowledged(socket: BorrowedFd<'_>) -> bool {
     };
     // SAFETY: all bytes were zero before, which is a valid `tcp_info`: it has only integers.
     let info = unsafe { info.assume_init() };
-    result == 0 && info.tcpi_unacked > 0
+    let owes = result == 0 && (info.tcpi_unacked > 0 || info.tcpi_probes > ON_ITS_WAY);
+    owes.then(|| Duration::from_millis(u64::from(info.tcpi_last_ack_recv)))
 }
 
 #[cfg(test)]
@@ -47,9 +54,9 @@ mod tests {
         // Whoever answers has acknowledged.
         theirs.write_all(b"b").unwrap();
         ours.read_exact(&mut [0]).unwrap();
-        assert!(!has_unacknowledged(ours.as_fd()));
+        assert_eq!(owes_acknowledgement(ours.as_fd()), None);
         SockRef::from(&theirs).attach_filter(&DROP_ALL).unwrap();
         ours.write_all(b"c").unwrap();
-        assert!(has_unacknowledged(ours.as_fd()));
+        assert!(owes_acknowledgement(ours.as_fd()).is_some());
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
     let Launch { index, options, publisher, listeners, mut commands, log, memory } = launch;
-    let network = TcpNetwork { user_timeout: options.limits.upstream_unacknowledged };
+    let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
     let worker = Rc::new(Worker::new(options, network, &first, (log, memory)));

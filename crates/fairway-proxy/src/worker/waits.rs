@@ -1,7 +1,7 @@
 //! Who waits for a response head, so that one that takes long is looked at without a timer for every request.
 //!
-//! A wait costs an entry in a table. Once every [`LOOK`] the worker wakes the exchanges whose time has come, each once;
-//! what they do then is theirs to decide.
+//! A wait costs an entry in a table. Once every [`LOOK`] the worker wakes the exchanges whose time has come; what they do
+//! then is theirs to decide.
 
 use std::cell::RefCell;
 use std::task::Waker;
@@ -78,6 +78,14 @@ impl Wait<'_> {
         }
         due
     }
+
+    /// Waits once more.
+    pub(crate) fn again(&self, due: Instant) {
+        let mut entries = self.waits.entries.borrow_mut();
+        let entry = &mut entries[self.slot];
+        entry.due = due;
+        entry.state = State::Waiting;
+    }
 }
 
 impl Drop for Wait<'_> {
@@ -91,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_due_once_and_only_after_its_time() {
+    fn a_wait_is_due_once_for_each_time_that_was_set_and_only_after_it() {
         let (waits, now) = (Waits::new(), Instant::now());
         let wait = waits.begin(now + LOOK, Waker::noop());
         waits.look(now);
@@ -100,6 +108,11 @@ mod tests {
         assert!(wait.take_due());
         waits.look(now + LOOK * 2);
         assert!(!wait.take_due());
+        wait.again(now + LOOK * 3);
+        waits.look(now + LOOK * 2);
+        assert!(!wait.take_due());
+        waits.look(now + LOOK * 3);
+        assert!(wait.take_due());
         drop(wait);
         assert_eq!(waits.len(), 0);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Answer, Backend, Request, Step};
 
 use crate::support::{HOST, Running, Setup};
 
@@ -71,4 +71,65 @@ async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one
     assert_eq!((answer.status, answer.text().as_str()), (200, "other"));
     // Without close watching it is asked after 10 s for the first time.
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+}
+
+/// What an endpoint may leave unacknowledged in the tests below.
+const SOON_GONE: Duration = Duration::from_millis(500);
+
+fn soon_gone(endpoint: &Backend) -> Setup {
+    Setup::to(&[endpoint.address()]).options(|options| options.limits.upstream_unacknowledged = SOON_GONE)
+}
+
+/// More than all buffers on the way hold.
+const LARGE: usize = 24 * 1024 * 1024;
+
+#[tokio::test]
+async fn an_endpoint_that_only_pauses_reading_is_waited_for() {
+    let pausing = Backend::scripted([
+        Step::ReadHead,
+        Step::ReadBody(1),
+        Step::Pause(SOON_GONE * 4),
+        Step::ReadBody(LARGE - 1),
+        Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+    ])
+    .await;
+    let proxy = soon_gone(&pausing).start();
+    let mut client = proxy.client().await;
+    let upload = Request::post(HOST, "/", vec![b'u'; LARGE]);
+    assert_eq!(client.exchange(&upload).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_vanishes_within_an_upload_is_given_up() {
+    let mortal = Backend::scripted([Step::ReadHead, Step::ReadBody(1)]).await;
+    let proxy = soon_gone(&mortal).start();
+    let mut client = proxy.client().await;
+    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 9\r\n\r\nbody")).await.unwrap();
+    mortal.until("it has the beginning", |mortal| mortal.connections().iter().any(|open| !open.bytes.is_empty())).await;
+    mortal.vanish().await;
+    client.send(" part").await.unwrap();
+    assert_eq!(client.read_response().await.unwrap().status, 504);
+}
+
+#[tokio::test]
+async fn a_tunnel_to_an_endpoint_that_vanishes_is_closed() {
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let mortal = Backend::scripted([
+        Step::ReadRequest,
+        Step::Send(switch.into()),
+        Step::Expect(b"ping".to_vec()),
+        Step::Send(b"pong".to_vec()),
+    ])
+    .await;
+    let proxy = soon_gone(&mortal).start();
+    let mut client = proxy.client().await;
+    let upgrade = Request::get(HOST, "/").header("Connection", "upgrade").header("Upgrade", "websocket");
+    let upgrade = upgrade.header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let upgrade = upgrade.header("Sec-WebSocket-Version", "13");
+    assert_eq!(client.exchange(&upgrade).await.unwrap().status, 101);
+    client.send("ping").await.unwrap();
+    assert_eq!(client.read_bytes(4).await.unwrap(), b"pong");
+    mortal.vanish().await;
+    client.send("ping").await.unwrap();
+    assert_eq!(client.read_to_end().await.unwrap(), b"");
 }

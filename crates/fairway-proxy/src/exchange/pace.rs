@@ -1,0 +1,68 @@
+//! Whether a client is too slow on average, in either direction.
+
+use std::time::Duration;
+
+/// How many seconds ahead of its rate a client begins.
+const GRACE: u64 = 5;
+
+/// How many seconds ahead of its rate a client can be: one that was fast may not be slow for hours.
+const MOST_AHEAD: u64 = 60;
+
+/// How far a client is ahead of the rate that it must keep. Only the time in which it was waited for counts, and only what
+/// moved then: what the buffers of the network take or bring at once says nothing about it.
+pub(crate) struct Pace {
+    /// Bytes per second; 0 asks for nothing.
+    rate: u64,
+    /// In millionths of a byte; below 0 the client is too slow.
+    ahead: i64,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: u64) -> Self {
+        Self { rate, ahead: in_millionths(rate, GRACE) }
+    }
+
+    /// The client was waited for so long, and moved so many bytes. Says whether it is too slow.
+    pub(crate) fn note(&mut self, wait: Duration, moved: u64) -> bool {
+        let due = i64::try_from(u128::from(self.rate) * wait.as_micros()).unwrap_or(i64::MAX);
+        let ahead = self.ahead.saturating_sub(due).saturating_add(in_millionths(moved, 1));
+        self.ahead = ahead.min(in_millionths(self.rate, MOST_AHEAD));
+        self.ahead < 0
+    }
+}
+
+fn in_millionths(bytes: u64, times: u64) -> i64 {
+    i64::try_from(bytes.saturating_mul(times).saturating_mul(1_000_000)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// How many seconds of nothing it takes until the client is too slow.
+    fn patience(pace: &mut Pace) -> usize {
+        (0..1_000).take_while(|_| !pace.note(SECOND, 0)).count()
+    }
+
+    #[test]
+    fn a_client_begins_five_seconds_ahead_and_is_never_more_than_a_minute_ahead() {
+        assert_eq!(patience(&mut Pace::new(240)), 5);
+        let mut fast = Pace::new(240);
+        assert!(!fast.note(SECOND, 1 << 40));
+        assert_eq!(patience(&mut fast), 60);
+    }
+
+    #[test]
+    fn a_client_that_keeps_the_rate_goes_on_for_ever_and_one_just_below_it_does_not() {
+        let mut pace = Pace::new(240);
+        assert!((0..100_000).all(|_| !pace.note(SECOND, 240)));
+        assert!((0..100_000).any(|_| pace.note(SECOND, 239)));
+    }
+
+    #[test]
+    fn no_rate_asks_for_nothing() {
+        assert_eq!(patience(&mut Pace::new(0)), 1_000);
+    }
+}
