@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fairway_http1::{
-    BodyLimits, BodyReader, Framing, Head, HeadLimits, Method, Part, Target, Version, path,
-    request_authority, request_framing, response_framing, strip_hop_by_hop,
+    BodyLimits, BodyReader, Framing, HeadParser, Part, RequestHop, request_framing, response_framing, strip_hop_by_hop,
+    write_request, write_response,
 };
+use fairway_message::{Head, HeadLimits, Method, Target, Version, path, request_authority};
 
 const CURL: &str = "GET /api/v1/items?page=2 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\
     Accept-Encoding: gzip\r\nConnection: keep-alive\r\n\r\n";
@@ -29,12 +30,12 @@ fn heads(criterion: &mut Criterion) {
     for (name, text) in [("request, curl, 5 fields", CURL), ("request, browser, 16 fields", BROWSER)] {
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function(name, |bench| {
-            bench.iter(|| head.parse_request(black_box(text.as_bytes()), &limits));
+            bench.iter(|| HeadParser::new().request(&mut head, black_box(text.as_bytes()), &limits));
         });
     }
     group.throughput(Throughput::Bytes(RESPONSE.len() as u64));
     group.bench_function("response, 7 fields", |bench| {
-        bench.iter(|| head.parse_response(black_box(RESPONSE.as_bytes()), &limits));
+        bench.iter(|| HeadParser::new().response(&mut head, black_box(RESPONSE.as_bytes()), &limits));
     });
     group.finish();
     written(criterion, &mut head, &limits);
@@ -43,18 +44,18 @@ fn heads(criterion: &mut Criterion) {
 fn written(criterion: &mut Criterion, head: &mut Head, limits: &HeadLimits) {
     let mut out = Vec::new();
     let mut group = criterion.benchmark_group("write");
-    head.parse_request(BROWSER.as_bytes(), limits).expect("valid");
+    HeadParser::new().request(&mut head, BROWSER.as_bytes(), limits).expect("valid");
     group.bench_function("request, browser, 16 fields", |bench| {
         bench.iter(|| {
             out.clear();
-            head.write_request(black_box(head.target()), &mut out);
+            write_request(&head, black_box(head.target()), &RequestHop::default(), &mut out);
         });
     });
-    head.parse_response(RESPONSE.as_bytes(), limits).expect("valid");
+    HeadParser::new().response(&mut head, RESPONSE.as_bytes(), limits).expect("valid");
     group.bench_function("response, 7 fields", |bench| {
         bench.iter(|| {
             out.clear();
-            head.write_response(black_box(Version::Http11), &mut out);
+            write_response(&head, black_box(Version::Http11), &mut out);
         });
     });
     group.finish();
@@ -75,16 +76,16 @@ fn messages(criterion: &mut Criterion) {
     criterion.bench_function("response through", |bench| {
         bench.iter(|| {
             out.clear();
-            head.parse_response(black_box(RESPONSE.as_bytes()), &limits).expect("valid");
+            HeadParser::new().response(&mut head, black_box(RESPONSE.as_bytes()), &limits).expect("valid");
             response_framing(&head, Method::Get).expect("valid");
             strip_hop_by_hop(&mut head);
-            head.write_response(Version::Http11, &mut out);
+            write_response(&head, Version::Http11, &mut out);
         });
     });
 }
 
 fn request_through(head: &mut Head, text: &[u8], limits: &HeadLimits, out: &mut Vec<u8>) {
-    head.parse_request(text, limits).expect("valid");
+    HeadParser::new().request(&mut head, text, limits).expect("valid");
     let target = Target::parse(head.method(), head.target()).expect("valid");
     black_box(request_authority(head, &target).expect("valid"));
     black_box(path::is_plain(target.path));
@@ -98,7 +99,7 @@ fn request_through(head: &mut Head, text: &[u8], limits: &HeadLimits, out: &mut 
     head.set(b"X-Forwarded-Proto", b"https");
     head.set(b"X-Forwarded-Scheme", b"https");
     head.set(b"X-Scheme", b"https");
-    head.write_request(head.target(), out);
+    write_request(&head, head.target(), &RequestHop::default(), out);
 }
 
 fn bodies(criterion: &mut Criterion) {

@@ -4,11 +4,11 @@
 mod connection;
 
 pub use connection::{
-    connection_has, expects_continue, is_of_one_hop, keep_alive, strip_hop_by_hop, upgrade_to,
+    connection_has, expects_continue, keep_alive, strip_hop_by_hop, upgrade_to,
 };
 
-use crate::head::{Head, Known, Method, Version};
-use crate::malformed::Malformed;
+use fairway_message::{Head, Known, Method, Version};
+use fairway_message::Malformed;
 
 /// How a body is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn decimal(value: &[u8]) -> Result<u64, Malformed> {
 /// we do not have (RFC 9112 §6.1: 501).
 #[cold]
 fn coding_defect(value: &[u8]) -> Malformed {
-    let mut codings = value.split(|&byte| byte == b',').map(crate::bytes::trimmed).peekable();
+    let mut codings = value.split(|&byte| byte == b',').map(fairway_message::bytes::trimmed).peekable();
     let mut known = true;
     while let Some(coding) = codings.next() {
         let chunked = coding.eq_ignore_ascii_case(b"chunked");

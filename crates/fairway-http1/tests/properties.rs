@@ -3,7 +3,10 @@
 
 mod checks;
 
-use fairway_http1::{BodyLimits, BodyReader, BodyWriter, Framing, Head, HeadLimits, Parsed, Part, Version};
+use fairway_http1::{
+    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request, write_response,
+};
+use fairway_message::{Head, HeadLimits, Version};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -94,9 +97,9 @@ proptest! {
     fn a_written_request_is_the_request_that_was_parsed(method in token(), target in visible(), fields in fields()) {
         let text = text(&[&method, &b" "[..], &target, b" HTTP/1.1\r\n"].concat(), &fields);
         let (mut head, mut out) = (Head::new(), Vec::new());
-        let parsed = head.parse_request(&text, &HeadLimits::default());
+        let parsed = HeadParser::new().request(&mut head, &text, &HeadLimits::default());
         prop_assert_eq!(parsed, Ok(Parsed::Complete { consumed: text.len() }));
-        head.write_request(head.target(), &mut out);
+        write_request(&head, head.target(), &RequestHop::default(), &mut out);
         prop_assert_eq!(out, text);
     }
 
@@ -104,9 +107,9 @@ proptest! {
     fn a_written_response_is_the_response_that_was_parsed(status in 100..1000u16, fields in fields()) {
         let text = text(format!("HTTP/1.1 {status} Some reason\r\n").as_bytes(), &fields);
         let (mut head, mut out) = (Head::new(), Vec::new());
-        let parsed = head.parse_response(&text, &HeadLimits::default());
+        let parsed = HeadParser::new().response(&mut head, &text, &HeadLimits::default());
         prop_assert_eq!(parsed, Ok(Parsed::Complete { consumed: text.len() }));
-        head.write_response(Version::Http11, &mut out);
+        write_response(&head, Version::Http11, &mut out);
         prop_assert_eq!(out, text);
     }
 
@@ -118,9 +121,9 @@ proptest! {
         for (at, (name, value)) in edits.iter().enumerate() {
             if at % 2 == 0 { head.set(name, value) } else { head.remove(name) }
         }
-        head.write_response(Version::Http11, &mut out);
+        write_response(&head, Version::Http11, &mut out);
         let mut parsed = Head::new();
-        prop_assert!(parsed.parse_response(&out, &HeadLimits::default()).is_ok());
+        prop_assert!(HeadParser::new().response(&mut parsed, &out, &HeadLimits::default()).is_ok());
         prop_assert!(parsed.fields().eq(head.fields()));
     }
 

@@ -14,13 +14,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_http1::{HeadLimits, Malformed};
+use fairway_message::{HeadLimits, Malformed};
 
 use crate::accept::Peer;
 use crate::clock::{Deadline, Instant};
-use crate::exchange::{Connection, Ending, exchange};
+use crate::exchange::sides::{Arrival, HeadRead};
+use crate::exchange::{Caller, Ending, exchange};
 use crate::fault::Fault;
-use crate::h1::{H1, HeadRead, linger};
+use crate::h1::{H1, linger};
 use crate::options::Limits;
 use crate::transport::{Network, Transport};
 use crate::wire::Wire;
@@ -39,7 +40,7 @@ const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConne
 /// What came instead of, or as, a request.
 enum Next {
     /// A head, whole or malformed.
-    Request(Box<Desk>, Result<usize, Malformed>),
+    Request(Box<Desk>, Result<Arrival, Malformed>),
     /// The head did not come in time.
     Late,
     /// The connection is over.
@@ -53,6 +54,21 @@ enum Waiting {
     LastChance,
     /// The rest of a head, with the desk that remembers how far it was read.
     Head(Box<Desk>),
+}
+
+/// A client's connection.
+struct Connection<S> {
+    h1: H1<S>,
+    deadline: Deadline,
+    peer: Peer,
+    served: u64,
+}
+
+impl<S> Connection<S> {
+    /// Its side of the exchange that begins.
+    fn caller(&mut self) -> Caller<'_, H1<S>> {
+        Caller { down: &mut self.h1, deadline: &mut self.deadline, peer: &self.peer, served: self.served }
+    }
 }
 
 /// Serves requests until the connection ends. `input` was read already.
@@ -72,8 +88,8 @@ pub(crate) fn serve<N: Network, S: Transport>(
         let mut now = Instant::now();
         loop {
             match next(worker, &mut connection, now).await {
-                Next::Request(mut desk, head) => {
-                    let (ending, ended) = exchange(worker, &mut connection, &mut desk, head).await;
+                Next::Request(mut desk, arrival) => {
+                    let (ending, ended) = exchange(worker, connection.caller(), &mut desk, arrival).await;
                     now = ended;
                     worker.give_desk(desk);
                     connection.served += 1;
@@ -131,13 +147,13 @@ fn poll_next<N: Network, S: Transport>(
         }
     };
     match connection.h1.poll_request(cx, &mut desk.request, limits) {
-        Poll::Ready(HeadRead::Whole(count)) => return Poll::Ready(Next::Request(desk, Ok(count))),
+        Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(desk, Ok(arrival))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(desk, Err(rule))),
         Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
             worker.give_desk(desk);
             return Poll::Ready(Next::Over);
         }
-        Poll::Pending if connection.h1.wire.residue() > 0 => {
+        Poll::Pending if connection.h1.residue() > 0 => {
             *waiting = Waiting::Head(desk);
             if !begun {
                 connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.head_timeout);

@@ -20,6 +20,9 @@ pub(crate) const SCRATCH: usize = 128 * 1024;
 /// How much one read of a head may bring: what follows the head is copied to the residue.
 const HEAD_READ: usize = 16 * 1024;
 
+/// How much of what a peer sends too early is kept while nothing is read from it.
+const AHEAD: usize = 16 * 1024;
+
 /// Smaller pieces are gathered behind what already waits; larger ones go to the socket from where they are.
 pub(crate) const GATHER: usize = 16 * 1024;
 
@@ -134,6 +137,15 @@ pub(crate) enum Input<T> {
     Eof,
 }
 
+/// What [`Wire::poll_ahead`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// The peer may send more.
+    Open,
+    /// It closed its direction, or the connection broke.
+    Ended,
+}
+
 impl<S: Transport> Wire<S> {
     /// Nothing read, nothing to send.
     pub(crate) fn new(stream: S) -> Self {
@@ -217,6 +229,23 @@ impl<S: Transport> Wire<S> {
         let (used, taken) = take(cx, &scratch[..count]);
         self.inbox.extend(&scratch[used..count], workspace);
         Poll::Ready(Ok(Input::Taken(taken)))
+    }
+
+    /// While nothing else is read: keeps what comes, so that the end behind it is seen. Of a peer that has sent more than
+    /// [`AHEAD`] bytes too early nothing more is read, and its end not seen.
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>, workspace: &Workspace) -> Ahead {
+        while self.inbox.pending().len() < AHEAD {
+            let mut scratch = workspace.scratch.borrow_mut();
+            match read(&mut self.stream, cx, &mut scratch[..HEAD_READ]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0) | Err(_)) => return Ahead::Ended,
+                Poll::Ready(Ok(count)) => {
+                    self.received += count as u64;
+                    self.inbox.extend(&scratch[..count], workspace);
+                }
+            }
+        }
+        Ahead::Open
     }
 
     /// Bytes that were read and not consumed.

@@ -2,9 +2,9 @@
 
 use super::BodyLimits;
 use super::trailer::Trailers;
-use crate::bytes::{hex_digit, is_value_byte};
+use fairway_message::bytes::{hex_digit, is_value_byte};
 use crate::framing::Framing;
-use crate::malformed::Malformed;
+use fairway_message::Malformed;
 
 /// What a step found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::framing::Framing;
-use crate::malformed::Malformed;
+use fairway_message::Malformed;
 
 const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 64, trailer_bytes: 64, extension_bytes: 200 };
 

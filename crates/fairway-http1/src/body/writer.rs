@@ -1,9 +1,9 @@
 //! A body into a stream. Holds how much is still due, never body bytes.
 
 use super::trailer;
-use crate::bytes::{is_token, is_value_byte};
+use fairway_message::bytes::{is_token, is_value_byte};
 use crate::framing::Framing;
-use crate::malformed::Malformed;
+use fairway_message::Malformed;
 
 /// Writes one body.
 #[derive(Debug)]

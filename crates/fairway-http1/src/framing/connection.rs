@@ -1,20 +1,9 @@
 //! The fields that are for one hop only: persistence, options, expectations, upgrades (RFC 9110 §7.6.1,
 //! §7.8, §10.1.1; RFC 9112 §9.3). Never decides which upgrade a route allows.
 
-use crate::bytes::trimmed;
-use crate::head::{Head, Known, Version};
-use crate::malformed::Malformed;
-
-/// Removed from every forwarded message, named in `Connection` or not (RFC 9110 §7.6.1). `Proxy` has no
-/// meaning at all, but becomes `HTTP_PROXY` in CGI.
-const HOP_BY_HOP: u64 = Known::Connection.bit()
-    | Known::KeepAlive.bit()
-    | Known::ProxyConnection.bit()
-    | Known::Te.bit()
-    | Known::Trailer.bit()
-    | Known::TransferEncoding.bit()
-    | Known::Upgrade.bit()
-    | Known::Proxy.bit();
+use fairway_message::bytes::trimmed;
+use fairway_message::{Head, Known, Version};
+use fairway_message::Malformed;
 
 /// What naming it in `Connection` does not remove: who is asked, how long the body is, and what trusted
 /// proxies say about the client. A client must not be able to take those from its own request.
@@ -76,15 +65,9 @@ pub fn strip_hop_by_hop(head: &mut Head) {
     if names_fields(head) {
         strip_named(head);
     }
-    if head.may_have(HOP_BY_HOP) {
-        head.remove_set(HOP_BY_HOP);
+    if head.may_have(Known::HOP_BY_HOP) {
+        head.remove_set(Known::HOP_BY_HOP);
     }
-}
-
-/// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
-#[inline]
-pub fn is_of_one_hop(known: Known) -> bool {
-    known.bit() & (HOP_BY_HOP | Known::ContentLength.bit()) != 0
 }
 
 /// Whether an option is more than the usual ones, which name no field or one that goes anyway.

@@ -1,17 +1,19 @@
 //! The rules for framing and for the fields of one hop, one test each.
 
+use fairway_message::HeadLimits;
+
 use super::*;
-use crate::head::HeadLimits;
+use crate::head::HeadParser;
 
 fn request(fields: &str) -> Head {
     let mut head = Head::new();
-    head.parse_request(format!("POST / {fields}\r\n").as_bytes(), &HeadLimits::default()).expect(fields);
+    HeadParser::new().request(&mut head, format!("POST / {fields}\r\n").as_bytes(), &HeadLimits::default()).expect(fields);
     head
 }
 
 fn response(status: u16, fields: &str) -> Head {
     let mut head = Head::new();
-    head.parse_response(format!("HTTP/1.1 {status} x\r\n{fields}\r\n").as_bytes(), &HeadLimits::default())
+    HeadParser::new().response(&mut head, format!("HTTP/1.1 {status} x\r\n{fields}\r\n").as_bytes(), &HeadLimits::default())
         .unwrap();
     head
 }
@@ -113,7 +115,7 @@ fn an_encoding_in_http_1_0_is_refused() {
     assert_eq!(request_framing(&head), Err(Malformed::EncodingInHttp10));
     let mut head = Head::new();
     let text = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    head.parse_response(text, &HeadLimits::default()).unwrap();
+    HeadParser::new().response(&mut head, text, &HeadLimits::default()).unwrap();
     assert_eq!(response_framing(&head, Method::Get), Err(Malformed::EncodingInHttp10));
 }
 

@@ -1,11 +1,10 @@
 //! Which rule a refused head breaks. Off the hot path: the head is walked a second time, line by line.
 //! Never accepts anything: the decision has been made.
 
+use fairway_message::Malformed;
+use fairway_message::bytes::{is_token, is_value_byte};
 use httparse::Error;
 use memchr::memchr;
-
-use crate::bytes::{is_token, is_value_byte};
-use crate::malformed::Malformed;
 
 /// The rule that this request head breaks.
 #[cold]

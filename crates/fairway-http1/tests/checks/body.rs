@@ -1,6 +1,7 @@
 //! Chunked bodies: the same however they arrive, and the same after they were written again.
 
-use fairway_http1::{BodyLimits, BodyReader, BodyWriter, Framing, Malformed, Part};
+use fairway_http1::{BodyLimits, BodyReader, BodyWriter, Framing, Part};
+use fairway_message::Malformed;
 
 const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 48, trailer_bytes: 256, extension_bytes: 512 };
 

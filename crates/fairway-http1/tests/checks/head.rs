@@ -1,19 +1,20 @@
 //! Heads: canonical when written, the same however they arrive, and the framing that leaves is one.
 
 use fairway_http1::{
-    Framing, Head, HeadLimits, Known, Malformed, Method, Parsed, Target, Version, expects_continue,
-    keep_alive, request_authority, request_framing, response_framing, strip_hop_by_hop, upgrade_to,
+    Framing, HeadParser, Parsed, RequestHop, expects_continue, keep_alive, request_framing, response_framing,
+    strip_hop_by_hop, upgrade_to, write_request, write_response,
 };
+use fairway_message::{Head, HeadLimits, Known, Malformed, Method, Target, Version, request_authority};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 2048, fields: 70, line_bytes: 512 };
 
-type Parse = fn(&mut Head, &[u8], &HeadLimits) -> Result<Parsed, Malformed>;
+type Parse = fn(&mut HeadParser, &mut Head, &[u8], &HeadLimits) -> Result<Parsed, Malformed>;
 type Write = fn(&Head, &mut Vec<u8>);
 
 /// Any bytes as a request.
 pub(crate) fn request(input: &[u8]) {
-    let write: Write = |head, out| head.write_request(head.target(), out);
-    let Some(mut head) = parsed(input, Head::parse_request, write) else { return };
+    let write: Write = |head, out| write_request(head, head.target(), &RequestHop::default(), out);
+    let Some(mut head) = parsed(input, HeadParser::request, write) else { return };
     assert!(head.target().iter().all(u8::is_ascii_graphic) && !head.target().is_empty());
     if let Ok(target) = Target::parse(head.method(), head.target()) {
         agree_on_authority(&head, &target);
@@ -25,8 +26,8 @@ pub(crate) fn request(input: &[u8]) {
 
 /// Any bytes as a response.
 pub(crate) fn response(input: &[u8]) {
-    let write: Write = |head, out| head.write_response(Version::Http11, out);
-    let Some(mut head) = parsed(input, Head::parse_response, write) else { return };
+    let write: Write = |head, out| write_response(head, Version::Http11, out);
+    let Some(mut head) = parsed(input, HeadParser::response, write) else { return };
     assert!((100..=999).contains(&head.status()));
     let to_get = response_framing(&head, Method::Get);
     let to_head = response_framing(&head, Method::Head);
@@ -38,7 +39,7 @@ pub(crate) fn response(input: &[u8]) {
 
 fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     let mut head = Head::new();
-    let whole = parse(&mut head, input, &LIMITS);
+    let whole = parse(&mut HeadParser::new(), &mut head, input, &LIMITS);
     same_however_it_arrives(input, parse, write, (&head, whole));
     let Ok(Parsed::Complete { consumed }) = whole else { return None };
     assert!(consumed <= input.len() && input[..consumed].ends_with(b"\r\n\r\n"));
@@ -46,7 +47,7 @@ fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     let text = written(&head, write);
     canonical(&text);
     let mut again = Head::new();
-    let parsed = parse(&mut again, &text, &HeadLimits::default());
+    let parsed = parse(&mut HeadParser::new(), &mut again, &text, &HeadLimits::default());
     assert_eq!(parsed, Ok(Parsed::Complete { consumed: text.len() }), "{text:?}");
     assert!(again.fields().eq(head.fields()));
     assert_eq!((again.method_bytes(), again.target()), (head.method_bytes(), head.target()));
@@ -65,9 +66,9 @@ fn same_however_it_arrives(
 ) {
     let step = 1 + input.first().map_or(0, |&byte| usize::from(byte % 7));
     let ends = (0..input.len()).step_by(step).chain([input.len()]);
-    let mut head = Head::new();
+    let (mut parser, mut head) = (HeadParser::new(), Head::new());
     for end in ends {
-        match parse(&mut head, &input[..end], &LIMITS) {
+        match parse(&mut parser, &mut head, &input[..end], &LIMITS) {
             Ok(Parsed::Incomplete) => {}
             Ok(complete) => {
                 assert_eq!(Ok(complete), whole.1);
@@ -132,10 +133,10 @@ fn stripped(head: &mut Head, framing: Result<Framing, Malformed>, without: Frami
     let text = written(head, write);
     let mut again = Head::new();
     let understood = if head.status() == 0 {
-        again.parse_request(&text, &HeadLimits::default()).expect("canonical");
+        HeadParser::new().request(&mut again, &text, &HeadLimits::default()).expect("canonical");
         request_framing(&again)
     } else {
-        again.parse_response(&text, &HeadLimits::default()).expect("canonical");
+        HeadParser::new().response(&mut again, &text, &HeadLimits::default()).expect("canonical");
         response_framing(&again, Method::Get)
     };
     assert!(understood == Ok(framing) || (framing == Framing::None && understood == Ok(without)));

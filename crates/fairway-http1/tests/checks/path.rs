@@ -1,6 +1,6 @@
 //! Paths: both forms are final, free of what they resolve, and agree with a naive resolution.
 
-use fairway_http1::path::{decode, is_plain, normalise};
+use fairway_message::path::{decode, is_plain, normalise};
 
 /// Any bytes as a path.
 pub(crate) fn path(input: &[u8]) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use fairway_http1::Known;
+use fairway_message::Known;
 
 use super::flag;
 use crate::exchange::acquire::Detour;

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use fairway_http1::Known;
+use fairway_message::Known;
 
 use super::{flag, upstream_name};
 use crate::accept::Peer;
@@ -41,8 +41,8 @@ fn words(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Pe
     out.push(b' ');
     escaped(out, request.target());
     let version: &[u8] = match request.version() {
-        fairway_http1::Version::Http10 => b" HTTP/1.0",
-        fairway_http1::Version::Http11 => b" HTTP/1.1",
+        fairway_message::Version::Http10 => b" HTTP/1.0",
+        fairway_message::Version::Http11 => b" HTTP/1.1",
     };
     out.extend_from_slice(version);
     write!(out, "\" {} {} ", record.status, record.body_bytes).expect("a vector takes every write");

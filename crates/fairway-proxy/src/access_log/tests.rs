@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fairway_http1::HeadLimits;
+use fairway_message::HeadLimits;
 use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn peer() -> Peer {
 
 fn desk(head: &[u8]) -> Desk {
     let mut desk = Desk::default();
-    desk.request.parse_request(head, &HeadLimits::default()).unwrap();
+    fairway_http1::HeadParser::new().request(&mut desk.request, head, &HeadLimits::default()).unwrap();
     desk.host.push_str("example.com");
     desk.parties =
         Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };

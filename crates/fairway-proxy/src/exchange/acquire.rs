@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::Scene;
+use super::sides::Downstream;
+use super::{Scene, Turn};
 use super::attempt::{Age, Reuse, note_connect_failure};
 use super::forward::Course;
 use crate::clock::Instant;
@@ -52,8 +53,8 @@ type To<N> = ToEndpoint<N>;
 ///
 /// # Errors
 /// With the endpoint of the last connect that failed.
-pub(crate) async fn acquire<N: Network>(
-    scene: &Scene<'_, N>,
+pub(crate) async fn acquire<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     group: &Rc<Group<To<N>>>,
     course: &mut Course,
     chosen: Chosen<To<N>>,
@@ -70,8 +71,9 @@ pub(crate) async fn acquire<N: Network>(
             detour: Detour::None,
         });
     }
+    let Turn { scene, caller, .. } = turn;
     // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-    Box::pin(Race::begin(scene, group, course, chosen).run()).await
+    Box::pin(Race::begin(scene, group, course, chosen).run(&mut *caller.down)).await
 }
 
 fn idle<S: Transport>(chosen: &Chosen<S>, course: &Course) -> Option<Box<Pooled<S>>> {
@@ -116,6 +118,8 @@ enum Event<S> {
     Connected(usize, S),
     Failed(usize, Fault),
     Late,
+    /// The client has gone.
+    Deserted,
 }
 
 impl<'a, 's, N: Network> Race<'a, 's, N> {
@@ -130,9 +134,17 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         race
     }
 
-    async fn run(mut self) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
+    async fn run<D: Downstream>(mut self, client: &mut D) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
         loop {
-            match poll_fn(|cx| self.poll_event(cx)).await {
+            let event = poll_fn(|cx| match self.poll_event(cx) {
+                Poll::Pending => client.poll_gone(cx).map(|()| Event::Deserted),
+                event => event,
+            });
+            match event.await {
+                Event::Deserted => {
+                    let racer = self.racers.swap_remove(0);
+                    return Err((racer.chosen, Fault::ClientGone));
+                }
                 Event::Connected(which, stream) => return Ok(self.won(which, stream)),
                 Event::Failed(which, fault) => {
                     let racer = self.racers.swap_remove(which);

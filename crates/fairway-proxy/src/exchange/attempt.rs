@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::acquire::{Acquired, Detour, acquire};
 use super::forward::Course;
-use super::sides::Upstream;
-use super::transact::{Reply, transact};
+use super::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
+use super::transact::transact;
 use super::{Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
@@ -82,23 +82,25 @@ pub(crate) enum Reuse {
 }
 
 /// Makes the attempt.
-pub(crate) async fn attempt<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
+pub(crate) async fn attempt<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     group: &Rc<Group<ToEndpoint<N>>>,
     course: &mut Course,
     chosen: Chosen<ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
-    let acquired = acquire(&turn.scene, group, course, chosen).await;
+    let acquired = acquire(turn, group, course, chosen).await;
     let Acquired { chosen, mut pooled, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
         let progress = Progress::Nothing;
         Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
     })?;
     count(&turn.scene.worker.counters.attempts.sent);
-    let before = (pooled.h1.wire.sent(), pooled.h1.wire.received());
+    let before = (pooled.h1.sent(), pooled.h1.received());
     let sent = if age == Age::Fresh { Instant::now() } else { course.now };
     let desk = &*turn.desk;
     let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
-    pooled.h1.send_request(&desk.request, target, turn.scene.intake.framing);
+    let asks = turn.scene.rule.rule().policy.websocket;
+    let upgrade = if asks { turn.scene.intake.upgrade } else { Upgrade::None };
+    pooled.h1.send_request(&desk.request, &RequestPlan { target, body: turn.scene.intake.body, upgrade });
     let due = sent + chosen.endpoint.acknowledges_within(ACKNOWLEDGED);
     match transact(turn, &mut pooled.h1, (sent, due)).await {
         Ok(reply) => {
@@ -107,7 +109,7 @@ pub(crate) async fn attempt<N: Network, S: Transport>(
             Ok(Answered { chosen, connection: pooled, reply, connect, detour, sent, headed })
         }
         Err(fault) => {
-            let progress = match (pooled.h1.wire.sent() == before.0, pooled.h1.wire.received() == before.1) {
+            let progress = match (pooled.h1.sent() == before.0, pooled.h1.received() == before.1) {
                 (_, false) => Progress::Answered,
                 (false, true) => Progress::Written,
                 (true, true) => Progress::Nothing,

@@ -98,6 +98,12 @@ impl RequestBody {
         self.sending == Sending::Sent
     }
 
+    /// Whether nothing is read from the client now: all of the body came, or the endpoint takes no more of it for the
+    /// moment, or, being `deaf`, at all.
+    pub(crate) fn leaves_alone<U: Upstream>(&self, up: &U, deaf: bool) -> bool {
+        deaf || self.arrival == Arrival::Whole || up.queued() > GATHER
+    }
+
     /// Whether another attempt can send what this one did.
     pub(crate) fn is_replayable(&self) -> bool {
         self.held == Held::All

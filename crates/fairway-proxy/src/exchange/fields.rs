@@ -1,16 +1,15 @@
-//! Which fields of a request go on: not those for this hop, not those that a backend could read as others, and what
+//! Which fields of a request go on: not those that a backend could read as others, and what
 //! proxies say about a client from trusted peers alone (docs/design/0016-fields-of-strangers.md).
 //!
 //! This comes before routing and filters, so that no rule is chosen by a field that never arrives, and what a filter
 //! sets stays.
 
-use fairway_http1::{FieldRef, Head, Known, strip_hop_by_hop};
+use fairway_message::{FieldRef, Head, Known};
 
 use super::forwarded::Trust;
 
-/// Removes from the head what does not go on. To be called after everything that is for this hop was read.
+/// Removes from the head what does not go on. Fields for one hop are gone already.
 pub(super) fn admit(request: &mut Head, trust: Trust) {
-    strip_hop_by_hop(request);
     request.retain(|FieldRef { name, known, .. }| match known {
         // `forwarded` replaces them, and keeps what a stranger said under `X-Original-*`.
         Known::XForwardedFor | Known::XForwardedHost => true,

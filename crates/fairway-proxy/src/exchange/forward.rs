@@ -6,26 +6,23 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_http1::{Framing, Known, Method, Version, keep_alive, response_framing, strip_hop_by_hop};
+use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
 use super::attempt::{Answered, Failed, Progress, Reuse, attempt, blame};
 use super::body::RequestBody;
 use super::forwarded;
-use super::intake::Upgrade;
 use super::record::UpstreamRecord;
 use super::relay::relay;
 use super::respond;
-use super::sides::{AnswerPlan, Downstream, Persistence, Upstream};
-use super::transact::Reply;
+use super::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
 use super::tunnel::tunnel;
 use super::vigil::Vigil;
 use super::{Ending, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
-use crate::h1::H1;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
@@ -39,7 +36,7 @@ struct Delivered<S: Transport> {
 }
 
 /// Forwards the request on the desk and brings the answer back.
-pub(crate) async fn forward<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>) -> Ending {
+pub(crate) async fn forward<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>) -> Ending {
     let group = match group(&turn.scene) {
         Ok(group) => group,
         Err(fault) => return respond::refuse_by_rule(turn, fault).await,
@@ -76,14 +73,6 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
         desk.request.append(b"Host", b"");
     }
-    match scene.intake.framing {
-        Framing::Chunked => desk.request.append(b"Transfer-Encoding", b"chunked"),
-        Framing::Length(_) | Framing::None | Framing::UntilClose => {}
-    }
-    if scene.intake.upgrade == Upgrade::WebSocket && scene.rule.rule().policy.websocket {
-        desk.request.append(b"Connection", b"upgrade");
-        desk.request.append(b"Upgrade", b"websocket");
-    }
     let append = scene.adopted.settings().forwarded.append;
     forwarded::rewrite(desk, &scene.client, append, || scene.worker.random(|random| random.u128(..)));
     let normalised = scene.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
@@ -99,8 +88,8 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
 }
 
 /// Tries endpoints until one answers.
-async fn deliver<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
+async fn deliver<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     group: &Rc<Group<ToEndpoint<N>>>,
 ) -> Result<Delivered<ToEndpoint<N>>, Fault> {
     let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
@@ -225,8 +214,8 @@ fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course,
 /// Hands the answer on, and the connections back.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
-fn conclude<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
+fn conclude<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
     let Delivered { answered, attempts } = delivered;
@@ -240,11 +229,11 @@ fn conclude<N: Network, S: Transport>(
     let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
     turn.record.upstream = Some(upstream);
     async move {
-        let ending = if reply == Reply::Switched {
+        let ending = if reply.upgrade == Upgrade::WebSocket {
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.
             Box::pin(switch(turn, &mut pooled.h1)).await
         } else {
-            let relayed = answer(turn, &mut pooled.h1, headed).await;
+            let relayed = answer(turn, &mut pooled.h1, (reply, headed)).await;
             let ended = Instant::now();
             turn.record.answered((ended - sent).into());
             match relayed {
@@ -254,9 +243,9 @@ fn conclude<N: Network, S: Transport>(
                     if reusable {
                         chosen.endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
                     }
-                    respond::settle(turn.connection, persistence).await
+                    respond::settle(&mut turn.caller, persistence).await
                 }
-                Err(fault) => Box::pin(fail_mid_answer(turn, fault)).await,
+                Err(fault) => fail_mid_answer(turn, fault),
             }
         };
         drop(chosen);
@@ -264,47 +253,30 @@ fn conclude<N: Network, S: Transport>(
     }
 }
 
-/// An answer that broke: when nothing of it left for the client, it gets another; else it must see that it broke.
-async fn fail_mid_answer<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>, fault: Fault) -> Ending {
-    if let Fault::UpstreamMalformed(_) = fault
-        && turn.record.status == 0
-    {
-        return respond::refuse_by_rule(turn, fault).await;
-    }
+/// An answer that broke: the client must see that it did.
+fn fail_mid_answer<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, fault: Fault) -> Ending {
     turn.record.fault = Some(fault);
-    turn.connection.h1.wire.abort();
+    turn.caller.down.abort();
     Ending::Abort
 }
 
 /// Relays the final answer. Says what becomes of the client's connection, and whether the endpoint's can be reused.
-async fn answer<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
-    up: &mut H1<ToEndpoint<N>>,
-    began: Instant,
+async fn answer<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
+    up: &mut impl Upstream,
+    (reply, began): (Reply, Instant),
 ) -> Result<(Persistence, bool), Fault> {
     let intake = &turn.scene.intake;
-    let framing = response_framing(&turn.desk.answer, intake.method).map_err(|rule| {
-        turn.record.status = 0;
-        Fault::UpstreamMalformed(rule)
-    })?;
-    let stays = keep_alive(&turn.desk.answer) && framing != Framing::UntilClose;
-    Upstream::expect_body(up, framing);
     clean(&turn.scene, turn.desk);
-    let persistence = respond::persistence(turn.scene.worker, turn.connection, intake);
-    // Without chunks, a body of unknown length ends with the connection.
-    let unbounded = matches!(framing, Framing::Chunked | Framing::UntilClose)
-        && intake.version == Version::Http10
-        && intake.method != Method::Head;
-    let persistence = if unbounded { Persistence::Close } else { persistence };
-    let plan = AnswerPlan { version: intake.version, persistence };
-    turn.connection.h1.send_head(&mut turn.desk.answer, framing, &plan);
+    let persistence = respond::persistence(turn.scene.worker, &turn.caller, intake);
+    let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
+    let persistence = turn.caller.down.send_head(&mut turn.desk.answer, &plan);
     relay(turn, up, began).await?;
-    Ok((persistence, stays && turn.body.is_sent() && up.is_body_read() && up.wire.residue() == 0))
+    Ok((persistence, turn.body.is_sent() && up.is_reusable()))
 }
 
 /// Makes the answer's head what the client shall see.
 fn clean<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
-    strip_hop_by_hop(&mut desk.answer);
     if matches!(desk.answer.status(), 101 | 204) {
         // "A server MUST NOT send a Content-Length header field in any response with a status code of 1xx or 204"
         // (RFC 9110 §8.6), and a client may be strict about it.
@@ -315,18 +287,17 @@ fn clean<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
 }
 
 /// The endpoint speaks another protocol now; so does the client.
-async fn switch<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
-    up: &mut H1<ToEndpoint<N>>,
+async fn switch<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
+    up: &mut impl Upstream,
 ) -> Ending {
     clean(&turn.scene, turn.desk);
-    turn.desk.answer.append(b"Connection", b"upgrade");
-    turn.desk.answer.append(b"Upgrade", b"websocket");
-    let plan = AnswerPlan { version: turn.scene.intake.version, persistence: Persistence::Upgraded };
-    turn.connection.h1.send_head(&mut turn.desk.answer, Framing::None, &plan);
+    let intake = &turn.scene.intake;
+    let plan = AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
+    turn.caller.down.send_head(&mut turn.desk.answer, &plan);
     let idle = turn.scene.rule.rule().policy.timeouts.read;
     let worker = turn.scene.worker;
     let vigil = Vigil::new(&worker.waits, worker.options.limits.upstream_unacknowledged);
-    turn.record.body_bytes = tunnel(turn.connection, up, (idle, vigil)).await;
+    turn.record.body_bytes = tunnel(&mut turn.caller, up, (idle, vigil)).await;
     Ending::Finished
 }

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use fairway_http1::{Head, Known};
+use fairway_message::{Head, Known};
 use fairway_model::ForwardedTrust;
 
 use crate::accept::Peer;

@@ -1,12 +1,11 @@
 //! What a request asks for, checked once before anything acts on it.
 
-use fairway_http1::{
-    Framing, Head, Known, Malformed, Method, Target, TargetForm, Version, expects_continue, keep_alive, path,
-    request_authority, request_framing, upgrade_to,
+use fairway_message::{
+    BodySize, Head, Known, Malformed, Method, Target, TargetForm, Version, path, request_authority,
 };
 use fairway_model::PathForm;
 
-use crate::exchange::sides::Persistence;
+use crate::exchange::sides::{Arrival, Persistence, Upgrade};
 use crate::fault::Fault;
 use crate::worker::Desk;
 
@@ -15,7 +14,7 @@ use crate::worker::Desk;
 pub(crate) struct Intake {
     pub(crate) method: Method,
     pub(crate) version: Version,
-    pub(crate) framing: Framing,
+    pub(crate) body: BodySize,
     /// What the client wishes.
     pub(crate) persistence: Persistence,
     pub(crate) expectation: Expectation,
@@ -42,13 +41,6 @@ pub(crate) enum Expectation {
     Continue,
 }
 
-/// What the client wants the connection to become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upgrade {
-    Nothing,
-    WebSocket,
-}
-
 /// Whether the path as received is its own normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathShape {
@@ -58,9 +50,9 @@ enum PathShape {
 
 impl Intake {
     /// Checks the head on the desk, and writes the host and the forms of the path to it.
-    pub(crate) fn check(desk: &mut Desk) -> Result<Self, Fault> {
+    pub(crate) fn check(desk: &mut Desk, arrival: &Arrival) -> Result<Self, Fault> {
         let Desk { request, host, origin, normalised, decoded, text, .. } = desk;
-        let framing = request_framing(request).map_err(Fault::Malformed)?;
+        let body = arrival.body.map_err(Fault::Malformed)?;
         let method = request.method();
         match method {
             Method::Connect => return Err(Fault::Unsupported),
@@ -81,12 +73,12 @@ impl Intake {
             PathShape::Changed
         };
         host_of(request, &target, host)?;
-        let expectation = match expects_continue(request).map_err(Fault::Malformed)? {
-            true if framing != Framing::None => Expectation::Continue,
+        let expectation = match arrival.expects_continue.map_err(Fault::Malformed)? {
+            true if body != BodySize::None => Expectation::Continue,
             _ => Expectation::Nothing,
         };
-        let upgrade = upgrade(request, framing)?;
-        let persistence = if keep_alive(request) { Persistence::KeepAlive } else { Persistence::Close };
+        check_upgrade(request, body, arrival.upgrade)?;
+        let (persistence, upgrade) = (arrival.persistence, arrival.upgrade);
         let version = request.version();
         let origin = match target {
             Target { form: TargetForm::Absolute, authority: Some(authority), .. } => {
@@ -99,7 +91,7 @@ impl Intake {
             }
             _ => Origin::Target,
         };
-        Ok(Self { method, version, framing, persistence, expectation, upgrade, origin, path, shape })
+        Ok(Self { method, version, body, persistence, expectation, upgrade, origin, path, shape })
     }
 
     /// The path as the Gateway API sees it.
@@ -171,18 +163,12 @@ fn host_of(request: &Head, target: &Target<'_>, host: &mut String) -> Result<(),
     Ok(())
 }
 
-/// `websocket` is the only protocol to switch to; others are ignored, as a server may (RFC 9110 §7.8). A request with
-/// a body cannot switch: its bytes could be taken for the new protocol's.
-fn upgrade(request: &Head, framing: Framing) -> Result<Upgrade, Fault> {
-    match upgrade_to(request) {
-        Some(protocol) if protocol.eq_ignore_ascii_case(b"websocket") => match framing {
-            Framing::None | Framing::Length(0) => {
-                check_handshake(request).map_err(Fault::Malformed)?;
-                Ok(Upgrade::WebSocket)
-            }
-            _ => Err(Fault::Unsupported),
-        },
-        _ => Ok(Upgrade::Nothing),
+/// A request with a body cannot switch: its bytes could be taken for the new protocol's.
+fn check_upgrade(request: &Head, body: BodySize, upgrade: Upgrade) -> Result<(), Fault> {
+    match (upgrade, body) {
+        (Upgrade::None, _) => Ok(()),
+        (Upgrade::WebSocket, BodySize::None | BodySize::Exact(0)) => check_handshake(request).map_err(Fault::Malformed),
+        (Upgrade::WebSocket, _) => Err(Fault::Unsupported),
     }
 }
 

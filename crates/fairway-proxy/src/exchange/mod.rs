@@ -29,7 +29,7 @@ mod vigil;
 
 use std::rc::Rc;
 
-use fairway_http1::{Framing, Malformed};
+use fairway_message::{BodySize, Malformed};
 use fairway_model::{Action, AnswerReason};
 use fairway_routing::{CompiledRule, Matched, Request};
 
@@ -37,7 +37,6 @@ use crate::accept::Peer;
 use crate::clock::{Deadline, Instant};
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
-use crate::h1::H1;
 use crate::listener::ListenerName;
 use crate::transport::{Network, Transport};
 use crate::worker::{Adopted, Desk, Parties, ToEndpoint, Worker};
@@ -46,13 +45,14 @@ use body::{BodyBounds, RequestBody};
 use forwarded::Client;
 use intake::{Fields, Intake};
 use record::Record;
+use sides::{Arrival, Downstream};
 
-/// A client's connection.
-pub(crate) struct Connection<S> {
-    pub(crate) h1: H1<S>,
-    pub(crate) deadline: Deadline,
-    pub(crate) peer: Peer,
-    /// Requests before this one.
+/// The client's side of one exchange: its connection, or a part of one that other exchanges share.
+pub(crate) struct Caller<'c, D> {
+    pub(crate) down: &'c mut D,
+    pub(crate) deadline: &'c mut Deadline,
+    pub(crate) peer: &'c Peer,
+    /// Requests of the connection before this one.
     pub(crate) served: u64,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Scene<'a, N: Network> {
 }
 
 /// An exchange that has a rule.
-pub(crate) struct Turn<'t, 'a, N: Network, S> {
+pub(crate) struct Turn<'t, 'a, N: Network, D> {
     pub(crate) scene: Scene<'a, N>,
-    pub(crate) connection: &'t mut Connection<S>,
+    pub(crate) caller: Caller<'t, D>,
     pub(crate) desk: &'t mut Desk,
     pub(crate) record: &'t mut Record<'a>,
     pub(crate) body: RequestBody,
@@ -98,51 +98,58 @@ pub(crate) enum Unroutable {
 /// Serves the request whose head stands on the desk. Says when it was over.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
-pub(crate) fn exchange<N: Network, S: Transport>(
-    worker: &Rc<Worker<N>>,
-    connection: &mut Connection<S>,
-    desk: &mut Desk,
-    head: Result<usize, Malformed>,
-) -> impl Future<Output = (Ending, Instant)> {
+pub(crate) fn exchange<'c, N: Network, D: Downstream>(
+    worker: &'c Rc<Worker<N>>,
+    mut caller: Caller<'c, D>,
+    desk: &'c mut Desk,
+    arrival: Result<Arrival, Malformed>,
+) -> impl Future<Output = (Ending, Instant)> + use<'c, N, D> {
     worker.budgets.retries.earn();
     async move {
         let adopted = worker.adopted();
-        let mut record = Record::new(Instant::now(), head.unwrap_or_default());
-        record.sent_bytes = connection.h1.wire.sent();
-        desk.parties = parties(worker, connection);
-        let ending = match admit(worker, &adopted, connection, (desk, head), &mut record) {
-            Ok(admitted) => serve(admitted, connection, desk, &mut record).await,
+        let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
+        let mut record = Record::new(Instant::now(), head_bytes);
+        record.sent_bytes = caller.down.sent();
+        desk.parties = parties(worker, &caller);
+        let ending = match admit(worker, &adopted, caller.peer, (desk, arrival), &mut record) {
+            Ok(admitted) => serve(admitted, caller.reborrow(), desk, &mut record).await,
             // Boxed, like all that is rare: every connection's task would carry room for it.
             Err(unroutable) => {
-                Box::pin(respond::unroutable(worker, connection, desk, &unroutable, &mut record)).await
+                Box::pin(respond::unroutable(worker, &mut caller, desk, &unroutable, &mut record)).await
             }
         };
         let ended = *record.ended.get_or_insert_with(Instant::now);
-        record.sent_bytes = connection.h1.wire.sent() - record.sent_bytes;
+        record.sent_bytes = caller.down.sent() - record.sent_bytes;
         worker.counters.exchange(&record);
-        worker.log.write(&record, desk, &connection.peer);
+        worker.log.write(&record, desk, caller.peer);
         (ending, ended)
+    }
+}
+
+impl<D> Caller<'_, D> {
+    fn reborrow(&mut self) -> Caller<'_, D> {
+        Caller { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
     }
 }
 
 /// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
 /// log shows it, so that no idle connection needs room for the answer.
-fn parties<N: Network, S: Transport>(worker: &Worker<N>, connection: &Connection<S>) -> Parties {
-    let peer = &connection.peer;
+fn parties<N: Network, D: Downstream>(worker: &Worker<N>, caller: &Caller<'_, D>) -> Parties {
+    let peer = caller.peer;
     let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
-    let sender = (introduced && worker.log.shows_sender()).then(|| connection.h1.wire.peer()).flatten();
+    let sender = (introduced && worker.log.shows_sender()).then(|| caller.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
 }
 
 /// Acts on the verdict.
-fn serve<'t, 'a: 't, N: Network, S: Transport>(
+fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     (scene, verdict): (Scene<'a, N>, Verdict),
-    connection: &'t mut Connection<S>,
+    caller: Caller<'t, D>,
     desk: &'t mut Desk,
     record: &'t mut Record<'a>,
-) -> impl Future<Output = Ending> + use<'t, 'a, N, S> {
+) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
     let body = RequestBody::new(scene.body_bounds(), scene.client.trust);
-    let mut turn = Turn { scene, connection, desk, record, body };
+    let mut turn = Turn { scene, caller, desk, record, body };
     async move {
         let ending = match verdict {
             Verdict::Pass => forward::forward(&mut turn).await,
@@ -155,21 +162,19 @@ fn serve<'t, 'a: 't, N: Network, S: Transport>(
 }
 
 /// Checks the request and finds its rule.
-fn admit<'a, N: Network, S: Transport>(
+fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Adopted<ToEndpoint<N>>,
-    connection: &mut Connection<S>,
-    (desk, head): (&mut Desk, Result<usize, Malformed>),
+    peer: &Peer,
+    (desk, arrival): (&mut Desk, Result<Arrival, Malformed>),
     record: &mut Record<'a>,
 ) -> Result<(Scene<'a, N>, Verdict), Unroutable> {
-    head.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
+    let arrival = arrival.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
     if worker.is_shedding() {
         return Err(Unroutable::Broken(Fault::Overloaded));
     }
-    let intake = Intake::check(desk).map_err(Unroutable::Broken)?;
+    let intake = Intake::check(desk, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
-    connection.h1.expect_request_body(intake.framing);
-    let peer = &connection.peer;
     let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &desk.request);
     fields::admit(&mut desk.request, client.trust);
@@ -227,7 +232,7 @@ fn decide<N: Network>(scene: &Scene<'_, N>, prefix: usize, desk: &mut Desk) -> V
         return verdict;
     }
     let rule = scene.rule.rule();
-    if let (Framing::Length(length), Some(most)) = (scene.intake.framing, rule.policy.max_body)
+    if let (BodySize::Exact(length), Some(most)) = (scene.intake.body, rule.policy.max_body)
         && length > most
     {
         return Verdict::Refused(Fault::BodyTooLarge);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fairway_http1::Method;
+use fairway_message::Method;
 use fairway_model::HostPattern;
 use fairway_routing::CompiledRule;
 

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use super::pace::Pace;
-use super::sides::{BodyStep, Channel, Failure, Upstream};
-use super::{Connection, Scene, Turn};
+use super::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
+use super::{Caller, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
-use crate::transport::{Network, Transport};
+use crate::transport::Network;
 use crate::wire::GATHER;
 
 /// How far the answer is.
@@ -19,27 +19,30 @@ enum Stage {
 }
 
 /// Relays to the end of the answer, whose head came at `began`.
-pub(crate) async fn relay<N: Network, S: Transport, U: Upstream>(
-    turn: &mut Turn<'_, '_, N, S>,
+pub(crate) async fn relay<N: Network, D: Downstream, U: Upstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     up: &mut U,
     began: Instant,
 ) -> Result<(), Fault> {
-    let Turn { scene, connection, desk, record, body } = turn;
+    let Turn { scene, caller, desk, record, body } = turn;
     let mut flow = Flow::new(began, scene.worker.options.limits.answer_rate);
     let mut deaf = false;
     let answered = poll_fn(|cx| {
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
             deaf =
-                matches!(body.poll_send(cx, &mut connection.h1, up, &mut desk.replay), Poll::Ready(Err(_)));
+                matches!(body.poll_send(cx, caller.down, up, &mut desk.replay), Poll::Ready(Err(_)));
         }
-        if let Poll::Ready(done) = flow.poll(cx, up, &mut connection.h1) {
+        if let Poll::Ready(done) = flow.poll(cx, up, caller.down) {
             return Poll::Ready(done);
         }
-        if flow.note_progress(scene, connection) {
+        if body.leaves_alone(up, deaf) && caller.down.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Fault::ClientGone));
+        }
+        if flow.note_progress(scene, caller) {
             return Poll::Ready(Err(Fault::ClientStalled));
         }
-        ready!(connection.deadline.poll_passed(cx));
+        ready!(caller.deadline.poll_passed(cx));
         Poll::Ready(Err(match flow.awaited {
             Awaited::Client => Fault::ClientStalled,
             Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
@@ -125,12 +128,12 @@ impl Flow {
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<N: Network, S: Transport>(
+    fn note_progress<N: Network, D: Downstream>(
         &mut self,
         scene: &Scene<'_, N>,
-        connection: &mut Connection<S>,
+        caller: &mut Caller<'_, D>,
     ) -> bool {
-        let seen = (self.moved, connection.h1.wire.sent());
+        let seen = (self.moved, caller.down.sent());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.seen == seen {
@@ -145,13 +148,13 @@ impl Flow {
         }
         // The first look comes right after the head: the clock was just read.
         self.seen = seen;
-        let waits = connection.h1.queued() > 0 || self.stage == Stage::Finished;
+        let waits = caller.down.queued() > 0 || self.stage == Stage::Finished;
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
             Awaited::Client => scene.adopted.settings().downstream.write_timeout,
             Awaited::Unknown | Awaited::Endpoint => scene.rule.rule().policy.timeouts.read,
         };
-        connection.deadline.set(self.since, patience);
+        caller.deadline.set(self.since, patience);
         too_slow
     }
 }

@@ -3,25 +3,25 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use fairway_http1::{Framing, Malformed, Method};
+use fairway_message::{BodySize, Malformed, Method, Version};
 
 use super::intake::{Expectation, Intake};
 use super::record::Record;
-use super::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence};
-use super::{Connection, Ending, Turn, Unroutable};
+use super::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
+use super::{Caller, Ending, Turn, Unroutable};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
-use crate::transport::{Network, Transport};
+use crate::transport::Network;
 use crate::worker::{Desk, Phase, Worker};
 
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
 /// Answers a request that has no rule, or is none.
-pub(crate) async fn unroutable<N: Network, S: Transport>(
+pub(crate) async fn unroutable<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    connection: &mut Connection<S>,
+    caller: &mut Caller<'_, D>,
     desk: &mut Desk,
     why: &Unroutable,
     record: &mut Record<'_>,
@@ -33,11 +33,11 @@ pub(crate) async fn unroutable<N: Network, S: Transport>(
     record.fault = Some(fault);
     own_fault(desk, fault);
     match why {
-        Unroutable::NoRoute(intake) => finish(worker, connection, desk, intake, record).await,
+        Unroutable::NoRoute(intake) => finish(worker, caller, desk, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
-            let plan = AnswerPlan { version: desk.request.version(), persistence: Persistence::Close };
-            send(connection, desk, Method::Get, &plan, record).await;
+            let how = (desk.request.version(), Method::Get, Persistence::Close);
+            send(caller, desk, how, record).await;
             Ending::Linger
         }
     }
@@ -58,8 +58,8 @@ fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
 }
 
 /// Answers a fault under a rule: its response filters apply.
-pub(crate) async fn refuse_by_rule<N: Network, S: Transport>(
-    turn: &mut Turn<'_, '_, N, S>,
+pub(crate) async fn refuse_by_rule<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     fault: Fault,
 ) -> Ending {
     turn.record.fault = Some(fault);
@@ -76,16 +76,16 @@ fn own_fault(desk: &mut Desk, fault: Fault) {
 }
 
 /// Sends the answer that stands on the desk.
-pub(crate) async fn own<N: Network, S: Transport>(turn: &mut Turn<'_, '_, N, S>) -> Ending {
-    let Turn { scene, connection, desk, record, .. } = turn;
+pub(crate) async fn own<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>) -> Ending {
+    let Turn { scene, caller, desk, record, .. } = turn;
     filter::on_answer(scene.rule, scene.client.scheme, desk);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
-    Box::pin(finish(scene.worker, connection, desk, &scene.intake, record)).await
+    Box::pin(finish(scene.worker, caller, desk, &scene.intake, record)).await
 }
 
-async fn finish<N: Network, S: Transport>(
+async fn finish<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    connection: &mut Connection<S>,
+    caller: &mut Caller<'_, D>,
     desk: &mut Desk,
     intake: &Intake,
     record: &mut Record<'_>,
@@ -95,32 +95,30 @@ async fn finish<N: Network, S: Transport>(
         Some(Fault::ClientTimeout) => Persistence::Close,
         // Its own descriptor is one that is missing.
         Some(Fault::LocalShortage) => Persistence::Close,
-        _ => persistence(worker, connection, intake),
+        _ => persistence(worker, caller, intake),
     };
-    let plan = AnswerPlan { version: intake.version, persistence };
-    if !send(connection, desk, intake.method, &plan, record).await {
+    if !send(caller, desk, (intake.version, intake.method, persistence), record).await {
         return Ending::Abort;
     }
-    settle(connection, plan.persistence).await
+    settle(caller, persistence).await
 }
 
 /// Whether the connection can stay: the client wishes it, Fairway is not leaving, and what is unread of the body is
 /// little and sure to come.
-pub(crate) fn persistence<N: Network, S: Transport>(
+pub(crate) fn persistence<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    connection: &Connection<S>,
+    caller: &Caller<'_, D>,
     intake: &Intake,
 ) -> Persistence {
     let most = worker.adopted().settings().downstream.requests_per_connection;
-    let unread = if connection.h1.is_body_read() { Some(0) } else { connection.h1.body_remaining() };
-    let drainable = match unread {
+    let drainable = match caller.down.unread() {
         Some(0) => true,
         Some(rest) => rest <= WORTH_DRAINING && intake.expectation == Expectation::Nothing,
         None => false,
     };
     if intake.persistence == Persistence::KeepAlive
         && worker.phase() == Phase::Running
-        && connection.served + 1 < most
+        && caller.served + 1 < most
         && drainable
     {
         Persistence::KeepAlive
@@ -130,35 +128,34 @@ pub(crate) fn persistence<N: Network, S: Transport>(
 }
 
 /// Sends head and body from the desk; `false` when the client is gone.
-async fn send<S: Transport>(
-    connection: &mut Connection<S>,
+async fn send<D: Downstream>(
+    caller: &mut Caller<'_, D>,
     desk: &mut Desk,
-    method: Method,
-    plan: &AnswerPlan,
+    (version, method, persistence): (Version, Method, Persistence),
     record: &mut Record<'_>,
 ) -> bool {
     record.status = desk.answer.status();
-    let framing = match desk.answer.status() {
-        204 | 304 => Framing::None,
+    let body = match desk.answer.status() {
+        204 | 304 => BodySize::None,
         _ => {
             let length = itoa::Buffer::new().format(desk.text.len()).to_owned();
             desk.answer.set(b"Content-Length", length.as_bytes());
-            Framing::Length(desk.text.len() as u64)
+            BodySize::Exact(desk.text.len() as u64)
         }
     };
-    let framing = if method == Method::Head { Framing::None } else { framing };
-    connection.h1.send_head(&mut desk.answer, framing, plan);
-    let body: &[u8] = if framing == Framing::None { &[] } else { &desk.text };
+    let body = if method == Method::Head { BodySize::None } else { body };
+    caller.down.send_head(&mut desk.answer, &AnswerPlan { version, persistence, body });
+    let body: &[u8] = if body == BodySize::None { &[] } else { &desk.text };
     record.body_bytes = body.len() as u64;
-    let Connection { h1, deadline, .. } = connection;
+    let Caller { down, deadline, .. } = caller;
     deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
     let mut queued = false;
     poll_fn(|cx| {
-        if !queued && (h1.send_data(cx, body).is_err() || h1.finish(std::iter::empty()).is_err()) {
+        if !queued && (down.send_data(cx, body).is_err() || down.finish(std::iter::empty()).is_err()) {
             return Poll::Ready(false);
         }
         queued = true;
-        match h1.poll_flush(cx) {
+        match down.poll_flush(cx) {
             Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
             Poll::Pending => deadline.poll_passed(cx).map(|()| false),
         }
@@ -167,18 +164,18 @@ async fn send<S: Transport>(
 }
 
 /// Brings the connection to where the next request can be read, or to its end.
-pub(crate) async fn settle<S: Transport>(connection: &mut Connection<S>, persistence: Persistence) -> Ending {
+pub(crate) async fn settle<D: Downstream>(caller: &mut Caller<'_, D>, persistence: Persistence) -> Ending {
     if persistence != Persistence::KeepAlive {
         return Ending::Linger;
     }
-    let Connection { h1, deadline, .. } = connection;
-    if h1.is_body_read() {
+    let Caller { down, deadline, .. } = caller;
+    if down.unread() == Some(0) {
         return Ending::Again;
     }
     deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
     poll_fn(|cx| {
         loop {
-            match h1.poll_body(cx, |_, _| Ok(())) {
+            match down.poll_body(cx, |_, _| Ok(())) {
                 Poll::Ready(Ok(BodyStep::End)) => return Poll::Ready(Ending::Again),
                 Poll::Ready(Ok(BodyStep::More)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Ending::Abort),

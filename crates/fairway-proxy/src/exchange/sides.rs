@@ -1,13 +1,11 @@
-//! The two sides of an exchange, as the exchange sees them: bytes of bodies in and out.
-//!
-//! One implementation per protocol serves either side; the exchange never knows which protocol it speaks with.
+//! The two sides of an exchange, as the exchange sees them. One implementation per protocol serves a side; the exchange
+//! never knows which protocol it speaks with, nor whether it has a connection for itself.
 
+use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_http1::{Framing, Head, HeadLimits, Malformed, Version};
-
-use crate::h1::HeadRead;
+use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
 
 /// How far the body came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,64 @@ pub(crate) enum Failure {
     Refused,
 }
 
-/// Bodies in both directions on one side of an exchange.
+/// How reading a head ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadRead<T> {
+    /// It is whole; what it says about its hop was taken out of it.
+    Whole(T),
+    /// The peer closed before its first byte.
+    Closed,
+    /// The peer closed or reset within it.
+    Cut,
+    /// The network gave the peer up: it does not answer keep-alive (tcp(7)), or there is no way.
+    Unreachable,
+    /// It breaks a rule.
+    Malformed(Malformed),
+}
+
+impl<T> HeadRead<T> {
+    /// The same failure of a head that would have said something else.
+    pub(crate) fn without<U>(self) -> HeadRead<U> {
+        match self {
+            Self::Malformed(rule) => HeadRead::Malformed(rule),
+            Self::Closed => HeadRead::Closed,
+            Self::Unreachable => HeadRead::Unreachable,
+            Self::Cut | Self::Whole(_) => HeadRead::Cut,
+        }
+    }
+}
+
+/// The protocol that a connection becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upgrade {
+    /// It stays what it is.
+    None,
+    /// RFC 6455.
+    WebSocket,
+}
+
+/// What a request's head says about its own hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) head_bytes: usize,
+    pub(crate) body: Result<BodySize, Malformed>,
+    /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
+    pub(crate) expects_continue: Result<bool, Malformed>,
+    /// What the client wishes.
+    pub(crate) persistence: Persistence,
+    /// What the client asks for.
+    pub(crate) upgrade: Upgrade,
+}
+
+/// What a response's head says about its own hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) body: BodySize,
+    /// What the endpoint switched to, with 101.
+    pub(crate) upgrade: Upgrade,
+}
+
+/// Bodies in both directions, and what both sides have.
 pub(crate) trait Channel {
     /// Hands what has arrived of the body to `sink`. `End` may be repeated.
     fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
@@ -51,6 +106,15 @@ pub(crate) trait Channel {
 
     /// Bytes that were taken and wait to be sent.
     fn queued(&self) -> usize;
+
+    /// Bytes that left since the connection was made.
+    fn sent(&self) -> u64;
+
+    /// From now on both bodies are the bytes of a tunnel; each direction ends for itself.
+    fn open_tunnel(&mut self);
+
+    /// Ends the direction that is sent, once all of it left. Only in a tunnel.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
 }
 
 /// What becomes of the client's connection after the answer.
@@ -71,34 +135,59 @@ pub(crate) struct AnswerPlan {
     pub(crate) version: Version,
     /// What becomes of the connection.
     pub(crate) persistence: Persistence,
+    /// The body that follows. What an answer to HEAD would have had does not.
+    pub(crate) body: BodySize,
 }
 
 /// The client's side.
 pub(crate) trait Downstream: Channel {
+    /// The address at the other end of the connection, while the system knows it.
+    fn peer(&self) -> Option<IpAddr>;
+
     /// Queues an interim response (1xx), which has no body.
     fn send_interim(&mut self, interim: &Head);
 
-    /// Queues the final head, free of hop-by-hop fields, with the framing that fits the client for a body that comes
-    /// framed as `body`.
-    fn send_head(&mut self, answer: &mut Head, body: Framing, plan: &AnswerPlan);
+    /// Queues the final head, free of fields of one hop. Says what becomes of the connection: the body may leave no
+    /// choice.
+    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence;
+
+    /// Bytes of the request's body that are still to come; `None` when nobody knows.
+    fn unread(&self) -> Option<u64>;
+
+    /// Ready when the client has gone: it will take no answer. A client that has ended its direction counts as gone, as in
+    /// nginx; what it sent before it left does not hide it. To be asked while nothing is read from the client.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// The client shall see a failure, not an end.
+    fn abort(&mut self);
+}
+
+/// A request on its way to an endpoint.
+pub(crate) struct RequestPlan<'a> {
+    /// Path and query.
+    pub(crate) target: &'a [u8],
+    /// The body that follows.
+    pub(crate) body: BodySize,
+    /// What the endpoint is asked for.
+    pub(crate) upgrade: Upgrade,
 }
 
 /// An endpoint's side.
 pub(crate) trait Upstream: Channel {
-    /// Queues a request head, free of hop-by-hop fields but for those that frame the body.
-    fn send_request(&mut self, request: &Head, target: &[u8], body: Framing);
+    /// Queues a request head, free of fields of one hop.
+    fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>);
 
     /// Reads a response head, interim or final.
     fn poll_answer(&mut self, cx: &mut Context<'_>, answer: &mut Head, limits: &HeadLimits)
-    -> Poll<HeadRead>;
+    -> Poll<HeadRead<Reply>>;
 
-    /// The body that follows the head just read.
-    fn expect_body(&mut self, framing: Framing);
+    /// Bytes that came from the endpoint since the connection was made: whether it was heard.
+    fn received(&self) -> u64;
 
-    /// Bytes that left for the endpoint since the connection was made.
-    fn sent(&self) -> u64;
+    /// Whether the exchange is over in the endpoint's direction, and leaves room for another one.
+    fn is_reusable(&self) -> bool;
 
-    /// Where the endpoint's host has not acknowledged all of them: how long nothing at all came from it.
+    /// Where the endpoint's host has not acknowledged all of what was sent: how long nothing at all came from it.
     fn owes_acknowledgement(&self) -> Option<Duration>;
 
     /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.

@@ -4,49 +4,34 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http1::{Head, Known, Malformed, Version, strip_hop_by_hop, upgrade_to};
+use fairway_message::{Malformed, Version};
 
 use super::body::{BodyFault, RequestBody};
-use super::intake::{Expectation, Upgrade};
-use super::sides::{Channel, Downstream, Upstream};
+use super::intake::Expectation;
+use super::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
 use super::vigil::{Sight, Vigil};
-use super::{Connection, Scene, Turn};
+use super::{Caller, Scene, Turn};
 use crate::clock::Instant;
 use crate::downstream::head_limits;
 use crate::fault::Fault;
-use crate::h1::HeadRead;
 use crate::metrics::count;
-use crate::transport::{Network, Transport};
+use crate::transport::Network;
 use crate::wire::GATHER;
 use crate::worker::Desk;
 
-/// How the wait for the head ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// A final head stands on the desk.
-    Final,
-    /// The endpoint switched protocols; its head stands on the desk.
-    Switched,
-}
-
-/// Whether the endpoint switches to what was asked for: it must say so (RFC 6455 §4.2.2).
-fn is_websocket(answer: &Head) -> bool {
-    upgrade_to(answer).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
-}
-
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
-pub(crate) async fn transact<N: Network, S: Transport, U: Upstream>(
-    turn: &mut Turn<'_, '_, N, S>,
+pub(crate) async fn transact<N: Network, D: Downstream, U: Upstream>(
+    turn: &mut Turn<'_, '_, N, D>,
     up: &mut U,
     (now, due): (Instant, Instant),
 ) -> Result<Reply, Fault> {
-    let Turn { scene, connection, desk, body, .. } = turn;
+    let Turn { scene, caller, desk, body, .. } = turn;
     let vigil = Vigil::new(&scene.worker.waits, scene.worker.options.limits.upstream_unacknowledged);
     let mut transaction =
         Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked, due, vigil };
     desk.answer.clear();
-    transaction.announce(connection, desk);
-    poll_fn(|cx| transaction.poll(cx, connection, desk)).await
+    transaction.announce(caller, desk);
+    poll_fn(|cx| transaction.poll(cx, caller, desk)).await
 }
 
 /// One try with one connection to an endpoint.
@@ -76,17 +61,17 @@ enum Hearing {
 
 impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// The client that waits for a word before it sends its body gets it now, once.
-    fn announce<S: Transport>(&mut self, connection: &mut Connection<S>, desk: &mut Desk) {
+    fn announce<D: Downstream>(&mut self, caller: &mut Caller<'_, D>, desk: &mut Desk) {
         if self.scene.intake.expectation == Expectation::Continue && self.body.take_announcement() {
             desk.answer.start_response(100);
-            connection.h1.send_interim(&desk.answer);
+            caller.down.send_interim(&desk.answer);
         }
     }
 
-    fn poll<S: Transport>(
+    fn poll<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        connection: &mut Connection<S>,
+        caller: &mut Caller<'_, D>,
         desk: &mut Desk,
     ) -> Poll<Result<Reply, Fault>> {
         if self.hearing == Hearing::Unasked {
@@ -96,62 +81,63 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             };
         }
         if !self.body.is_sent() && self.hearing == Hearing::Listens {
-            match self.body.poll_send(cx, &mut connection.h1, self.up, &mut desk.replay) {
+            match self.body.poll_send(cx, caller.down, self.up, &mut desk.replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
                 Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        if let Poll::Ready(reply) = self.poll_head(cx, connection, desk) {
+        if let Poll::Ready(reply) = self.poll_head(cx, caller, desk) {
             return Poll::Ready(reply);
+        }
+        if self.body.leaves_alone(self.up, self.hearing == Hearing::Deaf) && caller.down.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Fault::ClientGone));
         }
         if let Some(fault) = self.look_at_endpoint(cx) {
             return Poll::Ready(Err(fault));
         }
-        if self.note_progress(connection) {
+        if self.note_progress(caller) {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
-        ready!(connection.deadline.poll_passed(cx));
+        ready!(caller.deadline.poll_passed(cx));
         Poll::Ready(Err(self.lateness()))
     }
 
-    fn poll_head<S: Transport>(
+    fn poll_head<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        connection: &mut Connection<S>,
+        caller: &mut Caller<'_, D>,
         desk: &mut Desk,
     ) -> Poll<Result<Reply, Fault>> {
         let limits = head_limits(&self.scene.worker.options.limits);
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
-            if connection.h1.queued() > 0 {
-                match connection.h1.poll_flush(cx) {
+            if caller.down.queued() > 0 {
+                match caller.down.poll_flush(cx) {
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
-                    Poll::Pending if connection.h1.queued() > GATHER => return Poll::Pending,
+                    Poll::Pending if caller.down.queued() > GATHER => return Poll::Pending,
                     Poll::Ready(Ok(())) | Poll::Pending => {}
                 }
             }
-            match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
-                HeadRead::Whole(_) => {}
+            let reply = match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
+                HeadRead::Whole(reply) => reply,
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
-            }
+            };
             match desk.answer.status() {
-                101 if self.may_switch() && is_websocket(&desk.answer) => {
-                    return Poll::Ready(Ok(Reply::Switched));
+                101 if self.may_switch() && reply.upgrade == Upgrade::WebSocket => {
+                    return Poll::Ready(Ok(reply));
                 }
                 // Nobody asked for another protocol, or for this one (RFC 9110 §15.2.2).
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}
                 102..=199 if self.scene.intake.version == Version::Http11 => {
-                    strip_hop_by_hop(&mut desk.answer);
-                    desk.answer.remove_known(Known::ContentLength);
-                    connection.h1.send_interim(&desk.answer);
+                    caller.down.send_interim(&desk.answer);
                 }
                 102..=199 => {}
-                _ => return Poll::Ready(Ok(Reply::Final)),
+                _ => return Poll::Ready(Ok(reply)),
             }
         }
     }
@@ -187,7 +173,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<S: Transport>(&mut self, connection: &mut Connection<S>) -> bool {
+    fn note_progress<D: Downstream>(&mut self, caller: &mut Caller<'_, D>) -> bool {
         let seen = (self.body.received(), self.up.sent());
         let mut too_slow = false;
         if self.seen != seen {
@@ -201,7 +187,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
             self.seen = seen;
         }
-        connection.deadline.set(self.since, self.patience());
+        caller.deadline.set(self.since, self.patience());
         too_slow
     }
 

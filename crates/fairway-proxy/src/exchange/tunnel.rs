@@ -4,16 +4,13 @@
 //! (robustness: the Upgrade rules).
 
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Connection;
+use super::Caller;
+use super::sides::{BodyStep, Channel, Downstream, Upstream};
 use super::vigil::{Sight, Vigil};
 use crate::clock::Instant;
-use crate::h1::H1;
-use crate::transport::Transport;
-use crate::wire::{Input, Wire, Workspace};
 
 /// What waits in one direction before the other end must take it.
 const HIGH: usize = 64 * 1024;
@@ -28,40 +25,41 @@ enum Direction {
 
 /// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
 /// bytes that went to the client.
-pub(crate) async fn tunnel<S: Transport, T: Transport>(
-    connection: &mut Connection<S>,
-    up: &mut H1<T>,
+pub(crate) async fn tunnel<D: Downstream, U: Upstream>(
+    caller: &mut Caller<'_, D>,
+    up: &mut U,
     (idle, mut vigil): (Duration, Vigil<'_>),
 ) -> u64 {
-    let Connection { h1, deadline, .. } = connection;
-    let workspace = Rc::clone(h1.workspace());
+    let Caller { down, deadline, .. } = caller;
+    down.open_tunnel();
+    up.open_tunnel();
     let mut request = Direction::Open;
     let mut answer = Direction::Open;
-    let began = h1.wire.sent();
+    let began = down.sent();
     let mut seen = None;
     // Bytes that the endpoint was seen to have.
-    let mut delivered = up.wire.sent();
+    let mut delivered = up.sent();
     poll_fn(|cx| {
-        let forth = poll_direction(cx, &workspace, &mut request, (&mut h1.wire, &mut up.wire));
-        let back = poll_direction(cx, &workspace, &mut answer, (&mut up.wire, &mut h1.wire));
+        let forth = poll_direction(cx, &mut request, (&mut **down, up));
+        let back = poll_direction(cx, &mut answer, (up, &mut **down));
         match (forth, back) {
             (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
             _ => {}
         }
-        let moved = Some((h1.wire.sent(), up.wire.sent()));
+        let moved = Some((down.sent(), up.sent()));
         if seen != moved {
             seen = moved;
             deadline.set(Instant::now(), idle);
         }
         // A tunnel in which nothing is on its way to the endpoint is not woken.
-        if up.wire.sent() != delivered {
+        if up.sent() != delivered {
             match vigil.look(cx, Vigil::soon, up) {
                 Sight::NotYet => {}
                 Sight::Silent => vigil.go_on(),
                 Sight::Gone => return Poll::Ready(()),
                 Sight::Present => {
-                    delivered = up.wire.sent();
+                    delivered = up.sent();
                     vigil.rest();
                 }
             }
@@ -69,14 +67,13 @@ pub(crate) async fn tunnel<S: Transport, T: Transport>(
         deadline.poll_passed(cx)
     })
     .await;
-    h1.wire.sent() - began
+    down.sent() - began
 }
 
-fn poll_direction<A: Transport, B: Transport>(
+fn poll_direction<A: Channel, B: Channel>(
     cx: &mut Context<'_>,
-    workspace: &Workspace,
     state: &mut Direction,
-    (from, to): (&mut Wire<A>, &mut Wire<B>),
+    (from, to): (&mut A, &mut B),
 ) -> Poll<Result<(), ()>> {
     loop {
         if to.queued() > HIGH || *state != Direction::Open {
@@ -85,24 +82,20 @@ fn poll_direction<A: Transport, B: Transport>(
         match state {
             Direction::Closed => return Poll::Ready(Ok(())),
             Direction::Closing => {
-                ready!(to.poll_shutdown(cx)).map_err(|_| ())?;
+                ready!(to.poll_close(cx)).map_err(|_| ())?;
                 *state = Direction::Closed;
             }
-            Direction::Open => {
-                let input =
-                    from.poll_input(cx, workspace, |cx, bytes| (bytes.len(), to.send(cx, workspace, bytes)));
-                match input {
-                    Poll::Ready(Ok(Input::Taken(Ok(())))) => {}
-                    Poll::Ready(Ok(Input::Eof)) => *state = Direction::Closing,
-                    Poll::Ready(_) => return Poll::Ready(Err(())),
-                    Poll::Pending => {
-                        if let Poll::Ready(Err(_)) = to.poll_flush(cx) {
-                            return Poll::Ready(Err(()));
-                        }
-                        return Poll::Pending;
+            Direction::Open => match from.poll_body(cx, |cx, bytes| to.send_data(cx, bytes)) {
+                Poll::Ready(Ok(BodyStep::More)) => {}
+                Poll::Ready(Ok(BodyStep::End)) => *state = Direction::Closing,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
+                Poll::Pending => {
+                    if let Poll::Ready(Err(_)) = to.poll_flush(cx) {
+                        return Poll::Ready(Err(()));
                     }
+                    return Poll::Pending;
                 }
-            }
+            },
         }
     }
 }

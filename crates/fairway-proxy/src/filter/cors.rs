@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_http1::{Head, Known};
+use fairway_message::{Head, Known};
 use fairway_model::{Cors, CorsOrigin};
 
 use super::{Verdict, own_answer};

@@ -5,7 +5,7 @@ mod redirect;
 
 use std::net::IpAddr;
 
-use fairway_http1::{Head, Known, Method, is_of_one_hop};
+use fairway_message::{Head, Known, Method};
 use fairway_model::{AccessList, Filter, HeaderEdit};
 use fairway_routing::CompiledRule;
 
@@ -91,19 +91,19 @@ fn access(list: &AccessList, client: IpAddr) -> Verdict {
 fn apply(edit: &HeaderEdit, head: &mut Head) {
     for name in &edit.remove {
         let known = Known::of(name.as_bytes());
-        if !is_of_one_hop(known) && known != Known::Host {
+        if !known.is_of_one_hop() && known != Known::Host {
             head.remove(name.as_bytes());
         }
     }
     for field in &edit.set {
-        if !is_of_one_hop(Known::of(field.name.as_bytes())) {
+        if !Known::of(field.name.as_bytes()).is_of_one_hop() {
             head.set(field.name.as_bytes(), field.value.as_bytes());
         }
     }
     for field in &edit.add {
         match Known::of(field.name.as_bytes()) {
             Known::Host => head.set(b"Host", field.value.as_bytes()),
-            known if is_of_one_hop(known) => {}
+            known if known.is_of_one_hop() => {}
             _ => head.append(field.name.as_bytes(), field.value.as_bytes()),
         }
     }

@@ -5,6 +5,7 @@
 //! (RFC 9112 §9.6).
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ async fn drop_input<S: Transport>(connection: &mut H1<S>) {
     let mut dropped = 0;
     poll_fn(|cx| {
         while dropped < BOUND {
-            let workspace = connection.workspace().clone();
+            let workspace = Rc::clone(&connection.workspace);
             let input = connection
                 .wire
                 .poll_input(cx, &workspace, |_, bytes| (bytes.len(), Ok::<_, ()>(bytes.len())));

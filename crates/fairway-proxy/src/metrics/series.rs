@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_http1::Method;
+use fairway_message::Method;
 use fairway_model::RuleLabels;
 
 use super::histogram::{Histogram, LENGTH, SIZE, TIME};

@@ -117,8 +117,8 @@ fn labels(labels: &SeriesLabels) -> String {
     text
 }
 
-fn method(method: fairway_http1::Method) -> &'static str {
-    use fairway_http1::Method;
+fn method(method: fairway_message::Method) -> &'static str {
+    use fairway_message::Method;
     match method {
         Method::Get => "GET",
         Method::Head => "HEAD",

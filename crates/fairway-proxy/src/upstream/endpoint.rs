@@ -88,7 +88,7 @@ impl<S: Transport> Endpoint<S> {
                     return None;
                 }
                 let mut connection = idle.pop()?;
-                if connection.h1.wire.is_quiet() {
+                if connection.h1.is_quiet() {
                     return Some(connection);
                 }
             }
@@ -118,7 +118,7 @@ impl<S: Transport> Endpoint<S> {
         self.change_idle(|idle| {
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.answered) < limits.idle_timeout
-                    && connection.h1.wire.is_quiet()
+                    && connection.h1.is_quiet()
             });
             // What a burst left room for is not kept for the next one.
             idle.shrink_to(2 * idle.len());
@@ -127,7 +127,7 @@ impl<S: Transport> Endpoint<S> {
 
     /// After one reused connection was found dead, the others are looked at.
     pub(crate) fn check_siblings(&self) {
-        self.change_idle(|idle| idle.retain_mut(|connection| connection.h1.wire.is_quiet()));
+        self.change_idle(|idle| idle.retain_mut(|connection| connection.h1.is_quiet()));
     }
 
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fairway_http1::Head;
+use fairway_message::Head;
 
 use crate::spares::Spare;
 

@@ -108,9 +108,28 @@ impl Known {
         }
     }
 
+    /// Fields for one hop only, removed from every forwarded message, named in `Connection` or not (RFC 9110 §7.6.1).
+    /// `Proxy` has no meaning at all, but becomes `HTTP_PROXY` in CGI.
+    pub const HOP_BY_HOP: u64 = Known::Connection.bit()
+        | Known::KeepAlive.bit()
+        | Known::ProxyConnection.bit()
+        | Known::Te.bit()
+        | Known::Trailer.bit()
+        | Known::TransferEncoding.bit()
+        | Known::Upgrade.bit()
+        | Known::Proxy.bit();
+
+    /// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
+    #[inline]
+    #[must_use]
+    pub const fn is_of_one_hop(self) -> bool {
+        self.bit() & (Self::HOP_BY_HOP | Known::ContentLength.bit()) != 0
+    }
+
     /// This name's bit in a set of names.
     #[inline]
-    pub(crate) const fn bit(self) -> u64 {
+    #[must_use]
+    pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 }

@@ -1,15 +1,30 @@
 //! The rules for targets and for who is asked, one test each.
 
 use super::*;
-use crate::head::HeadLimits;
+use crate::head::Span;
 
 fn parse(method: &str, raw: &'static str) -> Result<Target<'static>, Malformed> {
     Target::parse(Method::of(method.as_bytes()), raw.as_bytes())
 }
 
-fn asked(text: &str) -> Result<Option<(String, Option<u16>)>, Malformed> {
+/// The head of a request.
+fn received(text: &str) -> Head {
+    let (line, fields) = text.split_once("\r\n").expect("a first line");
+    let parts: Vec<&str> = line.split(' ').collect();
+    let version = if parts[2] == "HTTP/1.0" { Version::Http10 } else { Version::Http11 };
     let mut head = Head::new();
-    head.parse_request(format!("{text}\r\n").as_bytes(), &HeadLimits::default())?;
+    head.receive(line.as_bytes(), version);
+    let target = parts[0].len() + 1;
+    head.found_request(Span::new(0, parts[0].len()), Span::new(target, target + parts[1].len()));
+    for field in fields.split_terminator("\r\n") {
+        let (name, value) = field.split_once(':').expect("a field");
+        head.append(name.as_bytes(), value.trim().as_bytes());
+    }
+    head
+}
+
+fn asked(text: &str) -> Result<Option<(String, Option<u16>)>, Malformed> {
+    let head = received(text);
     let target = Target::parse(head.method(), head.target())?;
     Ok(request_authority(&head, &target)?.map(|authority| (authority.host.to_owned(), authority.port)))
 }

@@ -1,5 +1,5 @@
-//! Which bytes may stand where: the character classes of RFC 9110 §5.6.2 and RFC 3986 §2. Never knows
-//! which message it looks at.
+//! Which bytes may stand where: the character classes of RFC 9110 §5.6.2 and RFC 3986 §2. Never knows which message it
+//! looks at.
 
 const fn table(extra: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
@@ -21,37 +21,37 @@ static UNRESERVED: [bool; 256] = table(b"-._~");
 static REG_NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
 
 /// `token = 1*tchar` (RFC 9110 §5.6.2).
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
+pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
 /// `unreserved` (RFC 3986 §2.3).
 #[inline]
-pub(crate) fn is_unreserved(byte: u8) -> bool {
+pub fn is_unreserved(byte: u8) -> bool {
     UNRESERVED[usize::from(byte)]
 }
 
 /// `unreserved / sub-delims`: what a `reg-name` has besides escapes (RFC 3986 §3.2.2).
 #[inline]
-pub(crate) fn is_reg_name(byte: u8) -> bool {
+pub fn is_reg_name(byte: u8) -> bool {
     REG_NAME[usize::from(byte)]
 }
 
 /// `VCHAR` only: what a request target is made of. Written without an early exit so that it is vectorised.
 #[inline]
-pub(crate) fn is_visible(bytes: &[u8]) -> bool {
+pub fn is_visible(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &byte| bad | (byte.wrapping_sub(0x21) > 0x5d))
 }
 
 /// A byte of `field-content` or the white space inside (RFC 9110 §5.5): no CR, LF, NUL or other control.
 #[inline]
-pub(crate) fn is_value_byte(byte: u8) -> bool {
+pub fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 /// Optional white space (`OWS`, RFC 9110 §5.6.3) taken off both ends.
 #[inline]
-pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
+pub fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
     }
@@ -63,7 +63,7 @@ pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
 
 /// The value of a hexadecimal digit.
 #[inline]
-pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
+pub fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -74,12 +74,12 @@ pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
 
 /// The byte that `%` and these two digits stand for.
 #[inline]
-pub(crate) fn escaped(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
+pub fn escaped(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
     Some(hex_digit(*high?)? << 4 | hex_digit(*low?)?)
 }
 
 /// Appends `%XX` with upper-case digits (RFC 3986 §2.1).
-pub(crate) fn push_escape(byte: u8, out: &mut Vec<u8>) {
+pub fn push_escape(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

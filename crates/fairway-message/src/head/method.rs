@@ -1,4 +1,4 @@
-//! Methods and versions of HTTP/1. Never holds the spelling of an extension method: the head does.
+//! Methods and versions. Never holds the spelling of an extension method: the head does.
 
 /// A request method (RFC 9110 §9, RFC 5789). Methods are case-sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -12,8 +12,13 @@ pub struct Span {
 }
 
 impl Span {
+    /// The bytes from `start` up to `end`.
+    ///
+    /// # Panics
+    /// When a head were 4 GiB large.
     #[inline]
-    pub(crate) fn new(start: usize, end: usize) -> Self {
+    #[must_use]
+    pub fn new(start: usize, end: usize) -> Self {
         Span { start: offset(start), end: offset(end) }
     }
 

@@ -1,0 +1,302 @@
+//! The head of a message: start line and fields in one reusable buffer, with spans into it.
+//!
+//! A codec fills it (`fill`), the methods here read and edit it. Never knows the body, the connection, or what a field
+//! means beyond its name.
+
+mod field;
+mod fill;
+mod known;
+mod method;
+mod reason;
+
+pub use field::{FieldRef, Span};
+pub use known::Known;
+pub use method::{Method, Version};
+
+use field::{Field, offset};
+
+use crate::bytes::is_token;
+
+/// The first line.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    None,
+    Request { method: Method, name: Span, target: Span },
+    Response { status: u16, reason: Span },
+}
+
+/// How large a head may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the whole head.
+    pub head_bytes: u32,
+    /// Number of fields.
+    pub fields: u16,
+    /// Bytes of the start line.
+    pub line_bytes: u32,
+}
+
+impl Default for HeadLimits {
+    fn default() -> Self {
+        HeadLimits { head_bytes: 32 * 1024, fields: 100, line_bytes: 8 * 1024 }
+    }
+}
+
+/// A message head. Reused from message to message: its buffers grow once.
+#[derive(Debug, Clone)]
+pub struct Head {
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    /// The known names that may be among the fields, so that looking for an absent one costs nothing.
+    present: u64,
+    version: Version,
+    start: Start,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head::new()
+    }
+}
+
+impl Head {
+    /// An empty head.
+    pub fn new() -> Self {
+        Head {
+            bytes: Vec::new(),
+            fields: Vec::new(),
+            present: 0,
+            version: Version::Http11,
+            start: Start::None,
+        }
+    }
+
+    /// Forgets the message and keeps the buffers.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.fields.clear();
+        self.present = 0;
+        self.version = Version::Http11;
+        self.start = Start::None;
+    }
+
+    /// The memory that its buffers keep from message to message, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
+    }
+
+    /// Clears, and begins an answer of our own with the usual reason phrase.
+    pub fn start_response(&mut self, status: u16) {
+        self.clear();
+        self.bytes.extend_from_slice(reason::phrase(status).as_bytes());
+        self.start = Start::Response { status, reason: Span::new(0, self.bytes.len()) };
+    }
+
+    /// Clears, and begins a request. `method` is a token.
+    pub fn start_request(&mut self, method: &[u8], target: &[u8]) {
+        debug_assert!(is_token(method));
+        self.clear();
+        self.bytes.extend_from_slice(method);
+        self.bytes.extend_from_slice(target);
+        let name = Span::new(0, method.len());
+        let target = Span::new(method.len(), self.bytes.len());
+        self.start = Start::Request { method: Method::of(method), name, target };
+    }
+
+    /// The version of a parsed message, HTTP/1.1 for one begun here.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The method of a request.
+    #[inline]
+    pub fn method(&self) -> Method {
+        match self.start {
+            Start::Request { method, .. } => method,
+            _ => Method::Other,
+        }
+    }
+
+    /// The method of a request as it was spelt.
+    #[inline]
+    pub fn method_bytes(&self) -> &[u8] {
+        match self.start {
+            Start::Request { name, .. } => name.of(&self.bytes),
+            _ => b"",
+        }
+    }
+
+    /// The request target as it came.
+    #[inline]
+    pub fn target(&self) -> &[u8] {
+        match self.start {
+            Start::Request { target, .. } => target.of(&self.bytes),
+            _ => b"",
+        }
+    }
+
+    /// The status of a response, 0 for a request.
+    #[inline]
+    pub fn status(&self) -> u16 {
+        match self.start {
+            Start::Response { status, .. } => status,
+            _ => 0,
+        }
+    }
+
+    /// The reason phrase of a response; one with bytes outside of ASCII is dropped.
+    #[inline]
+    pub fn reason(&self) -> &[u8] {
+        match self.start {
+            Start::Response { reason, .. } => reason.of(&self.bytes),
+            _ => b"",
+        }
+    }
+
+    /// The fields in their order.
+    #[inline]
+    pub fn fields(&self) -> impl Iterator<Item = FieldRef<'_>> {
+        self.fields.iter().map(|field| field.of(&self.bytes))
+    }
+
+    /// How many fields there are.
+    #[inline]
+    pub fn field_count(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The first value of a known name.
+    #[inline]
+    pub fn first(&self, known: Known) -> Option<&[u8]> {
+        self.all(known).next()
+    }
+
+    /// All values of a known name.
+    #[inline]
+    pub fn all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        let fields = if self.may_have(known.bit()) { &self.fields[..] } else { &[] };
+        fields.iter().filter(move |field| field.known == known).map(|field| field.value(&self.bytes))
+    }
+
+    /// The first value of a name in any case.
+    #[inline]
+    pub fn named(&self, name: &[u8]) -> Option<&[u8]> {
+        let (known, bytes) = (Known::of(name), &self.bytes);
+        if !self.may_have(known.bit()) {
+            return None;
+        }
+        self.fields.iter().find(|field| field.is(known, name, bytes)).map(|field| field.value(bytes))
+    }
+
+    /// All values of a name in any case.
+    pub fn all_named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let (known, bytes) = (Known::of(name), &self.bytes);
+        self.fields.iter().filter(move |field| field.is(known, name, bytes)).map(|field| field.value(bytes))
+    }
+
+    /// Appends a field. `name` is a token.
+    #[inline]
+    pub fn append(&mut self, name: &[u8], value: &[u8]) {
+        self.append_with(name, |bytes| bytes.extend_from_slice(value));
+    }
+
+    /// Appends a field whose value is written in place: `write` only appends.
+    #[inline]
+    pub fn append_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        let field = self.lay(name, write);
+        self.present |= field.known.bit();
+        self.fields.push(field);
+    }
+
+    /// Replaces all fields of this name by one, where the first of them stood.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        let known = Known::of(name);
+        let found = match self.may_have(known.bit()) {
+            true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
+            false => None,
+        };
+        let Some(first) = found else { return self.append(name, value) };
+        let field = self.lay(name, |bytes| bytes.extend_from_slice(value));
+        self.fields[first] = field;
+        let bytes = &self.bytes;
+        let mut at = 0;
+        self.fields.retain(|field| {
+            at += 1;
+            at <= first + 1 || !field.is(known, name, bytes)
+        });
+    }
+
+    /// Removes all fields of this name.
+    pub fn remove(&mut self, name: &[u8]) {
+        let known = Known::of(name);
+        if known == Known::Other {
+            let bytes = &self.bytes;
+            self.fields.retain(|field| !field.is(known, name, bytes));
+        } else {
+            self.remove_known(known);
+        }
+    }
+
+    /// Removes all fields of a known name.
+    #[inline]
+    pub fn remove_known(&mut self, known: Known) {
+        if known != Known::Other && self.may_have(known.bit()) {
+            self.remove_set(known.bit());
+        }
+    }
+
+    /// Removes all fields whose known name is in the set (of [`Known::bit`]).
+    pub fn remove_set(&mut self, set: u64) {
+        self.fields.retain(|field| field.known.bit() & set == 0);
+        self.present &= !set;
+    }
+
+    /// Whether a field with a name of this set (of [`Known::bit`]) may be there; `false` is certain.
+    #[inline]
+    #[must_use]
+    pub fn may_have(&self, set: u64) -> bool {
+        self.present & set != 0
+    }
+
+    /// Keeps the fields for which this holds.
+    #[inline]
+    pub fn retain(&mut self, keeps: impl Fn(FieldRef<'_>) -> bool) {
+        let bytes = &self.bytes;
+        self.fields.retain(|field| keeps(field.of(bytes)));
+    }
+
+    /// Writes `name: value CRLF` to the end of the buffer.
+    ///
+    /// "a recipient of CR, LF, or NUL within a field value MUST either reject the message or replace each
+    /// of those characters with SP" (RFC 9110 §5.5): what we write ourselves keeps to it as well, so no
+    /// capture of a decoded path can split a head.
+    #[inline]
+    fn lay(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Field {
+        debug_assert!(is_token(name));
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(b": ");
+        let value = self.bytes.len();
+        write(&mut self.bytes);
+        let end = self.bytes.len();
+        assert!(value <= end, "a value is only appended");
+        if memchr::memchr3(b'\r', b'\n', 0, &self.bytes[value..]).is_some() {
+            blank_line_breaks(&mut self.bytes[value..]);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        Field { start: offset(start), name_end: offset(value - 2), end: offset(end), known: Known::of(name) }
+    }
+}
+
+#[cold]
+fn blank_line_breaks(value: &mut [u8]) {
+    for byte in value {
+        if matches!(*byte, b'\r' | b'\n' | 0) {
+            *byte = b' ';
+        }
+    }
+}

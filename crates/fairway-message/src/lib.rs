@@ -1,0 +1,29 @@
+//! What all versions of HTTP share: a message's head, the names with a meaning, methods, targets and paths, the size of a
+//! body as a notion, and the rules that a message may break.
+//!
+//! A codec (`fairway-http1`) fills a [`Head`] and writes one; everything between two codecs reads and edits it. Never has
+//! a wire format, sockets or clocks, and allocates nothing per message once its buffers have grown.
+
+pub mod bytes;
+pub mod head;
+pub mod malformed;
+pub mod path;
+pub mod target;
+
+mod authority;
+
+pub use authority::{Authority, parse_authority};
+pub use head::{FieldRef, Head, HeadLimits, Known, Method, Span, Version};
+pub use malformed::Malformed;
+pub use target::{Target, TargetForm, request_authority};
+
+/// How much of a body there is, as far as its head tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodySize {
+    /// There is no body.
+    None,
+    /// So many bytes.
+    Exact(u64),
+    /// It ends when its sender says so.
+    Unknown,
+}
