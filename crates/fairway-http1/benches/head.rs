@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fairway_http1::{
-    BodyLimits, BodyReader, Framing, HeadParser, Part, RequestHop, request_framing, response_framing, strip_hop_by_hop,
-    write_request, write_response,
+    BodyLimits, BodyReader, Framing, HeadParser, Part, RequestHop, request_framing, response_framing,
+    strip_hop_by_hop, write_request, write_response,
 };
 use fairway_message::{Head, HeadLimits, Method, Target, Version, path, request_authority};
 

@@ -3,12 +3,10 @@
 
 mod connection;
 
-pub use connection::{
-    connection_has, expects_continue, keep_alive, strip_hop_by_hop, upgrade_to,
-};
+pub use connection::{connection_has, expects_continue, keep_alive, strip_hop_by_hop, upgrade_to};
 
-use fairway_message::{Head, Known, Method, Version};
 use fairway_message::Malformed;
+use fairway_message::{Head, Known, Method, Version};
 
 /// How a body is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ pub mod head;
 
 pub use body::{BodyLimits, BodyReader, BodyWriter, Part};
 pub use framing::{
-    Framing, connection_has, expects_continue, keep_alive, request_framing, response_framing, strip_hop_by_hop,
-    upgrade_to,
+    Framing, connection_has, expects_continue, keep_alive, request_framing, response_framing,
+    strip_hop_by_hop, upgrade_to,
 };
 pub use head::{HeadParser, Parsed, RequestHop, write_request, write_response};

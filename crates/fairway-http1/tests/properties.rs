@@ -4,7 +4,8 @@
 mod checks;
 
 use fairway_http1::{
-    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request, write_response,
+    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request,
+    write_response,
 };
 use fairway_message::{Head, HeadLimits, Version};
 use proptest::collection::vec;

@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::shortage::Shortage;
 use crate::transport::{Network, Prefixed};
-use crate::worker::Worker;
+use crate::worker::{Open, Worker};
 use crate::{proxy_protocol, tls};
 
 /// How long the loop rests when the system refuses more sockets.
@@ -98,36 +98,31 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, peer: Peer, stream: TcpStream) {
         }
         return;
     }
-    worker.counters.connection_opened();
-    let worker = Rc::clone(worker);
+    let open = Open::new(worker);
     let expects_header = worker.options.proxy_protocol.on.expects_header(peer.listener);
     match peer.listener {
         ListenerName::Http if !expects_header => {
-            tokio::task::spawn_local(downstream::serve(worker, peer, stream, Vec::new()));
+            tokio::task::spawn_local(downstream::serve(open, peer, stream, Vec::new()));
         }
         ListenerName::Http | ListenerName::Https => {
-            tokio::task::spawn_local(greet(worker, peer, stream));
+            tokio::task::spawn_local(greet(open, peer, stream));
         }
     }
 }
 
 /// PROXY protocol, then TLS, then HTTP. What serves is boxed: a task is as large as the largest step it may take, and
 /// a connection is idle in its last one.
-async fn greet<N: Network>(worker: Rc<Worker<N>>, peer: Peer, stream: TcpStream) {
-    match Box::pin(introduce(&worker, peer, stream)).await {
+async fn greet<N: Network>(open: Open<N>, peer: Peer, stream: TcpStream) {
+    match Box::pin(introduce(&open, peer, stream)).await {
         Ok((peer, stream, rest)) if peer.listener == ListenerName::Http => {
-            Box::pin(downstream::serve(worker, peer, stream, rest)).await;
+            Box::pin(downstream::serve(open, peer, stream, rest)).await;
         }
         Ok((peer, stream, rest)) => {
-            match Box::pin(shake_hands(&worker, peer, Prefixed::new(rest, stream))).await {
-                Some(stream) => Box::pin(downstream::serve(worker, peer, stream, Vec::new())).await,
-                None => worker.counters.connection_closed(),
+            if let Some(stream) = Box::pin(shake_hands(&open, peer, Prefixed::new(rest, stream))).await {
+                Box::pin(downstream::serve(open, peer, stream, Vec::new())).await;
             }
         }
-        Err(fault) => {
-            worker.counters.refused(fault);
-            worker.counters.connection_closed();
-        }
+        Err(fault) => open.counters.refused(fault),
     }
 }
 

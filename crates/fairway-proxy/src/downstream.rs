@@ -25,7 +25,7 @@ use crate::h1::{H1, linger};
 use crate::options::Limits;
 use crate::transport::{Network, Transport};
 use crate::wire::Wire;
-use crate::worker::{Desk, Phase, Worker};
+use crate::worker::{Loan, Open, Phase, Worker};
 
 /// How long the client may take to receive an answer that Fairway made.
 pub(crate) const OWN_ANSWER: Duration = Duration::from_secs(10);
@@ -38,9 +38,9 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// What came instead of, or as, a request.
-enum Next {
+enum Next<'w, N: Network> {
     /// A head, whole or malformed.
-    Request(Box<Desk>, Result<Arrival, Malformed>),
+    Request(Loan<'w, N>, Result<Arrival, Malformed>),
     /// The head did not come in time.
     Late,
     /// The connection is over.
@@ -48,12 +48,12 @@ enum Next {
 }
 
 /// What the connection waits for.
-enum Waiting {
+enum Waiting<'w, N: Network> {
     FirstByte,
     /// The first byte of a connection that was accepted just before the worker drained.
     LastChance,
     /// The rest of a head, with the desk that remembers how far it was read.
-    Head(Box<Desk>),
+    Head(Loan<'w, N>),
 }
 
 /// A client's connection.
@@ -75,23 +75,23 @@ impl<S> Connection<S> {
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
 pub(crate) fn serve<N: Network, S: Transport>(
-    worker: Rc<Worker<N>>,
+    open: Open<N>,
     peer: Peer,
     stream: S,
     input: Vec<u8>,
 ) -> impl Future<Output = ()> {
-    let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&worker.workspace));
+    let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&open.workspace));
     let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
     async move {
-        let worker = &worker;
-        let slot = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+        let worker = &*open;
+        let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
         let mut now = Instant::now();
         loop {
             match next(worker, &mut connection, now).await {
                 Next::Request(mut desk, arrival) => {
                     let (ending, ended) = exchange(worker, connection.caller(), &mut desk, arrival).await;
                     now = ended;
-                    worker.give_desk(desk);
+                    drop(desk);
                     connection.served += 1;
                     match ending {
                         Ending::Again => connection.h1.rest(),
@@ -111,34 +111,28 @@ pub(crate) fn serve<N: Network, S: Transport>(
                 Next::Over => break,
             }
         }
-        worker.unregister(slot);
-        worker.counters.connection_closed();
     }
 }
 
 /// Waits for the next request's head, from `now` on.
-async fn next<N: Network, S: Transport>(
-    worker: &Worker<N>,
+async fn next<'w, N: Network, S: Transport>(
+    worker: &'w Worker<N>,
     connection: &mut Connection<S>,
     now: Instant,
-) -> Next {
+) -> Next<'w, N> {
     let mut waiting = Waiting::FirstByte;
     connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
     let limits = head_limits(&worker.options.limits);
-    let next = poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await;
-    if let Waiting::Head(desk) = waiting {
-        worker.give_desk(desk);
-    }
-    next
+    poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
 }
 
-fn poll_next<N: Network, S: Transport>(
+fn poll_next<'w, N: Network, S: Transport>(
     cx: &mut Context<'_>,
-    worker: &Worker<N>,
+    worker: &'w Worker<N>,
     connection: &mut Connection<S>,
-    waiting: &mut Waiting,
+    waiting: &mut Waiting<'w, N>,
     limits: &HeadLimits,
-) -> Poll<Next> {
+) -> Poll<Next<'w, N>> {
     let (mut desk, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
         Waiting::Head(desk) => (desk, true),
         idle => {
@@ -150,7 +144,6 @@ fn poll_next<N: Network, S: Transport>(
         Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(desk, Ok(arrival))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(desk, Err(rule))),
         Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
-            worker.give_desk(desk);
             return Poll::Ready(Next::Over);
         }
         Poll::Pending if connection.h1.residue() > 0 => {
@@ -160,7 +153,7 @@ fn poll_next<N: Network, S: Transport>(
             }
             return connection.deadline.poll_passed(cx).map(|()| Next::Late);
         }
-        Poll::Pending => worker.give_desk(desk),
+        Poll::Pending => drop(desk),
     }
     if worker.phase() == Phase::Draining {
         if connection.served > 0 {

@@ -32,7 +32,7 @@ use crate::publish::Publisher;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
 use crate::transport::{Network, Transport};
-use crate::worker::{Worker, look_at_waits};
+use crate::worker::{Open, Worker, look_at_waits};
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;
@@ -153,9 +153,7 @@ impl Network for ScriptedNetwork {
                 Ok(ScriptedStream { stream, vanished: None })
             }
             Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None }),
-            Meeting::Mortal(stream, vanished) => {
-                Ok(ScriptedStream { stream, vanished: Some(vanished) })
-            }
+            Meeting::Mortal(stream, vanished) => Ok(ScriptedStream { stream, vanished: Some(vanished) }),
         }
     }
 }
@@ -201,11 +199,34 @@ impl Stage {
 
     /// A client that has just connected.
     pub(crate) fn client(&self) -> Client {
+        let (client, serving) = self.unserved();
+        spawn_local(serving);
+        client
+    }
+
+    /// The same, with what must run to serve it.
+    pub(crate) fn unserved(&self) -> (Client, impl Future<Output = ()> + 'static) {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let peer = Peer { listener: ListenerName::Http, client };
-        spawn_local(crate::downstream::serve(Rc::clone(&self.worker), peer, ours, Vec::new()));
-        Client { stream: theirs, pending: Vec::new() }
+        let serving = crate::downstream::serve(Open::new(&self.worker), peer, ours, Vec::new());
+        (Client { stream: theirs, pending: Vec::new() }, serving)
+    }
+
+    /// Whether nothing is counted as being under way; else what is.
+    pub(crate) fn at_rest(&self) -> Result<(), String> {
+        let worker = &self.worker;
+        let counts = [
+            ("open connections", worker.counters.open_connections()),
+            ("exchanges", worker.exchanges() as u64),
+            ("waits", worker.waits.len() as u64),
+            ("registered connections", worker.registered() as u64),
+            ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
+        ];
+        match counts.iter().find(|(_, count)| *count > 0) {
+            None => Ok(()),
+            Some((what, count)) => Err(format!("{count} {what}")),
+        }
     }
 
     /// Every connect so far.

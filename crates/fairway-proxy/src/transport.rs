@@ -164,8 +164,10 @@ impl Network for TcpNetwork {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         // The first question takes an interval, too.
-        let questions = u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
-        let asked = TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
+        let questions =
+            u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
+        let asked =
+            TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
         socket.set_tcp_keepalive(&asked)?;
         Ok(stream)
     }

@@ -27,7 +27,8 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-routing", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
-    Place { name: "fairway-http1", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-control",
@@ -36,7 +37,7 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-proxy",
-        may: &["fairway-model", "fairway-routing", "fairway-http1"],
+        may: &["fairway-model", "fairway-message", "fairway-routing", "fairway-http1"],
         never: KUBERNETES,
     },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
@@ -57,8 +58,8 @@ const CRATES: &[Place] = &[
         name: "fairway",
         may: &[
             "fairway-control",
-            "fairway-http1",
             "fairway-lab",
+            "fairway-message",
             "fairway-model",
             "fairway-proxy",
             "fairway-routing",
@@ -71,8 +72,14 @@ const CRATES: &[Place] = &[
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
-const NEVER_KUBERNETES: &[&str] =
-    &["fairway-model", "fairway-pattern", "fairway-routing", "fairway-http1", "fairway-proxy"];
+const NEVER_KUBERNETES: &[&str] = &[
+    "fairway-model",
+    "fairway-message",
+    "fairway-pattern",
+    "fairway-routing",
+    "fairway-http1",
+    "fairway-proxy",
+];
 
 /// Lines of a crate without its tests; one that is larger is cut.
 const CRATE_STOP: usize = 12_000;
@@ -136,6 +143,19 @@ fn the_laboratory_shares_no_crate_with_the_proxy() {
     let used = lab.flat_map(|(_, package)| package.normal.iter().chain(&package.development));
     let shared: Vec<_> = used.filter(|name| name.starts_with("fairway") && !is_own(name)).collect();
     assert!(shared.is_empty(), "one parser bug would blind both sides: {shared:?}");
+}
+
+#[test]
+fn only_the_hop_of_http_1_knows_its_codec() {
+    let elsewhere = |source: &Source| {
+        source.name.starts_with("crates/")
+            && !source.name.starts_with("crates/fairway-http1/")
+            && !source.is_test
+    };
+    let knows = |source: &Source| source.text.contains(concat!("fairway_", "http1"));
+    let found: Vec<_> =
+        sources().into_iter().filter(elsewhere).filter(knows).map(|source| source.name).collect();
+    assert_eq!(found, ["crates/fairway-proxy/src/h1/mod.rs"]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::BodyLimits;
 use super::trailer::Trailers;
-use fairway_message::bytes::{hex_digit, is_value_byte};
 use crate::framing::Framing;
 use fairway_message::Malformed;
+use fairway_message::bytes::{hex_digit, is_value_byte};
 
 /// What a step found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

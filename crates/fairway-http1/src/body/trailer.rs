@@ -1,9 +1,9 @@
 //! Trailer fields (RFC 9110 §6.5): which may be forwarded, and the section as it comes in. Never merges
 //! them into a head.
 
+use fairway_message::Malformed;
 use fairway_message::bytes::{is_token, is_value_byte, trimmed};
 use fairway_message::{Known, Span};
-use fairway_message::Malformed;
 
 /// "A sender MUST NOT generate a trailer field unless the sender knows the corresponding header field
 /// name's definition permits" it; named there are fields for framing, routing, request modifiers,

@@ -1,9 +1,9 @@
 //! A body into a stream. Holds how much is still due, never body bytes.
 
 use super::trailer;
-use fairway_message::bytes::{is_token, is_value_byte};
 use crate::framing::Framing;
 use fairway_message::Malformed;
+use fairway_message::bytes::{is_token, is_value_byte};
 
 /// Writes one body.
 #[derive(Debug)]

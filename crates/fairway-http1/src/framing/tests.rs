@@ -7,13 +7,20 @@ use crate::head::HeadParser;
 
 fn request(fields: &str) -> Head {
     let mut head = Head::new();
-    HeadParser::new().request(&mut head, format!("POST / {fields}\r\n").as_bytes(), &HeadLimits::default()).expect(fields);
+    HeadParser::new()
+        .request(&mut head, format!("POST / {fields}\r\n").as_bytes(), &HeadLimits::default())
+        .expect(fields);
     head
 }
 
 fn response(status: u16, fields: &str) -> Head {
     let mut head = Head::new();
-    HeadParser::new().response(&mut head, format!("HTTP/1.1 {status} x\r\n{fields}\r\n").as_bytes(), &HeadLimits::default())
+    HeadParser::new()
+        .response(
+            &mut head,
+            format!("HTTP/1.1 {status} x\r\n{fields}\r\n").as_bytes(),
+            &HeadLimits::default(),
+        )
         .unwrap();
     head
 }

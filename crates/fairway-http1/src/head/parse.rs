@@ -75,7 +75,12 @@ impl HeadParser {
     /// # Errors
     /// With the rule that it breaks.
     #[inline]
-    pub fn request(&mut self, head: &mut Head, input: &[u8], limits: &HeadLimits) -> Result<Parsed, Malformed> {
+    pub fn request(
+        &mut self,
+        head: &mut Head,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Parsed, Malformed> {
         let skipped = match input {
             [] | b"\r" | b"\r\n" => return Ok(Parsed::Incomplete),
             [b'\r', b'\n', ..] => 2,
@@ -98,7 +103,12 @@ impl HeadParser {
     /// # Errors
     /// With the rule that it breaks.
     #[inline]
-    pub fn response(&mut self, head: &mut Head, input: &[u8], limits: &HeadLimits) -> Result<Parsed, Malformed> {
+    pub fn response(
+        &mut self,
+        head: &mut Head,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Parsed, Malformed> {
         match input.first() {
             None => Ok(Parsed::Incomplete),
             Some(b'H') => self.parse(head, input, limits, Kind::Response),
@@ -177,8 +187,7 @@ fn take_request<'b>(head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots:
         Ok(Status::Partial) => return Taken::Partial,
         Err(error) => return Taken::Refused(error),
     };
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
-    else {
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
         return Taken::Malformed(Malformed::RequestLine);
     };
     // httparse lets UTF-8 pass; RFC 9112 §3.2 knows only ASCII.

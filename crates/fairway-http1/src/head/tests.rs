@@ -125,7 +125,10 @@ fn a_request_line_of_another_shape_is_refused() {
 fn a_target_with_bytes_outside_of_ascii_is_refused() {
     assert_eq!(refused("GET /\u{e9} HTTP/1.1\r\n\r\n"), Malformed::TargetInvalid);
     let mut head = Head::new();
-    assert_eq!(HeadParser::new().request(&mut head, b"GET /\xff HTTP/1.1\r\n\r\n", &LIMITS), Err(Malformed::TargetInvalid));
+    assert_eq!(
+        HeadParser::new().request(&mut head, b"GET /\xff HTTP/1.1\r\n\r\n", &LIMITS),
+        Err(Malformed::TargetInvalid)
+    );
     for byte in ["\0", "\x01", "\x7f", "\t", "\r"] {
         assert!(request(&format!("GET /{byte} HTTP/1.1\r\n\r\n")).is_err(), "{byte:?}");
     }
@@ -150,8 +153,14 @@ fn every_line_ends_in_crlf() {
 #[test]
 fn a_bare_line_feed_is_refused_before_the_head_is_complete() {
     let mut head = Head::new();
-    assert_eq!(HeadParser::new().request(&mut head, b"GET / HTTP/1.1\nHost", &LIMITS), Err(Malformed::BareLineFeed));
-    assert_eq!(HeadParser::new().request(&mut head, b"GET / HTTP/1.1\r\nHost: a\n\n", &LIMITS), Err(Malformed::BareLineFeed));
+    assert_eq!(
+        HeadParser::new().request(&mut head, b"GET / HTTP/1.1\nHost", &LIMITS),
+        Err(Malformed::BareLineFeed)
+    );
+    assert_eq!(
+        HeadParser::new().request(&mut head, b"GET / HTTP/1.1\r\nHost: a\n\n", &LIMITS),
+        Err(Malformed::BareLineFeed)
+    );
 }
 
 #[test]
@@ -250,14 +259,29 @@ fn a_request_line_over_the_limit_is_414_complete_or_not() {
     let line = |length: usize| format!("GET /{} HTTP/1.1", "a".repeat(length - 14));
     for (length, rule) in [(64, None), (65, Some(Malformed::StartLineTooLong))] {
         let text = format!("{}\r\nHost: a\r\n\r\n", line(length));
-        assert_eq!(HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits).err(), rule, "{length}");
+        assert_eq!(
+            HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits).err(),
+            rule,
+            "{length}"
+        );
         let text = format!("{}\r\n\r\n", line(length));
-        assert_eq!(HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits).err(), rule, "{length}");
+        assert_eq!(
+            HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits).err(),
+            rule,
+            "{length}"
+        );
         let part = format!("{}\r\nHost", line(length));
-        assert_eq!(HeadParser::new().request(&mut Head::new(), part.as_bytes(), &limits).err(), rule, "{length}");
+        assert_eq!(
+            HeadParser::new().request(&mut Head::new(), part.as_bytes(), &limits).err(),
+            rule,
+            "{length}"
+        );
     }
     let endless = "GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    assert_eq!(HeadParser::new().request(&mut Head::new(), endless.as_bytes(), &limits), Err(Malformed::StartLineTooLong));
+    assert_eq!(
+        HeadParser::new().request(&mut Head::new(), endless.as_bytes(), &limits),
+        Err(Malformed::StartLineTooLong)
+    );
     assert_eq!(Malformed::StartLineTooLong.status(), 414);
 }
 
@@ -271,7 +295,10 @@ fn a_head_over_the_limit_is_431_complete_or_not() {
         let input = &large.as_bytes()[..part];
         assert_eq!(HeadParser::new().request(&mut Head::new(), input, &limits), Err(Malformed::HeadTooLarge));
     }
-    assert_eq!(HeadParser::new().request(&mut Head::new(), &large.as_bytes()[..99], &limits), Ok(Parsed::Incomplete));
+    assert_eq!(
+        HeadParser::new().request(&mut Head::new(), &large.as_bytes()[..99], &limits),
+        Ok(Parsed::Incomplete)
+    );
     assert_eq!(Malformed::HeadTooLarge.status(), 431);
 }
 
@@ -279,7 +306,10 @@ fn a_head_over_the_limit_is_431_complete_or_not() {
 fn what_follows_a_head_does_not_count_for_its_limit() {
     let limits = HeadLimits { head_bytes: 100, ..LIMITS };
     let text = format!("GET / HTTP/1.1\r\n\r\n{}", "x".repeat(1000));
-    assert_eq!(HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits), Ok(Parsed::Complete { consumed: 18 }));
+    assert_eq!(
+        HeadParser::new().request(&mut Head::new(), text.as_bytes(), &limits),
+        Ok(Parsed::Complete { consumed: 18 })
+    );
 }
 
 #[test]
@@ -290,7 +320,10 @@ fn more_fields_than_the_limit_are_431() {
         let mut head = Head::new();
         assert!(HeadParser::new().request(&mut head, text(most).as_bytes(), &limits).is_ok(), "{most}");
         assert_eq!(head.field_count(), usize::from(most));
-        assert_eq!(HeadParser::new().request(&mut head, text(most + 1).as_bytes(), &limits), Err(Malformed::TooManyFields));
+        assert_eq!(
+            HeadParser::new().request(&mut head, text(most + 1).as_bytes(), &limits),
+            Err(Malformed::TooManyFields)
+        );
     }
     assert_eq!(Malformed::TooManyFields.status(), 431);
 }

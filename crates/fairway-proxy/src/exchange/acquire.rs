@@ -12,17 +12,15 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::sides::Downstream;
-use super::{Scene, Turn};
 use super::attempt::{Age, Reuse, note_connect_failure};
 use super::forward::Course;
+use super::sides::Downstream;
+use super::{Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
-use crate::h1::H1;
 use crate::metrics::{Hedges, count};
 use crate::transport::{Network, Transport};
-use crate::upstream::{Chosen, Connecting, Errand, Group, Pooled};
-use crate::wire::Wire;
+use crate::upstream::{Chosen, Connecting, Errand, Group, Lease};
 use crate::worker::{ToEndpoint, Worker};
 
 /// The most connects of one attempt at a time.
@@ -30,10 +28,9 @@ const MOST_RACERS: usize = 3;
 /// When a race found no budget, it asks again after this.
 const AGAIN: Duration = Duration::from_millis(25);
 
-/// A connection to use, and to whom.
+/// A connection to use.
 pub(crate) struct Acquired<S: Transport> {
-    pub(crate) chosen: Chosen<S>,
-    pub(crate) pooled: Box<Pooled<S>>,
+    pub(crate) lease: Lease<S>,
     pub(crate) age: Age,
     /// What connecting took; zero for an idle connection.
     pub(crate) connect: Duration,
@@ -60,30 +57,30 @@ pub(crate) async fn acquire<N: Network, D: Downstream>(
     chosen: Chosen<To<N>>,
 ) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
     // Whether a suspect endpoint is back, only a new connection tells.
-    if !chosen.endpoint.health().is_suspect()
-        && let Some(pooled) = idle(&chosen, course)
-    {
-        return Ok(Acquired {
-            chosen,
-            pooled,
-            age: Age::Reused,
-            connect: Duration::ZERO,
-            detour: Detour::None,
-        });
-    }
+    let chosen = match chosen.endpoint.health().is_suspect() {
+        true => chosen,
+        false => match idle(chosen, course) {
+            Ok(lease) => return Ok(Acquired::reused(lease, Detour::None)),
+            Err(chosen) => chosen,
+        },
+    };
     let Turn { scene, caller, .. } = turn;
     // Boxed: connecting is rare and large, and every connection's task would carry room for it.
     Box::pin(Race::begin(scene, group, course, chosen).run(&mut *caller.down)).await
 }
 
-fn idle<S: Transport>(chosen: &Chosen<S>, course: &Course) -> Option<Box<Pooled<S>>> {
-    let mut pooled = match course.reuse {
-        Reuse::Any => chosen.endpoint.checkout(false, course.now),
-        Reuse::Proven => chosen.endpoint.checkout(true, course.now),
-        Reuse::Never => None,
-    }?;
-    pooled.served += 1;
-    Some(pooled)
+impl<S: Transport> Acquired<S> {
+    fn reused(lease: Lease<S>, detour: Detour) -> Self {
+        Self { lease, age: Age::Reused, connect: Duration::ZERO, detour }
+    }
+}
+
+fn idle<S: Transport>(chosen: Chosen<S>, course: &Course) -> Result<Lease<S>, Chosen<S>> {
+    match course.reuse {
+        Reuse::Any => Lease::of_idle(chosen, false, course.now),
+        Reuse::Proven => Lease::of_idle(chosen, true, course.now),
+        Reuse::Never => Err(chosen),
+    }
 }
 
 /// Connects for one attempt.
@@ -200,19 +197,15 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         self.look_after(None);
         let hedges = self.hedges();
         let rival = self.scene.worker.random(|random| self.group.rival(&self.course.tried, random))?;
-        if let Some(pooled) = idle(&rival, self.course) {
-            count(&hedges.reused);
-            self.course.tried.insert(rival.index);
-            self.leave_behind();
-            let detour = Detour::Hedged;
-            return Some(Acquired {
-                chosen: rival,
-                pooled,
-                age: Age::Reused,
-                connect: Duration::ZERO,
-                detour,
-            });
-        }
+        let rival = match idle(rival, self.course) {
+            Ok(lease) => {
+                count(&hedges.reused);
+                self.course.tried.insert(lease.index());
+                self.leave_behind();
+                return Some(Acquired::reused(lease, Detour::Hedged));
+            }
+            Err(rival) => rival,
+        };
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
             count(&hedges.moved);
             self.detour = Detour::Hedged;
@@ -234,9 +227,9 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
-        let pooled = welcome(self.scene.worker, &chosen, stream, connect);
+        let lease = welcome(self.scene.worker, chosen, stream, connect);
         self.leave_behind();
-        Acquired { chosen, pooled, age: Age::Fresh, connect, detour: self.detour }
+        Acquired { lease, age: Age::Fresh, connect, detour: self.detour }
     }
 
     /// What is still on its way goes on without this exchange.
@@ -277,9 +270,7 @@ impl<N: Network> Racer<N> {
         let Self { chosen, connecting, began, .. } = self;
         match connecting.await {
             Ok(stream) => {
-                let mut pooled = welcome(&worker, &chosen, stream, began.elapsed());
-                pooled.served = 0;
-                chosen.endpoint.check_in(pooled, &worker.pool_limits());
+                welcome(&worker, chosen, stream, began.elapsed()).give_back_unused(&worker.pool_limits());
             }
             Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
         }
@@ -289,12 +280,10 @@ impl<N: Network> Racer<N> {
 /// A connection that was just made.
 fn welcome<N: Network>(
     worker: &Worker<N>,
-    chosen: &Chosen<To<N>>,
+    chosen: Chosen<To<N>>,
     stream: To<N>,
     took: Duration,
-) -> Box<Pooled<To<N>>> {
+) -> Lease<To<N>> {
     count(&worker.counters.attempts.connected);
-    chosen.endpoint.connected(took);
-    let h1 = H1::new(Wire::new(stream), Rc::clone(&worker.workspace));
-    Box::new(Pooled { h1, served: 1, answered: Instant::now() })
+    Lease::of_new(chosen, stream, &worker.workspace, took)
 }

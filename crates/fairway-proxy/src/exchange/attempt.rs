@@ -13,13 +13,12 @@ use crate::fault::Fault;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Endpoint, Group, Pooled};
+use crate::upstream::{Chosen, Endpoint, Group, Lease};
 use crate::worker::{ToEndpoint, Worker};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<S: Transport> {
-    pub(crate) chosen: Chosen<S>,
-    pub(crate) connection: Box<Pooled<S>>,
+    pub(crate) lease: Lease<S>,
     pub(crate) reply: Reply,
     pub(crate) connect: Duration,
     pub(crate) detour: Detour,
@@ -89,33 +88,33 @@ pub(crate) async fn attempt<N: Network, D: Downstream>(
     chosen: Chosen<ToEndpoint<N>>,
 ) -> Result<Answered<ToEndpoint<N>>, Failed> {
     let acquired = acquire(turn, group, course, chosen).await;
-    let Acquired { chosen, mut pooled, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
+    let Acquired { mut lease, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
         let progress = Progress::Nothing;
         Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
     })?;
     count(&turn.scene.worker.counters.attempts.sent);
-    let before = (pooled.h1.sent(), pooled.h1.received());
+    let before = (lease.up().sent(), lease.up().received());
     let sent = if age == Age::Fresh { Instant::now() } else { course.now };
     let desk = &*turn.desk;
     let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
     let asks = turn.scene.rule.rule().policy.websocket;
     let upgrade = if asks { turn.scene.intake.upgrade } else { Upgrade::None };
-    pooled.h1.send_request(&desk.request, &RequestPlan { target, body: turn.scene.intake.body, upgrade });
-    let due = sent + chosen.endpoint.acknowledges_within(ACKNOWLEDGED);
-    match transact(turn, &mut pooled.h1, (sent, due)).await {
+    lease.up().send_request(&desk.request, &RequestPlan { target, body: turn.scene.intake.body, upgrade });
+    let due = sent + lease.endpoint().acknowledges_within(ACKNOWLEDGED);
+    match transact(turn, lease.up(), (sent, due)).await {
         Ok(reply) => {
             let headed = Instant::now();
-            chosen.endpoint.succeeded(headed - sent);
-            Ok(Answered { chosen, connection: pooled, reply, connect, detour, sent, headed })
+            lease.endpoint().succeeded(headed - sent);
+            Ok(Answered { lease, reply, connect, detour, sent, headed })
         }
         Err(fault) => {
-            let progress = match (pooled.h1.sent() == before.0, pooled.h1.received() == before.1) {
+            let progress = match (lease.up().sent() == before.0, lease.up().received() == before.1) {
                 (_, false) => Progress::Answered,
                 (false, true) => Progress::Written,
                 (true, true) => Progress::Nothing,
             };
-            let failed = Failed { fault, progress, age, endpoint: chosen.index };
-            note_failure(&turn.scene, group, &chosen.endpoint, &failed);
+            let failed = Failed { fault, progress, age, endpoint: lease.index() };
+            note_failure(&turn.scene, group, lease.endpoint(), &failed);
             Err(failed)
         }
     }

@@ -26,7 +26,7 @@ use crate::filter;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Group, Tried};
+use crate::upstream::{Chosen, Group, Lease, Tried};
 use crate::worker::{Desk, ToEndpoint, Worker};
 
 /// An endpoint that answered, with what it answered on.
@@ -97,7 +97,7 @@ async fn deliver<N: Network, D: Downstream>(
         let chosen = course.next(&turn.scene, group)?;
         let failed = match attempt(turn, group, &mut course, chosen).await {
             Ok(answered) => {
-                course.confirm(turn.scene.worker, group, &answered.chosen);
+                course.confirm(turn.scene.worker, group, &answered.lease);
                 return Ok(Delivered { answered, attempts: course.attempts });
             }
             Err(failed) => failed,
@@ -164,9 +164,9 @@ impl Course {
         &self,
         worker: &Worker<N>,
         group: &Group<ToEndpoint<N>>,
-        answered: &Chosen<ToEndpoint<N>>,
+        answered: &Lease<ToEndpoint<N>>,
     ) {
-        for accused in self.accused.iter().filter(|accused| *accused != answered.index) {
+        for accused in self.accused.iter().filter(|accused| *accused != answered.index()) {
             blame(worker, group, group.member(accused), Blame::BeforeHead);
         }
     }
@@ -219,37 +219,35 @@ fn conclude<N: Network, D: Downstream>(
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
     let Delivered { answered, attempts } = delivered;
-    let Answered { chosen, connection: mut pooled, reply, connect, detour, sent, headed } = answered;
+    let Answered { mut lease, reply, connect, detour, sent, headed } = answered;
     let status = turn.desk.answer.status();
     turn.record.status = status;
     let header = (headed - sent).into();
-    let address = chosen.endpoint.identity.address;
+    let address = lease.endpoint().identity.address;
     let connect = connect.into();
     let response = header;
     let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
     turn.record.upstream = Some(upstream);
     async move {
-        let ending = if reply.upgrade == Upgrade::WebSocket {
+        if reply.upgrade == Upgrade::WebSocket {
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.
-            Box::pin(switch(turn, &mut pooled.h1)).await
+            Box::pin(switch(turn, lease.up())).await
         } else {
-            let relayed = answer(turn, &mut pooled.h1, (reply, headed)).await;
+            let relayed = answer(turn, lease.up(), (reply, headed)).await;
             let ended = Instant::now();
             turn.record.answered((ended - sent).into());
             match relayed {
                 Ok((persistence, reusable)) => {
                     turn.record.ended = Some(ended);
-                    pooled.answered = ended;
-                    if reusable {
-                        chosen.endpoint.check_in(pooled, &turn.scene.worker.pool_limits());
+                    match reusable {
+                        true => lease.give_back(ended, &turn.scene.worker.pool_limits()),
+                        false => drop(lease),
                     }
                     respond::settle(&mut turn.caller, persistence).await
                 }
                 Err(fault) => fail_mid_answer(turn, fault),
             }
-        };
-        drop(chosen);
-        ending
+        }
     }
 }
 
@@ -287,13 +285,11 @@ fn clean<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
 }
 
 /// The endpoint speaks another protocol now; so does the client.
-async fn switch<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    up: &mut impl Upstream,
-) -> Ending {
+async fn switch<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, up: &mut impl Upstream) -> Ending {
     clean(&turn.scene, turn.desk);
     let intake = &turn.scene.intake;
-    let plan = AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
+    let plan =
+        AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
     turn.caller.down.send_head(&mut turn.desk.answer, &plan);
     let idle = turn.scene.rule.rule().policy.timeouts.read;
     let worker = turn.scene.worker;

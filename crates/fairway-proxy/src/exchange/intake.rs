@@ -167,7 +167,9 @@ fn host_of(request: &Head, target: &Target<'_>, host: &mut String) -> Result<(),
 fn check_upgrade(request: &Head, body: BodySize, upgrade: Upgrade) -> Result<(), Fault> {
     match (upgrade, body) {
         (Upgrade::None, _) => Ok(()),
-        (Upgrade::WebSocket, BodySize::None | BodySize::Exact(0)) => check_handshake(request).map_err(Fault::Malformed),
+        (Upgrade::WebSocket, BodySize::None | BodySize::Exact(0)) => {
+            check_handshake(request).map_err(Fault::Malformed)
+        }
         (Upgrade::WebSocket, _) => Err(Fault::Unsupported),
     }
 }

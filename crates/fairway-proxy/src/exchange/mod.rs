@@ -12,12 +12,14 @@ pub(crate) mod acquire;
 mod any_split_tests;
 mod attempt;
 mod body;
+#[cfg(test)]
+mod departure_tests;
 mod fields;
 mod forward;
 pub(crate) mod forwarded;
 pub(crate) mod intake;
-pub(crate) mod record;
 mod pace;
+pub(crate) mod record;
 mod relay;
 mod respond;
 pub(crate) mod sides;

@@ -30,8 +30,7 @@ pub(crate) async fn relay<N: Network, D: Downstream, U: Upstream>(
     let answered = poll_fn(|cx| {
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf =
-                matches!(body.poll_send(cx, caller.down, up, &mut desk.replay), Poll::Ready(Err(_)));
+            deaf = matches!(body.poll_send(cx, caller.down, up, &mut desk.replay), Poll::Ready(Err(_)));
         }
         if let Poll::Ready(done) = flow.poll(cx, up, caller.down) {
             return Poll::Ready(done);

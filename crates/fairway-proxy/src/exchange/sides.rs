@@ -178,8 +178,12 @@ pub(crate) trait Upstream: Channel {
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>);
 
     /// Reads a response head, interim or final.
-    fn poll_answer(&mut self, cx: &mut Context<'_>, answer: &mut Head, limits: &HeadLimits)
-    -> Poll<HeadRead<Reply>>;
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: &mut Head,
+        limits: &HeadLimits,
+    ) -> Poll<HeadRead<Reply>>;
 
     /// Bytes that came from the endpoint since the connection was made: whether it was heard.
     fn received(&self) -> u64;

@@ -90,7 +90,9 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         if let Poll::Ready(reply) = self.poll_head(cx, caller, desk) {
             return Poll::Ready(reply);
         }
-        if self.body.leaves_alone(self.up, self.hearing == Hearing::Deaf) && caller.down.poll_gone(cx).is_ready() {
+        if self.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
+            && caller.down.poll_gone(cx).is_ready()
+        {
             return Poll::Ready(Err(Fault::ClientGone));
         }
         if let Some(fault) = self.look_at_endpoint(cx) {

@@ -43,7 +43,12 @@ impl<'w> Vigil<'w> {
     }
 
     /// Looks at the endpoint, if it is time: for the first time at `first`, then as often as [`Vigil::go_on`] says.
-    pub(crate) fn look(&mut self, cx: &Context<'_>, first: impl FnOnce() -> Instant, up: &impl Upstream) -> Sight {
+    pub(crate) fn look(
+        &mut self,
+        cx: &Context<'_>,
+        first: impl FnOnce() -> Instant,
+        up: &impl Upstream,
+    ) -> Sight {
         let waits = self.waits;
         let wait = self.wait.get_or_insert_with(|| waits.begin(first(), cx.waker()));
         if !wait.take_due() {

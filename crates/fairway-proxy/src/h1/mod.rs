@@ -13,14 +13,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_http1::{
-    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, expects_continue, keep_alive,
-    request_framing, response_framing, strip_hop_by_hop, upgrade_to, write_request, write_response,
+    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, expects_continue,
+    keep_alive, request_framing, response_framing, strip_hop_by_hop, upgrade_to, write_request,
+    write_response,
 };
 use fairway_message::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
 
 use crate::exchange::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Persistence, Reply, RequestPlan, Upgrade,
-    Upstream,
+    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Persistence, Reply, RequestPlan,
+    Upgrade, Upstream,
 };
 use crate::transport::Transport;
 use crate::wire::{Ahead, Input, Wire, Workspace};
@@ -202,7 +203,9 @@ impl<S: Transport> Downstream for H1<S> {
         }
         match persistence {
             Persistence::Close => answer.append(b"Connection", b"close"),
-            Persistence::KeepAlive if plan.version == Version::Http10 => answer.append(b"Connection", b"keep-alive"),
+            Persistence::KeepAlive if plan.version == Version::Http10 => {
+                answer.append(b"Connection", b"keep-alive")
+            }
             Persistence::Upgraded => {
                 answer.append(b"Connection", b"upgrade");
                 answer.append(b"Upgrade", b"websocket");

@@ -105,6 +105,12 @@ impl<S: Transport> Groups<S> {
         });
     }
 
+    /// Exchanges with all endpoints.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.in_flight()).sum()
+    }
+
     /// Idle connections to all endpoints.
     pub(crate) fn idle_connections(&self) -> usize {
         self.idle.get()

@@ -8,11 +8,13 @@ pub(crate) mod connect;
 pub(crate) mod endpoint;
 pub(crate) mod group;
 pub(crate) mod health;
+pub(crate) mod lease;
 pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use connect::{Connecting, Connector, UpstreamStream};
-pub(crate) use endpoint::{Chosen, Endpoint, Errand, Pooled};
+pub(crate) use endpoint::{Chosen, Endpoint, Errand};
 pub(crate) use group::{Group, Groups, Tried};
+pub(crate) use lease::Lease;
 pub(crate) use room::Room;

@@ -8,6 +8,7 @@ mod stopping;
 mod waits;
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -34,7 +35,7 @@ pub(crate) use desk::{Desk, Parties};
 #[cfg(test)]
 pub(crate) use run::look_at_waits;
 pub(crate) use run::{Command, Launch, run};
-pub(crate) use stopping::Phase;
+pub(crate) use stopping::{Phase, Registered};
 pub(crate) use waits::{Wait, Waits};
 
 use admission::Admission;
@@ -179,26 +180,86 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.draining().await;
     }
 
-    /// A connection that is to be woken when the phase changes; the number is for [`Worker::unregister`].
-    pub(crate) fn register(&self, waker: &Waker) -> usize {
+    /// A connection that is to be woken when the phase changes, until this is dropped.
+    pub(crate) fn register(&self, waker: &Waker) -> Registered<'_> {
         self.admission.stopping.register(waker)
     }
 
-    pub(crate) fn unregister(&self, slot: usize) {
-        self.admission.stopping.unregister(slot);
-    }
-
-    /// For the exchange that begins.
-    pub(crate) fn take_desk(&self) -> Box<Desk> {
+    /// For the exchange that begins; counted until it is dropped.
+    pub(crate) fn take_desk(&self) -> Loan<'_, N> {
         self.admission.room.descriptors.begin();
-        self.desks.borrow_mut().take().unwrap_or_default()
+        Loan { desk: Some(self.desks.borrow_mut().take().unwrap_or_default()), worker: self }
     }
 
-    /// The exchange is over, or never began.
-    pub(crate) fn give_desk(&self, mut desk: Box<Desk>) {
+    /// Exchanges, from the first byte of a request to the last of its answer.
+    #[cfg(test)]
+    pub(crate) fn exchanges(&self) -> usize {
+        self.admission.room.descriptors.exchanges()
+    }
+
+    /// Connections that are woken when the phase changes.
+    #[cfg(test)]
+    pub(crate) fn registered(&self) -> usize {
+        self.admission.stopping.registered()
+    }
+
+    fn give_desk(&self, mut desk: Box<Desk>) {
         self.admission.room.descriptors.end();
         desk.trim();
         self.desks.borrow_mut().keep(desk);
+    }
+}
+
+/// The buffers of an exchange, which return to the worker when it is over, however it ends.
+pub(crate) struct Loan<'w, N: Network> {
+    desk: Option<Box<Desk>>,
+    worker: &'w Worker<N>,
+}
+
+impl<N: Network> Deref for Loan<'_, N> {
+    type Target = Desk;
+
+    fn deref(&self) -> &Desk {
+        self.desk.as_ref().expect("only dropping takes it")
+    }
+}
+
+impl<N: Network> DerefMut for Loan<'_, N> {
+    fn deref_mut(&mut self) -> &mut Desk {
+        self.desk.as_mut().expect("only dropping takes it")
+    }
+}
+
+impl<N: Network> Drop for Loan<'_, N> {
+    fn drop(&mut self) {
+        if let Some(desk) = self.desk.take() {
+            self.worker.give_desk(desk);
+        }
+    }
+}
+
+/// A client's connection, counted as open until this is dropped.
+pub(crate) struct Open<N: Network>(Rc<Worker<N>>);
+
+impl<N: Network> Open<N> {
+    /// One was accepted.
+    pub(crate) fn new(worker: &Rc<Worker<N>>) -> Self {
+        worker.counters.connection_opened();
+        Self(Rc::clone(worker))
+    }
+}
+
+impl<N: Network> Deref for Open<N> {
+    type Target = Rc<Worker<N>>;
+
+    fn deref(&self) -> &Rc<Worker<N>> {
+        &self.0
+    }
+}
+
+impl<N: Network> Drop for Open<N> {
+    fn drop(&mut self) {
+        self.0.counters.connection_closed();
     }
 }
 

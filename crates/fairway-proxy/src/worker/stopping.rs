@@ -18,7 +18,7 @@ pub(crate) enum Phase {
 }
 
 /// The phase of one worker.
-pub(super) struct Stopping {
+pub(crate) struct Stopping {
     phase: Cell<Phase>,
     changed: Notify,
     /// Every connection, to be woken when the phase changes.
@@ -56,11 +56,24 @@ impl Stopping {
         }
     }
 
-    pub(super) fn register(&self, waker: &Waker) -> usize {
-        self.connections.borrow_mut().insert(waker.clone())
+    #[cfg(test)]
+    pub(super) fn registered(&self) -> usize {
+        self.connections.borrow().len()
     }
 
-    pub(super) fn unregister(&self, slot: usize) {
-        self.connections.borrow_mut().remove(slot);
+    pub(super) fn register(&self, waker: &Waker) -> Registered<'_> {
+        Registered { stopping: self, slot: self.connections.borrow_mut().insert(waker.clone()) }
+    }
+}
+
+/// A connection that is woken when the phase changes.
+pub(crate) struct Registered<'w> {
+    stopping: &'w Stopping,
+    slot: usize,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.stopping.connections.borrow_mut().remove(self.slot);
     }
 }

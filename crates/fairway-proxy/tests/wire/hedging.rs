@@ -105,7 +105,11 @@ async fn an_endpoint_that_vanishes_within_an_upload_is_given_up() {
     let proxy = soon_gone(&mortal).start();
     let mut client = proxy.client().await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 9\r\n\r\nbody")).await.unwrap();
-    mortal.until("it has the beginning", |mortal| mortal.connections().iter().any(|open| !open.bytes.is_empty())).await;
+    mortal
+        .until("it has the beginning", |mortal| {
+            mortal.connections().iter().any(|open| !open.bytes.is_empty())
+        })
+        .await;
     mortal.vanish().await;
     client.send(" part").await.unwrap();
     assert_eq!(client.read_response().await.unwrap().status, 504);

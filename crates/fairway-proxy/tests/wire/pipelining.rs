@@ -79,14 +79,16 @@ async fn nothing_is_served_behind_the_last_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_everything_still_gets_its_answers() {
-    let (_backend, proxy) = echo().await;
+async fn a_client_that_ends_its_direction_counts_as_gone_and_what_it_asked_for_is_not_served() {
+    let backend = Backend::http(|_| Answer::Silence).await;
+    let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    let (bytes, expected) = mixed();
+    let (bytes, _) = mixed();
     client.send(&bytes).await.unwrap();
+    backend.until("it has the first request", |backend| backend.request_count() == 1).await;
     client.half_close().await.unwrap();
-    for expected in expected {
-        assert_eq!(client.read_response().await.unwrap().text(), expected);
-    }
     assert_eq!(client.read_to_end().await.unwrap(), b"");
+    proxy.expect_refused("client_gone", 1).await;
+    backend.until("its connection is closed", |backend| backend.open_count() == 0).await;
+    assert_eq!(backend.request_count(), 1);
 }
