@@ -20,7 +20,7 @@ fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
 
-.PHONY: help build run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-report lab-test
+.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -29,8 +29,11 @@ help: ## this list
 build: ## the release binary
 	FAIRWAY_REVISION=$(revision) cargo build --release --locked -p fairway
 
-run: build ## builds, then serves examples/quickstart and says what to try
-	examples/quickstart/run.sh $(fairway)
+quick: ## a binary for trying things out, in less than half of the time (target/quick/fairway)
+	FAIRWAY_REVISION=$(revision) cargo build --profile quick --locked -p fairway
+
+run: quick ## builds that, then serves examples/quickstart and says what to try
+	examples/quickstart/run.sh $(target_dir)/quick/fairway
 
 setup: ## installs what building and testing need, or names it
 	@.ci/setup

@@ -87,28 +87,25 @@ pub(crate) fn serve<N: Network, S: Transport>(
         let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
         let mut now = Instant::now();
         loop {
-            match next(worker, &mut connection, now).await {
-                Next::Request(mut desk, arrival) => {
-                    let (ending, ended) = exchange(worker, connection.caller(), &mut desk, arrival).await;
-                    now = ended;
-                    drop(desk);
-                    connection.served += 1;
-                    match ending {
-                        Ending::Again => connection.h1.rest(),
-                        Ending::Linger => {
-                            linger(&mut connection.h1).await;
-                            break;
-                        }
-                        Ending::Abort | Ending::Finished => break,
-                    }
-                }
+            // Taken apart before anything is waited for: what is held over a wait, every connection has room for.
+            let next = next(worker, &mut connection, now).await;
+            let (mut desk, arrival) = match next {
+                Next::Request(desk, arrival) => (desk, arrival),
                 Next::Late => {
                     worker.counters.refused(Fault::ClientTimeout);
                     connection.h1.queue_answer(LATE);
-                    linger(&mut connection.h1).await;
-                    break;
+                    break linger(&mut connection.h1).await;
                 }
                 Next::Over => break,
+            };
+            let (ending, ended) = exchange(worker, connection.caller(), &mut desk, arrival).await;
+            now = ended;
+            drop(desk);
+            connection.served += 1;
+            match ending {
+                Ending::Again => connection.h1.rest(),
+                Ending::Linger => break linger(&mut connection.h1).await,
+                Ending::Abort | Ending::Finished => break,
             }
         }
     }

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::attempt::{Age, Reuse, note_connect_failure};
+use super::attempt::{Age, Failed, Progress, Reuse, note_connect_failure};
 use super::forward::Course;
+use super::record::Micros;
 use super::sides::Downstream;
 use super::{Scene, Turn};
 use crate::clock::Instant;
@@ -33,7 +34,7 @@ pub(crate) struct Acquired<S: Transport> {
     pub(crate) lease: Lease<S>,
     pub(crate) age: Age,
     /// What connecting took; zero for an idle connection.
-    pub(crate) connect: Duration,
+    pub(crate) connect: Micros,
     pub(crate) detour: Detour,
 }
 
@@ -50,28 +51,41 @@ type To<N> = ToEndpoint<N>;
 ///
 /// # Errors
 /// With the endpoint of the last connect that failed.
-pub(crate) async fn acquire<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    group: &Rc<Group<To<N>>>,
-    course: &mut Course,
+pub(crate) fn acquire<'e, N: Network, D: Downstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    group: &'e Rc<Group<To<N>>>,
+    course: &'e mut Course,
     chosen: Chosen<To<N>>,
-) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
-    // Whether a suspect endpoint is back, only a new connection tells.
-    let chosen = match chosen.endpoint.health().is_suspect() {
-        true => chosen,
-        false => match idle(chosen, course) {
-            Ok(lease) => return Ok(Acquired::reused(lease, Detour::None)),
+) -> impl Future<Output = Result<Acquired<To<N>>, Failed>> {
+    let found = at_hand(chosen, course);
+    async move {
+        let chosen = match found {
+            Ok(acquired) => return Ok(acquired),
             Err(chosen) => chosen,
-        },
-    };
-    let Turn { scene, caller, .. } = turn;
-    // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-    Box::pin(Race::begin(scene, group, course, chosen).run(&mut *caller.down)).await
+        };
+        let Turn { scene, caller, record, .. } = turn;
+        // Boxed: connecting is rare and large, and every connection's task would carry room for it.
+        let connected =
+            Box::pin(Race::begin((scene, record.began), group, course, chosen).run(&mut *caller.down)).await;
+        connected.map_err(|(chosen, fault)| {
+            let progress = Progress::Nothing;
+            Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
+        })
+    }
+}
+
+/// An idle connection, if one may be used.
+fn at_hand<S: Transport>(chosen: Chosen<S>, course: &Course) -> Result<Acquired<S>, Chosen<S>> {
+    // Whether a suspect endpoint is back, only a new connection tells.
+    if chosen.endpoint.health().is_suspect() {
+        return Err(chosen);
+    }
+    idle(chosen, course).map(|lease| Acquired::reused(lease, Detour::None))
 }
 
 impl<S: Transport> Acquired<S> {
     fn reused(lease: Lease<S>, detour: Detour) -> Self {
-        Self { lease, age: Age::Reused, connect: Duration::ZERO, detour }
+        Self { lease, age: Age::Reused, connect: Micros::default(), detour }
     }
 }
 
@@ -86,6 +100,8 @@ fn idle<S: Transport>(chosen: Chosen<S>, course: &Course) -> Result<Lease<S>, Ch
 /// Connects for one attempt.
 struct Race<'a, 's, N: Network> {
     scene: &'a Scene<'s, N>,
+    /// When the exchange began.
+    begun: Instant,
     group: &'a Rc<Group<To<N>>>,
     course: &'a mut Course,
     racers: Vec<Racer<N>>,
@@ -121,12 +137,13 @@ enum Event<S> {
 
 impl<'a, 's, N: Network> Race<'a, 's, N> {
     fn begin(
-        scene: &'a Scene<'s, N>,
+        (scene, begun): (&'a Scene<'s, N>, Instant),
         group: &'a Rc<Group<To<N>>>,
         course: &'a mut Course,
         chosen: Chosen<To<N>>,
     ) -> Self {
-        let mut race = Self { scene, group, course, racers: Vec::new(), late: None, detour: Detour::None };
+        let mut race =
+            Self { scene, begun, group, course, racers: Vec::new(), late: None, detour: Detour::None };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -180,7 +197,13 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let worker = scene.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = scene.rule.rule().policy.timeouts.connect.min(self.course.connect_limit(scene, now));
+        let limit = scene
+            .rule
+            .rule()
+            .policy
+            .timeouts
+            .connect
+            .min(Course::connect_limit(scene, now.saturating_duration_since(self.begun)));
         let connecting = worker.connector.start(&chosen.endpoint.identity, scene.adopted.identities(), limit);
         self.course.tried.insert(chosen.index);
         let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
@@ -229,7 +252,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let connect = began.elapsed();
         let lease = welcome(self.scene.worker, chosen, stream, connect);
         self.leave_behind();
-        Acquired { lease, age: Age::Fresh, connect, detour: self.detour }
+        Acquired { lease, age: Age::Fresh, connect: connect.into(), detour: self.detour }
     }
 
     /// What is still on its way goes on without this exchange.

@@ -1,10 +1,9 @@
 //! One attempt: an endpoint, a connection to it, and the request up to the answer's head.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use super::acquire::{Acquired, Detour, acquire};
-use super::forward::Course;
+use super::acquire::{Acquired, Detour};
+use super::record::Micros;
 use super::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 use super::transact::transact;
 use super::{Scene, Turn};
@@ -13,14 +12,14 @@ use crate::fault::Fault;
 use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Endpoint, Group, Lease};
+use crate::upstream::{Endpoint, Group, Lease};
 use crate::worker::{ToEndpoint, Worker};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<S: Transport> {
     pub(crate) lease: Lease<S>,
     pub(crate) reply: Reply,
-    pub(crate) connect: Duration,
+    pub(crate) connect: Micros,
     pub(crate) detour: Detour,
     /// When the request began to be sent.
     pub(crate) sent: Instant,
@@ -80,43 +79,42 @@ pub(crate) enum Reuse {
     Never,
 }
 
-/// Makes the attempt.
-pub(crate) async fn attempt<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    group: &Rc<Group<ToEndpoint<N>>>,
-    course: &mut Course,
-    chosen: Chosen<ToEndpoint<N>>,
-) -> Result<Answered<ToEndpoint<N>>, Failed> {
-    let acquired = acquire(turn, group, course, chosen).await;
-    let Acquired { mut lease, age, connect, detour } = acquired.map_err(|(chosen, fault)| {
-        let progress = Progress::Nothing;
-        Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
-    })?;
+/// Makes the attempt on the connection that was acquired.
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the attempt takes.
+pub(crate) fn attempt<'e, N: Network, D: Downstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    group: &'e Group<ToEndpoint<N>>,
+    acquired: Acquired<ToEndpoint<N>>,
+    now: Instant,
+) -> impl Future<Output = Result<Answered<ToEndpoint<N>>, Failed>> {
+    let Acquired { mut lease, age, connect, detour } = acquired;
     count(&turn.scene.worker.counters.attempts.sent);
     let before = (lease.up().sent(), lease.up().received());
-    let sent = if age == Age::Fresh { Instant::now() } else { course.now };
+    let sent = if age == Age::Fresh { Instant::now() } else { now };
     let desk = &*turn.desk;
     let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
     let asks = turn.scene.rule.rule().policy.websocket;
     let upgrade = if asks { turn.scene.intake.upgrade } else { Upgrade::None };
     lease.up().send_request(&desk.request, &RequestPlan { target, body: turn.scene.intake.body, upgrade });
-    let due = sent + lease.endpoint().acknowledges_within(ACKNOWLEDGED);
-    match transact(turn, lease.up(), (sent, due)).await {
-        Ok(reply) => {
-            let headed = Instant::now();
-            lease.endpoint().succeeded(headed - sent);
-            Ok(Answered { lease, reply, connect, detour, sent, headed })
-        }
-        Err(fault) => {
-            let progress = match (lease.up().sent() == before.0, lease.up().received() == before.1) {
-                (_, false) => Progress::Answered,
-                (false, true) => Progress::Written,
-                (true, true) => Progress::Nothing,
-            };
-            let failed = Failed { fault, progress, age, endpoint: lease.index() };
-            note_failure(&turn.scene, group, lease.endpoint(), &failed);
-            Err(failed)
-        }
+    async move {
+        let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
+        let fault = match transact(turn, lease.up(), (sent, patience)).await {
+            Ok(reply) => {
+                let headed = Instant::now();
+                lease.endpoint().succeeded(headed - sent);
+                return Ok(Answered { lease, reply, connect, detour, sent, headed });
+            }
+            Err(fault) => fault,
+        };
+        let progress = match (lease.up().sent() == before.0, lease.up().received() == before.1) {
+            (_, false) => Progress::Answered,
+            (false, true) => Progress::Written,
+            (true, true) => Progress::Nothing,
+        };
+        let failed = Failed { fault, progress, age, endpoint: lease.index() };
+        note_failure(&turn.scene, group, lease.endpoint(), &failed);
+        Err(failed)
     }
 }
 

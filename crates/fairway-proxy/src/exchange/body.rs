@@ -33,7 +33,7 @@ enum Announcement {
 }
 
 /// What a body may be.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct BodyBounds {
     /// Bytes in all.
     pub(crate) most: Option<u64>,
@@ -70,6 +70,13 @@ pub(crate) enum BodyFault {
     Downstream(Fault),
     /// The endpoint does not take it; it may still have answered.
     Upstream,
+}
+
+impl Default for RequestBody {
+    /// One that nobody asked for.
+    fn default() -> Self {
+        Self::new(BodyBounds::default(), Trust::Stranger)
+    }
 }
 
 impl RequestBody {

@@ -194,3 +194,19 @@ async fn what_was_dropped_leaves_the_endpoints_as_good_as_new() {
     })
     .await;
 }
+
+/// What tokio adds to a task, and the size class of the allocator that a client's connection must fit.
+const TASK: usize = 104;
+const SIZE_CLASS: usize = 1_280;
+
+#[tokio::test(start_paused = true)]
+async fn the_task_of_a_client_fits_its_size_class() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+        let (_client, serving) = stage.unserved();
+        let over_a_socket =
+            size_of_val(&serving) - size_of::<DuplexStream>() + size_of::<tokio::net::TcpStream>();
+        assert!(over_a_socket + TASK <= SIZE_CLASS, "{over_a_socket} bytes, and {TASK} of tokio");
+    })
+    .await;
+}

@@ -10,6 +10,7 @@ use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
+use super::acquire::acquire;
 use super::attempt::{Answered, Failed, Progress, Reuse, attempt, blame};
 use super::body::RequestBody;
 use super::forwarded;
@@ -18,7 +19,6 @@ use super::relay::relay;
 use super::respond;
 use super::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
 use super::tunnel::tunnel;
-use super::vigil::Vigil;
 use super::{Ending, Scene, Turn};
 use crate::clock::Instant;
 use crate::fault::Fault;
@@ -36,24 +36,32 @@ struct Delivered<S: Transport> {
 }
 
 /// Forwards the request on the desk and brings the answer back.
-pub(crate) async fn forward<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>) -> Ending {
-    let group = match group(&turn.scene) {
-        Ok(group) => group,
-        Err(fault) => return respond::refuse_by_rule(turn, fault).await,
-    };
-    prepare(&turn.scene, turn.desk);
-    let delivered = deliver(turn, &group).await;
-    match delivered {
-        Ok(delivered) => {
-            turn.body.release(&mut turn.desk.replay);
-            conclude(turn, delivered).await
+///
+/// Not an `async fn`: that would keep its argument twice for as long as the exchange takes.
+pub(crate) fn forward<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
+) -> impl Future<Output = Ending> {
+    let group = group(&turn.scene);
+    if group.is_ok() {
+        prepare(&turn.scene, turn.desk);
+    }
+    async move {
+        let delivered = match &group {
+            Ok(group) => deliver(turn, group).await,
+            Err(fault) => Err(*fault),
+        };
+        match delivered {
+            Ok(delivered) => {
+                turn.desk.body.release(&mut turn.desk.replay);
+                conclude(turn, delivered).await
+            }
+            Err(Fault::ClientGone) => {
+                turn.record.fault = Some(Fault::ClientGone);
+                turn.record.status = Fault::ClientGone.status();
+                Ending::Abort
+            }
+            Err(fault) => respond::refuse_by_rule(turn, fault).await,
         }
-        Err(Fault::ClientGone) => {
-            turn.record.fault = Some(Fault::ClientGone);
-            turn.record.status = Fault::ClientGone.status();
-            Ending::Abort
-        }
-        Err(fault) => respond::refuse_by_rule(turn, fault).await,
     }
 }
 
@@ -88,40 +96,57 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
 }
 
 /// Tries endpoints until one answers.
-async fn deliver<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    group: &Rc<Group<ToEndpoint<N>>>,
-) -> Result<Delivered<ToEndpoint<N>>, Fault> {
+///
+/// Not an `async fn`: that would keep its arguments twice.
+fn deliver<'e, N: Network, D: Downstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    group: &'e Rc<Group<ToEndpoint<N>>>,
+) -> impl Future<Output = Result<Delivered<ToEndpoint<N>>, Fault>> {
     let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
-    loop {
-        let chosen = course.next(&turn.scene, group)?;
-        let failed = match attempt(turn, group, &mut course, chosen).await {
-            Ok(answered) => {
-                course.confirm(turn.scene.worker, group, &answered.lease);
-                return Ok(Delivered { answered, attempts: course.attempts });
-            }
-            Err(failed) => failed,
-        };
-        course.now = Instant::now();
-        course.note(&failed);
-        let took = course.now.saturating_duration_since(turn.record.began);
-        let address = group.member(failed.endpoint).identity.address;
-        turn.record.upstream = Some(UpstreamRecord::failed(address, course.attempts, took));
-        if !may_retry(&turn.scene, &failed, &course, &turn.body) || course.is_late(&turn.scene) {
-            let idempotent = turn.scene.intake.method.is_idempotent();
-            if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
-                count(&turn.scene.worker.counters.attempts.lost);
-            }
-            course.give_up(turn.scene.worker, group);
-            return Err(failed.fault);
+    async move {
+        loop {
+            let chosen = course.next(&turn.scene, group)?;
+            let failed = match acquire(turn, group, &mut course, chosen).await {
+                Err(failed) => failed,
+                Ok(acquired) => match attempt(turn, group, acquired, course.now).await {
+                    Err(failed) => failed,
+                    Ok(answered) => {
+                        course.confirm(turn.scene.worker, group, &answered.lease);
+                        return Ok(Delivered { answered, attempts: course.attempts });
+                    }
+                },
+            };
+            conclude_attempt(turn, group, &mut course, &failed)?;
         }
-        count(&turn.scene.worker.counters.attempts.retried);
     }
+}
+
+/// Whether there is another attempt after this one.
+fn conclude_attempt<N: Network, D: Downstream>(
+    turn: &mut Turn<'_, '_, N, D>,
+    group: &Group<ToEndpoint<N>>,
+    course: &mut Course,
+    failed: &Failed,
+) -> Result<(), Fault> {
+    course.now = Instant::now();
+    course.note(failed);
+    let took = course.now.saturating_duration_since(turn.record.began);
+    let address = group.member(failed.endpoint).identity.address;
+    turn.record.upstream = Some(UpstreamRecord::failed(address, course.attempts, took));
+    if may_retry(&turn.scene, failed, course, &turn.desk.body) && !Course::is_late(&turn.scene, took) {
+        count(&turn.scene.worker.counters.attempts.retried);
+        return Ok(());
+    }
+    let idempotent = turn.scene.intake.method.is_idempotent();
+    if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
+        count(&turn.scene.worker.counters.attempts.lost);
+    }
+    course.give_up(turn.scene.worker, group);
+    Err(failed.fault)
 }
 
 /// Which endpoints were tried, and what the next attempt may do.
 pub(crate) struct Course {
-    pub(crate) began: Instant,
     /// When the attempt begins.
     pub(crate) now: Instant,
     pub(crate) reuse: Reuse,
@@ -134,7 +159,7 @@ pub(crate) struct Course {
 impl Course {
     fn begin(now: Instant, idempotent: bool) -> Self {
         let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
-        Self { began: now, now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
+        Self { now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
     }
 
     fn next<N: Network>(
@@ -186,13 +211,12 @@ impl Course {
     }
 
     /// What is left for connecting, all attempts together.
-    pub(crate) fn connect_limit<N: Network>(&self, scene: &Scene<'_, N>, now: Instant) -> Duration {
-        let spent = now.saturating_duration_since(self.began);
+    pub(crate) fn connect_limit<N: Network>(scene: &Scene<'_, N>, spent: Duration) -> Duration {
         scene.rule.rule().policy.retry.connect_total.saturating_sub(spent)
     }
 
-    fn is_late<N: Network>(&self, scene: &Scene<'_, N>) -> bool {
-        self.connect_limit(scene, self.now).is_zero()
+    fn is_late<N: Network>(scene: &Scene<'_, N>, spent: Duration) -> bool {
+        Self::connect_limit(scene, spent).is_zero()
     }
 }
 
@@ -224,7 +248,6 @@ fn conclude<N: Network, D: Downstream>(
     turn.record.status = status;
     let header = (headed - sent).into();
     let address = lease.endpoint().identity.address;
-    let connect = connect.into();
     let response = header;
     let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
     turn.record.upstream = Some(upstream);
@@ -259,18 +282,22 @@ fn fail_mid_answer<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, fau
 }
 
 /// Relays the final answer. Says what becomes of the client's connection, and whether the endpoint's can be reused.
-async fn answer<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    up: &mut impl Upstream,
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
+fn answer<'e, N: Network, D: Downstream, U: Upstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    up: &'e mut U,
     (reply, began): (Reply, Instant),
-) -> Result<(Persistence, bool), Fault> {
+) -> impl Future<Output = Result<(Persistence, bool), Fault>> {
     let intake = &turn.scene.intake;
     clean(&turn.scene, turn.desk);
     let persistence = respond::persistence(turn.scene.worker, &turn.caller, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = turn.caller.down.send_head(&mut turn.desk.answer, &plan);
-    relay(turn, up, began).await?;
-    Ok((persistence, turn.body.is_sent() && up.is_reusable()))
+    async move {
+        relay(turn, up, began).await?;
+        Ok((persistence, turn.desk.body.is_sent() && up.is_reusable()))
+    }
 }
 
 /// Makes the answer's head what the client shall see.
@@ -292,8 +319,6 @@ async fn switch<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, up: &m
         AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
     turn.caller.down.send_head(&mut turn.desk.answer, &plan);
     let idle = turn.scene.rule.rule().policy.timeouts.read;
-    let worker = turn.scene.worker;
-    let vigil = Vigil::new(&worker.waits, worker.options.limits.upstream_unacknowledged);
-    turn.record.body_bytes = tunnel(&mut turn.caller, up, (idle, vigil)).await;
+    turn.record.body_bytes = tunnel(&mut turn.caller, up, idle, turn.scene.worker).await;
     Ending::Finished
 }

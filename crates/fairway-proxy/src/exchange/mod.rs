@@ -11,7 +11,7 @@ pub(crate) mod acquire;
 #[cfg(test)]
 mod any_split_tests;
 mod attempt;
-mod body;
+pub(crate) mod body;
 #[cfg(test)]
 mod departure_tests;
 mod fields;
@@ -86,7 +86,6 @@ pub(crate) struct Turn<'t, 'a, N: Network, D> {
     pub(crate) caller: Caller<'t, D>,
     pub(crate) desk: &'t mut Desk,
     pub(crate) record: &'t mut Record<'a>,
-    pub(crate) body: RequestBody,
 }
 
 /// A request that has none.
@@ -150,15 +149,15 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     desk: &'t mut Desk,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
-    let body = RequestBody::new(scene.body_bounds(), scene.client.trust);
-    let mut turn = Turn { scene, caller, desk, record, body };
+    desk.body = RequestBody::new(scene.body_bounds(), scene.client.trust);
+    let mut turn = Turn { scene, caller, desk, record };
     async move {
         let ending = match verdict {
             Verdict::Pass => forward::forward(&mut turn).await,
             Verdict::Answered => respond::own(&mut turn).await,
             Verdict::Refused(fault) => respond::refuse_by_rule(&mut turn, fault).await,
         };
-        turn.record.request_bytes += turn.body.received();
+        turn.record.request_bytes += turn.desk.body.received();
         ending
     }
 }

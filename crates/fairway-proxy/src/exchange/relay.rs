@@ -10,6 +10,7 @@ use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::transport::Network;
 use crate::wire::GATHER;
+use crate::worker::Desk;
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,21 +20,26 @@ enum Stage {
 }
 
 /// Relays to the end of the answer, whose head came at `began`.
-pub(crate) async fn relay<N: Network, D: Downstream, U: Upstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    up: &mut U,
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
+pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    up: &'e mut U,
     began: Instant,
-) -> Result<(), Fault> {
-    let Turn { scene, caller, desk, record, body } = turn;
+) -> impl Future<Output = Result<(), Fault>> {
+    let Turn { scene, caller, desk, record } = turn;
     let mut flow = Flow::new(began, scene.worker.options.limits.answer_rate);
     let mut deaf = false;
-    let answered = poll_fn(|cx| {
+    poll_fn(move |cx| {
+        let Desk { body, replay, .. } = &mut **desk;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf = matches!(body.poll_send(cx, caller.down, up, &mut desk.replay), Poll::Ready(Err(_)));
+            deaf = matches!(body.poll_send(cx, caller.down, up, replay), Poll::Ready(Err(_)));
         }
-        if let Poll::Ready(done) = flow.poll(cx, up, caller.down) {
-            return Poll::Ready(done);
+        let done = flow.poll(cx, up, caller.down);
+        record.body_bytes = flow.moved;
+        if done.is_ready() {
+            return done;
         }
         if body.leaves_alone(up, deaf) && caller.down.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Fault::ClientGone));
@@ -47,9 +53,6 @@ pub(crate) async fn relay<N: Network, D: Downstream, U: Upstream>(
             Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
         }))
     })
-    .await;
-    record.body_bytes = flow.moved;
-    answered
 }
 
 /// Who is waited for.

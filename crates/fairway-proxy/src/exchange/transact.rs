@@ -8,6 +8,7 @@ use fairway_message::{Malformed, Version};
 
 use super::body::{BodyFault, RequestBody};
 use super::intake::Expectation;
+use super::record::Micros;
 use super::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
 use super::vigil::{Sight, Vigil};
 use super::{Caller, Scene, Turn};
@@ -20,32 +21,33 @@ use crate::wire::GATHER;
 use crate::worker::Desk;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
-pub(crate) async fn transact<N: Network, D: Downstream, U: Upstream>(
-    turn: &mut Turn<'_, '_, N, D>,
-    up: &mut U,
-    (now, due): (Instant, Instant),
-) -> Result<Reply, Fault> {
-    let Turn { scene, caller, desk, body, .. } = turn;
-    let vigil = Vigil::new(&scene.worker.waits, scene.worker.options.limits.upstream_unacknowledged);
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the endpoint takes.
+pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
+    turn: &'e mut Turn<'_, '_, N, D>,
+    up: &'e mut U,
+    (now, patience): (Instant, Duration),
+) -> impl Future<Output = Result<Reply, Fault>> {
+    let Turn { scene, caller, desk, .. } = turn;
+    let (hearing, acknowledged_within, vigil) = (Hearing::Unasked, patience.into(), Vigil::default());
     let mut transaction =
-        Transaction { scene, up, body, seen: (0, 0), since: now, hearing: Hearing::Unasked, due, vigil };
+        Transaction { scene, up, seen: (0, 0), since: now, hearing, acknowledged_within, vigil };
     desk.answer.clear();
     transaction.announce(caller, desk);
-    poll_fn(|cx| transaction.poll(cx, caller, desk)).await
+    poll_fn(move |cx| transaction.poll(cx, caller, desk))
 }
 
 /// One try with one connection to an endpoint.
 struct Transaction<'a, 'b, N: Network, U> {
     scene: &'a Scene<'b, N>,
     up: &'a mut U,
-    body: &'a mut RequestBody,
     /// What the last look saw: a change is progress.
     seen: (u64, u64),
     /// When the last progress was made.
     since: Instant,
     hearing: Hearing,
-    /// When the endpoint is looked at, should it not have answered by then.
-    due: Instant,
+    /// When the endpoint is looked at for the first time, should it not have answered by then.
+    acknowledged_within: Micros,
     vigil: Vigil<'b>,
 }
 
@@ -62,7 +64,7 @@ enum Hearing {
 impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// The client that waits for a word before it sends its body gets it now, once.
     fn announce<D: Downstream>(&mut self, caller: &mut Caller<'_, D>, desk: &mut Desk) {
-        if self.scene.intake.expectation == Expectation::Continue && self.body.take_announcement() {
+        if self.scene.intake.expectation == Expectation::Continue && desk.body.take_announcement() {
             desk.answer.start_response(100);
             caller.down.send_interim(&desk.answer);
         }
@@ -75,13 +77,14 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         desk: &mut Desk,
     ) -> Poll<Result<Reply, Fault>> {
         if self.hearing == Hearing::Unasked {
-            self.hearing = match self.body.restart(cx, self.up, &desk.replay) {
+            self.hearing = match desk.body.restart(cx, self.up, &desk.replay) {
                 Ok(()) => Hearing::Listens,
                 Err(_) => Hearing::Deaf,
             };
         }
-        if !self.body.is_sent() && self.hearing == Hearing::Listens {
-            match self.body.poll_send(cx, caller.down, self.up, &mut desk.replay) {
+        if !desk.body.is_sent() && self.hearing == Hearing::Listens {
+            let Desk { body, replay, .. } = &mut *desk;
+            match body.poll_send(cx, caller.down, self.up, replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
                 Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -90,19 +93,19 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         if let Poll::Ready(reply) = self.poll_head(cx, caller, desk) {
             return Poll::Ready(reply);
         }
-        if self.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
+        if desk.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
             && caller.down.poll_gone(cx).is_ready()
         {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Some(fault) = self.look_at_endpoint(cx) {
+        if let Some(fault) = self.look_at_endpoint(cx, &desk.body) {
             return Poll::Ready(Err(fault));
         }
-        if self.note_progress(caller) {
+        if self.note_progress(caller, &mut desk.body) {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
         ready!(caller.deadline.poll_passed(cx));
-        Poll::Ready(Err(self.lateness()))
+        Poll::Ready(Err(self.lateness(&desk.body)))
     }
 
     fn poll_head<D: Downstream>(
@@ -147,18 +150,19 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// When the answer has not come for a while: an endpoint that has not even acknowledged the request is given up, at
     /// once where the request can go to another one; one that has all of it is asked often from now on whether it is
     /// still there.
-    fn look_at_endpoint(&mut self, cx: &mut Context<'_>) -> Option<Fault> {
-        let due = self.due;
-        match self.vigil.look(cx, || due, self.up) {
+    fn look_at_endpoint(&mut self, cx: &mut Context<'_>, body: &RequestBody) -> Option<Fault> {
+        // The first poll, which asks for the time, comes before any progress.
+        let first = || self.since + self.acknowledged_within.duration();
+        match self.vigil.look(cx, first, self.scene.worker, self.up) {
             Sight::NotYet => return None,
-            Sight::Present if self.body.is_sent() && self.up.queued() == 0 => {
+            Sight::Present if body.is_sent() && self.up.queued() == 0 => {
                 self.up.watch_closely();
                 return None;
             }
             Sight::Present => {}
             Sight::Silent => {
-                let repeatable = self.scene.intake.method.is_idempotent() && self.body.is_replayable();
-                if repeatable && self.body.is_sent() {
+                let repeatable = self.scene.intake.method.is_idempotent() && body.is_replayable();
+                if repeatable && body.is_sent() {
                     count(&self.scene.worker.counters.attempts.unacknowledged);
                     return Some(Fault::UpstreamUnreachable);
                 }
@@ -175,28 +179,28 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<D: Downstream>(&mut self, caller: &mut Caller<'_, D>) -> bool {
-        let seen = (self.body.received(), self.up.sent());
+    fn note_progress<D: Downstream>(&mut self, caller: &mut Caller<'_, D>, body: &mut RequestBody) -> bool {
+        let seen = (body.received(), self.up.sent());
         let mut too_slow = false;
         if self.seen != seen {
             // The first look comes right after the beginning: the clock was just read.
             if self.seen != (0, 0) {
                 let now = Instant::now();
                 if self.seen.0 != seen.0 {
-                    too_slow = self.body.note_wait(now.saturating_duration_since(self.since));
+                    too_slow = body.note_wait(now.saturating_duration_since(self.since));
                 }
                 self.since = now;
             }
             self.seen = seen;
         }
-        caller.deadline.set(self.since, self.patience());
+        caller.deadline.set(self.since, self.patience(body));
         too_slow
     }
 
     /// How long the next step may take.
-    fn patience(&self) -> Duration {
+    fn patience(&self, body: &RequestBody) -> Duration {
         let timeouts = &self.scene.rule.rule().policy.timeouts;
-        if self.body.is_sent() || self.hearing == Hearing::Deaf {
+        if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
         } else if self.up.queued() > 0 {
             timeouts.send
@@ -206,8 +210,8 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     }
 
     /// Whose lateness it is.
-    fn lateness(&self) -> Fault {
-        if self.body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
+    fn lateness(&self, body: &RequestBody) -> Fault {
+        if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
             Fault::UpstreamTimeout
         } else {
             Fault::ClientTimeout

@@ -11,6 +11,8 @@ use super::Caller;
 use super::sides::{BodyStep, Channel, Downstream, Upstream};
 use super::vigil::{Sight, Vigil};
 use crate::clock::Instant;
+use crate::transport::Network;
+use crate::worker::Worker;
 
 /// What waits in one direction before the other end must take it.
 const HIGH: usize = 64 * 1024;
@@ -25,12 +27,14 @@ enum Direction {
 
 /// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
 /// bytes that went to the client.
-pub(crate) async fn tunnel<D: Downstream, U: Upstream>(
+pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     caller: &mut Caller<'_, D>,
     up: &mut U,
-    (idle, mut vigil): (Duration, Vigil<'_>),
+    idle: Duration,
+    worker: &Worker<N>,
 ) -> u64 {
     let Caller { down, deadline, .. } = caller;
+    let mut vigil = Vigil::default();
     down.open_tunnel();
     up.open_tunnel();
     let mut request = Direction::Open;
@@ -54,7 +58,7 @@ pub(crate) async fn tunnel<D: Downstream, U: Upstream>(
         }
         // A tunnel in which nothing is on its way to the endpoint is not woken.
         if up.sent() != delivered {
-            match vigil.look(cx, Vigil::soon, up) {
+            match vigil.look(cx, Vigil::soon, worker, up) {
                 Sight::NotYet => {}
                 Sight::Silent => vigil.go_on(),
                 Sight::Gone => return Poll::Ready(()),

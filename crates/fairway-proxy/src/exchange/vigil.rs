@@ -9,18 +9,17 @@ use std::time::Duration;
 
 use super::sides::Upstream;
 use crate::clock::Instant;
-use crate::worker::{Wait, Waits};
+use crate::transport::Network;
+use crate::worker::{Wait, Worker};
 
 /// An endpoint that was looked at is looked at again after this.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Looks at one endpoint from time to time.
+#[derive(Default)]
 pub(crate) struct Vigil<'w> {
-    waits: &'w Waits,
     wait: Option<Wait<'w>>,
-    /// How long it may owe an acknowledgement and say nothing at all.
-    limit: Duration,
-    /// When it was first seen to owe one.
+    /// When it was first seen to owe an acknowledgement.
     owes_since: Option<Instant>,
 }
 
@@ -38,19 +37,15 @@ pub(crate) enum Sight {
 }
 
 impl<'w> Vigil<'w> {
-    pub(crate) const fn new(waits: &'w Waits, limit: Duration) -> Self {
-        Self { waits, wait: None, limit, owes_since: None }
-    }
-
     /// Looks at the endpoint, if it is time: for the first time at `first`, then as often as [`Vigil::go_on`] says.
-    pub(crate) fn look(
+    pub(crate) fn look<N: Network>(
         &mut self,
         cx: &Context<'_>,
         first: impl FnOnce() -> Instant,
+        worker: &'w Worker<N>,
         up: &impl Upstream,
     ) -> Sight {
-        let waits = self.waits;
-        let wait = self.wait.get_or_insert_with(|| waits.begin(first(), cx.waker()));
+        let wait = self.wait.get_or_insert_with(|| worker.waits.begin(first(), cx.waker()));
         if !wait.take_due() {
             return Sight::NotYet;
         }
@@ -60,7 +55,8 @@ impl<'w> Vigil<'w> {
         };
         let now = Instant::now();
         let since = *self.owes_since.get_or_insert(now);
-        match unheard >= self.limit && now.saturating_duration_since(since) + AGAIN >= self.limit {
+        let limit = worker.options.limits.upstream_unacknowledged;
+        match unheard >= limit && now.saturating_duration_since(since) + AGAIN >= limit {
             true => Sight::Gone,
             false => Sight::Silent,
         }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use fairway_message::Head;
 
+use crate::exchange::body::RequestBody;
 use crate::spares::Spare;
 
 /// Buffers of one exchange.
@@ -24,6 +25,8 @@ pub(crate) struct Desk {
     pub(crate) decoded: Vec<u8>,
     /// The target that is forwarded, when a rewrite made one.
     pub(crate) target: Vec<u8>,
+    /// The request's body on its way.
+    pub(crate) body: RequestBody,
     /// What is held of the request's body for another attempt.
     pub(crate) replay: Vec<u8>,
     /// The body of an answer that Fairway makes, or a header value in the making.
@@ -88,6 +91,7 @@ impl Default for Desk {
             normalised: Vec::new(),
             decoded: Vec::new(),
             target: Vec::new(),
+            body: RequestBody::default(),
             replay: Vec::new(),
             text: Vec::new(),
         }
