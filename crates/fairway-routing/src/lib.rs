@@ -1,7 +1,7 @@
 //! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks requests up in it.
 //!
 //! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its path `tree` or its
-//! `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `rewrite`. [`compile()`] builds
+//! `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
 //! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
 //! that says what the right answer is, and [`explain`] tells it to people.
 //!
@@ -24,6 +24,7 @@ mod rewrite;
 mod rule;
 mod slots;
 mod snapshot;
+mod steps;
 mod targets;
 mod tree;
 
@@ -35,4 +36,5 @@ pub use rewrite::CompiledRewrite;
 pub use rule::{CompiledRule, RuleId};
 pub use slots::BackendSlot;
 pub use snapshot::{Snapshot, TableId};
+pub use steps::{AnswerStep, CompiledRedirect, FieldEdits, RequestStep, Steps};
 pub use targets::{Targets, Weighted};

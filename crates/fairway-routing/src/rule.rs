@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairway_model::{Action, Filter, PathForm, PathRewrite, RedirectTarget, Route, Rule, VirtualHost};
+use fairway_model::{Action, PathForm, Route, Rule, VirtualHost};
 
 use crate::slots::Slots;
+use crate::steps::{RequestStep, Steps};
 use crate::{CompiledRewrite, Targets};
 
 /// Names a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
@@ -20,8 +21,7 @@ pub struct CompiledRule {
     number: usize,
     id: RuleId,
     targets: Targets,
-    rewrite: Option<CompiledRewrite>,
-    redirect_path: Option<CompiledRewrite>,
+    steps: Steps,
     path_form: PathForm,
 }
 
@@ -52,21 +52,25 @@ impl CompiledRule {
         &self.targets
     }
 
-    /// The first [`Filter::RewritePath`].
+    /// Its filters, phase by phase.
+    #[inline]
     #[must_use]
-    pub fn rewrite(&self) -> Option<&CompiledRewrite> {
-        self.rewrite.as_ref()
+    pub fn steps(&self) -> &Steps {
+        &self.steps
     }
 
-    /// The path of the first [`Filter::Redirect`] that makes one of its own.
+    /// What makes another target of its requests' own.
     #[must_use]
-    pub fn redirect_path(&self) -> Option<&CompiledRewrite> {
-        self.redirect_path.as_ref()
+    pub fn rewrite(&self) -> Option<&CompiledRewrite> {
+        self.steps.request.iter().find_map(|step| match step {
+            RequestStep::Path(rewrite) => Some(rewrite),
+            _ => None,
+        })
     }
 
     /// Whether the length of the path decides what its rewrites cost.
     pub(crate) fn reads_on(&self) -> bool {
-        self.rewrite.iter().chain(&self.redirect_path).any(CompiledRewrite::reads_on)
+        self.steps.rewrites().any(CompiledRewrite::reads_on)
     }
 
     /// The form of the path that the host's rules are written for.
@@ -86,41 +90,14 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let redirect_path = compiled_rewrite(rule.filters.iter().find_map(redirected_path), form);
-        let rewrite = compiled_rewrite(rule.filters.iter().find_map(rewritten_path), form);
-        let mut targets = Targets::None;
-        let (rewrite, redirect_path) = match (rewrite, redirect_path) {
-            (Ok(rewrite), Ok(redirect_path)) => {
-                targets = acquired(&rule.action, slots);
-                (rewrite, redirect_path)
-            }
-            (Err(why), _) | (_, Err(why)) => {
+        let (steps, targets) = match Steps::compiled(&rule.filters, form) {
+            Ok(steps) => (steps, acquired(&rule.action, slots)),
+            Err(why) => {
                 problem(why);
-                (None, None)
+                (Steps::default(), Targets::None)
             }
         };
-        Self { route: route.clone(), number, id: next_id(), targets, rewrite, redirect_path, path_form: form }
-    }
-}
-
-fn compiled_rewrite(path: Option<&PathRewrite>, form: PathForm) -> Result<Option<CompiledRewrite>, String> {
-    path.map(|path| CompiledRewrite::compiled(path, form)).transpose()
-}
-
-fn rewritten_path(filter: &Filter) -> Option<&PathRewrite> {
-    match filter {
-        Filter::RewritePath(path) => Some(path),
-        _ => None,
-    }
-}
-
-fn redirected_path(filter: &Filter) -> Option<&PathRewrite> {
-    match filter {
-        Filter::Redirect(redirect) => match &redirect.target {
-            RedirectTarget::Parts { path, .. } => path.as_ref(),
-            RedirectTarget::Url(_) => None,
-        },
-        _ => None,
+        Self { route: route.clone(), number, id: next_id(), targets, steps, path_form: form }
     }
 }
 

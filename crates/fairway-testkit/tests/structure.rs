@@ -26,7 +26,11 @@ const INPUT_OUTPUT: &[&str] = &["tokio", "hyper", "h2", "mio", "socket2", "notif
 const CRATES: &[Place] = &[
     Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-routing", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-routing",
+        may: &["fairway-message", "fairway-model", "fairway-pattern"],
+        never: INPUT_OUTPUT,
+    },
     Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },

@@ -1,4 +1,4 @@
-//! What a rule does to a request before it is forwarded, and to every answer of the rule.
+//! What a rule does to a request before it is forwarded, and to every answer of the rule: the steps that routing compiled.
 
 mod cors;
 mod redirect;
@@ -6,8 +6,8 @@ mod redirect;
 use std::net::IpAddr;
 
 use fairway_message::{Head, Known, Method};
-use fairway_model::{AccessList, Filter, HeaderEdit};
-use fairway_routing::CompiledRule;
+use fairway_model::AccessList;
+use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, RequestStep};
 
 use crate::exchange::forwarded::{Client, Scheme};
 use crate::exchange::intake::Intake;
@@ -35,27 +35,27 @@ pub(crate) enum Verdict {
     Refused(Fault),
 }
 
-/// Applies the request filters in order, up to the first that answers.
+/// Runs the steps of the request's head in order, up to the first that answers.
 pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
-    for filter in &rule.rule().filters {
-        let verdict = match filter {
-            Filter::HttpsRedirect(to) => redirect::to_https(to, context, desk),
-            Filter::Redirect(to) => redirect::elsewhere(to, rule, context, desk),
-            Filter::Access(list) => access(list, context.client.address),
-            Filter::Cors(cors) if context.intake.method == Method::Options => cors::preflight(cors, desk),
-            Filter::RequestHeaders(edit) => {
-                apply(edit, &mut desk.request);
+    for step in &rule.steps().request {
+        let verdict = match step {
+            RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, desk),
+            RequestStep::Redirect(to) => redirect::elsewhere(to, context, desk),
+            RequestStep::Access(list) => access(list, context.client.address),
+            RequestStep::Preflight(cors) => match context.intake.method {
+                Method::Options => cors::preflight(cors, desk),
+                _ => Verdict::Pass,
+            },
+            RequestStep::Edit(edits) => {
+                apply(edits, &mut desk.request);
                 Verdict::Pass
             }
-            Filter::RewriteHost(host) => {
+            RequestStep::Host(host) => {
                 desk.request.set(b"Host", host.as_bytes());
                 Verdict::Pass
             }
-            Filter::RewritePath(_) => {
-                rewrite(rule, context, desk);
-                Verdict::Pass
-            }
-            Filter::Cors(_) | Filter::ResponseHeaders(_) | Filter::StrictTransportSecurity(_) => {
+            RequestStep::Path(path) => {
+                rewrite(path, context, desk);
                 Verdict::Pass
             }
         };
@@ -66,16 +66,16 @@ pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, desk:
     Verdict::Pass
 }
 
-/// Applies the response filters to the answer on the desk, whoever made it.
+/// Runs the steps of the answer's head, whoever made the answer.
 pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, desk: &mut Desk) {
-    for filter in &rule.rule().filters {
-        match filter {
-            Filter::Cors(cors) => cors::answer(cors, desk),
-            Filter::ResponseHeaders(edit) => apply(edit, &mut desk.answer),
-            Filter::StrictTransportSecurity(value) if scheme == Scheme::Https => {
+    for step in &rule.steps().answer {
+        match step {
+            AnswerStep::Cors(cors) => cors::answer(cors, desk),
+            AnswerStep::Edit(edits) => apply(edits, &mut desk.answer),
+            AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 desk.answer.set(b"Strict-Transport-Security", value.as_bytes());
             }
-            _ => {}
+            AnswerStep::StrictTransportSecurity(_) => {}
         }
     }
 }
@@ -86,32 +86,20 @@ fn access(list: &AccessList, client: IpAddr) -> Verdict {
     if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }
 }
 
-/// Edits all fields but those that say where the message ends and what becomes of the connection. There is always one
-/// `Host`.
-fn apply(edit: &HeaderEdit, head: &mut Head) {
-    for name in &edit.remove {
-        let known = Known::of(name.as_bytes());
-        if !known.is_of_one_hop() && known != Known::Host {
-            head.remove(name.as_bytes());
-        }
+fn apply(edits: &FieldEdits, head: &mut Head) {
+    for name in &edits.remove {
+        head.remove(name.as_bytes());
     }
-    for field in &edit.set {
-        if !Known::of(field.name.as_bytes()).is_of_one_hop() {
-            head.set(field.name.as_bytes(), field.value.as_bytes());
-        }
+    for field in &edits.set {
+        head.set(field.name.as_bytes(), field.value.as_bytes());
     }
-    for field in &edit.add {
-        match Known::of(field.name.as_bytes()) {
-            Known::Host => head.set(b"Host", field.value.as_bytes()),
-            known if known.is_of_one_hop() => {}
-            _ => head.append(field.name.as_bytes(), field.value.as_bytes()),
-        }
+    for field in &edits.add {
+        head.append(field.name.as_bytes(), field.value.as_bytes());
     }
 }
 
 /// Writes the new target to the desk; a pattern that finds nothing leaves the request's own.
-fn rewrite(rule: &CompiledRule, context: &FilterContext<'_>, desk: &mut Desk) {
-    let Some(rewrite) = rule.rewrite() else { return };
+fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, desk: &mut Desk) {
     let mut target = std::mem::take(&mut desk.target);
     target.clear();
     let path = context.intake.path_in(rewrite.path_form(), desk);

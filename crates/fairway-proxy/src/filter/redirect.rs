@@ -1,7 +1,7 @@
 //! Answers that send the client elsewhere.
 
-use fairway_model::{HttpsRedirect, PathRewrite, Redirect, RedirectTarget};
-use fairway_routing::CompiledRule;
+use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
+use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
 use super::{FilterContext, Verdict, host_for_redirect, own_answer};
 use crate::exchange::forwarded::Scheme;
@@ -23,12 +23,7 @@ pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, desk: &m
 }
 
 /// Wherever the rule says.
-pub(super) fn elsewhere(
-    to: &Redirect,
-    rule: &CompiledRule,
-    context: &FilterContext<'_>,
-    desk: &mut Desk,
-) -> Verdict {
+pub(super) fn elsewhere(to: &CompiledRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
     let location = match &to.target {
         RedirectTarget::Url(url) => url.as_bytes().to_vec(),
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
@@ -45,7 +40,7 @@ pub(super) fn elsewhere(
             let mut location = format!("{}://", scheme.as_str()).into_bytes();
             location.extend_from_slice(host.as_ref().map_or(host_for_redirect(desk), |host| host.as_bytes()));
             push_port(&mut location, scheme, port);
-            push_path(&mut location, path.as_ref(), rule, context, desk);
+            push_path(&mut location, (path.as_ref(), to.path.as_ref()), context, desk);
             if *keep_query && !context.intake.query(desk).is_empty() {
                 location.push(b'?');
                 location.extend_from_slice(context.intake.query(desk));
@@ -58,27 +53,23 @@ pub(super) fn elsewhere(
 
 fn push_path(
     location: &mut Vec<u8>,
-    path: Option<&PathRewrite>,
-    rule: &CompiledRule,
+    (path, compiled): (Option<&PathRewrite>, Option<&CompiledRewrite>),
     context: &FilterContext<'_>,
     desk: &Desk,
 ) {
     let received = context.intake.received(desk);
     let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
-    match path {
-        None => location.extend_from_slice(own),
-        Some(PathRewrite::Full(full)) => location.extend_from_slice(full.as_bytes()),
-        Some(PathRewrite::Prefix(_) | PathRewrite::Regex { .. }) => {
-            let start = location.len();
-            let applied = rule.redirect_path().is_some_and(|rewrite| {
-                let path = context.intake.path_in(rewrite.path_form(), desk);
-                rewrite.apply(path, b"", context.prefix, location)
-            });
-            if !applied {
-                location.truncate(start);
-                location.extend_from_slice(own);
-            }
-        }
+    if let Some(PathRewrite::Full(full)) = path {
+        return location.extend_from_slice(full.as_bytes());
+    }
+    let start = location.len();
+    let applied = compiled.is_some_and(|rewrite| {
+        let path = context.intake.path_in(rewrite.path_form(), desk);
+        rewrite.apply(path, b"", context.prefix, location)
+    });
+    if !applied {
+        location.truncate(start);
+        location.extend_from_slice(own);
     }
 }
 

@@ -86,6 +86,30 @@ async fn a_redirect_replaces_the_parts_it_names() {
 }
 
 #[tokio::test]
+async fn a_redirect_replaces_the_prefix_that_its_rule_matched() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    for (new, asked, location) in [
+        ("/new", "/old/a%20b/c?d=e", "http://example.com/new/a%20b/c?d=e"),
+        ("/new", "/old", "http://example.com/new"),
+        ("/", "/old/a", "http://example.com/a"),
+    ] {
+        let target = RedirectTarget::Parts {
+            scheme: None,
+            host: None,
+            port: Some(80),
+            path: Some(PathRewrite::Prefix(new.into())),
+            keep_query: true,
+        };
+        let mut setup =
+            Setup::to(&[backend.address()]).filter(Filter::Redirect(Redirect { status: 301, target }));
+        setup.path = PathMatch::Prefix("/old".into());
+        let answer = ask(&setup.start(), Request::get(HOST, asked)).await;
+        assert_eq!((answer.status, answer.header("Location")), (301, Some(location)), "{new} {asked}");
+    }
+    assert_eq!(backend.request_count(), 0);
+}
+
+#[tokio::test]
 async fn addresses_pass_or_are_refused() {
     let list = |deny: &[&str], allow: &[&str]| {
         let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
