@@ -7,7 +7,7 @@
 //!  └──► closed ◄────────┘
 //! ```
 //!
-//! An idle connection holds no buffer and no desk: both are taken when its first byte is there.
+//! An idle connection holds no buffer and no buffers: both are taken when its first byte is there.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use fairway_message::{HeadLimits, Malformed};
 use crate::accept::Peer;
 use crate::clock::{Deadline, Instant};
 use crate::exchange::sides::{Arrival, HeadRead};
-use crate::exchange::{Caller, Ending, exchange};
+use crate::exchange::{ClientSide, Ending, exchange};
 use crate::fault::Fault;
 use crate::h1::{H1, linger};
 use crate::options::Limits;
@@ -52,7 +52,7 @@ enum Waiting<'w, N: Network> {
     FirstByte,
     /// The first byte of a connection that was accepted just before the worker drained.
     LastChance,
-    /// The rest of a head, with the desk that remembers how far it was read.
+    /// The rest of a head, with the buffers that remembers how far it was read.
     Head(Loan<'w, N>),
 }
 
@@ -66,8 +66,8 @@ struct Connection<S> {
 
 impl<S> Connection<S> {
     /// Its side of the exchange that begins.
-    fn caller(&mut self) -> Caller<'_, H1<S>> {
-        Caller { down: &mut self.h1, deadline: &mut self.deadline, peer: &self.peer, served: self.served }
+    fn client_side(&mut self) -> ClientSide<'_, H1<S>> {
+        ClientSide { down: &mut self.h1, deadline: &mut self.deadline, peer: &self.peer, served: self.served }
     }
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn serve<N: Network, S: Transport>(
         loop {
             // Taken apart before anything is waited for: what is held over a wait, every connection has room for.
             let next = next(worker, &mut connection, now).await;
-            let (mut desk, arrival) = match next {
-                Next::Request(desk, arrival) => (desk, arrival),
+            let (mut buffers, arrival) = match next {
+                Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {
                     worker.counters.refused(Fault::ClientTimeout);
                     connection.h1.queue_answer(LATE);
@@ -98,9 +98,9 @@ pub(crate) fn serve<N: Network, S: Transport>(
                 }
                 Next::Over => break,
             };
-            let (ending, ended) = exchange(worker, connection.caller(), &mut desk, arrival).await;
+            let (ending, ended) = exchange(worker, connection.client_side(), &mut buffers, arrival).await;
             now = ended;
-            drop(desk);
+            drop(buffers);
             connection.served += 1;
             match ending {
                 Ending::Again => connection.h1.rest(),
@@ -130,27 +130,27 @@ fn poll_next<'w, N: Network, S: Transport>(
     waiting: &mut Waiting<'w, N>,
     limits: &HeadLimits,
 ) -> Poll<Next<'w, N>> {
-    let (mut desk, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
-        Waiting::Head(desk) => (desk, true),
+    let (mut buffers, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
+        Waiting::Head(buffers) => (buffers, true),
         idle => {
             *waiting = idle;
-            (worker.take_desk(), false)
+            (worker.lend_buffers(), false)
         }
     };
-    match connection.h1.poll_request(cx, &mut desk.request, limits) {
-        Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(desk, Ok(arrival))),
-        Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(desk, Err(rule))),
+    match connection.h1.poll_request(cx, &mut buffers.request, limits) {
+        Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(buffers, Ok(arrival))),
+        Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(buffers, Err(rule))),
         Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
             return Poll::Ready(Next::Over);
         }
         Poll::Pending if connection.h1.residue() > 0 => {
-            *waiting = Waiting::Head(desk);
+            *waiting = Waiting::Head(buffers);
             if !begun {
                 connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.head_timeout);
             }
             return connection.deadline.poll_passed(cx).map(|()| Next::Late);
         }
-        Poll::Pending => drop(desk),
+        Poll::Pending => drop(buffers),
     }
     if worker.phase() == Phase::Draining {
         if connection.served > 0 {

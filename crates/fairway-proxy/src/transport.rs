@@ -152,7 +152,7 @@ const MOST_QUESTIONS: u32 = 127;
 /// Real sockets.
 pub(crate) struct TcpNetwork {
     /// How long an endpoint may leave questions unanswered before the kernel gives the connection up. It does not give up
-    /// what is not acknowledged: `exchange::vigil` does, which can tell an endpoint that is gone from one that pauses.
+    /// what is not acknowledged: `exchange::peer_watch` does, which can tell an endpoint that is gone from one that pauses.
     pub(crate) patience: Duration,
 }
 

@@ -7,7 +7,7 @@ use fairway_message::Known;
 use super::flag;
 use crate::exchange::acquire::Detour;
 use crate::exchange::record::Record;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -54,17 +54,17 @@ struct UpstreamPart {
     response_us: u128,
 }
 
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, time: &str) {
-    let request = &desk.request;
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, time: &str) {
+    let request = &buffers.request;
     let field = |known| request.first(known).map(String::from_utf8_lossy);
     let line = Line {
         time,
-        client: desk.parties.client.map(|address| address.to_string()),
-        peer: desk.parties.sender.map(|address| address.to_string()),
+        client: buffers.parties.client.map(|address| address.to_string()),
+        peer: buffers.parties.sender.map(|address| address.to_string()),
         request: RequestPart {
             method: String::from_utf8_lossy(request.method_bytes()),
             target: String::from_utf8_lossy(request.target()),
-            host: &desk.host,
+            host: &buffers.host,
             bytes: record.request_bytes,
             referer: field(Known::Referer),
             user_agent: field(Known::UserAgent),

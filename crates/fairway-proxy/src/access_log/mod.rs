@@ -18,7 +18,7 @@ use jiff::tz::TimeZone;
 use crate::accept::Peer;
 use crate::exchange::record::Record;
 use crate::options::AccessLogFormat;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 pub(crate) use writer::{LogSender, LogThread};
 
@@ -67,7 +67,7 @@ impl AccessLog {
     }
 
     /// Writes the line of an exchange.
-    pub(crate) fn write(&self, record: &Record<'_>, desk: &Desk, peer: &Peer) {
+    pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, peer: &Peer) {
         if self.format == AccessLogFormat::Off || self.switched.get() == Switch::Off {
             return;
         }
@@ -75,11 +75,11 @@ impl AccessLog {
         clock.update();
         let mut lines = self.lines.borrow_mut();
         match self.format {
-            AccessLogFormat::Nginx => nginx::line(&mut lines, record, desk, (peer, &clock.nginx)),
+            AccessLogFormat::Nginx => nginx::line(&mut lines, record, buffers, (peer, &clock.nginx)),
             AccessLogFormat::NginxAddresses => {
-                nginx::line_with_addresses(&mut lines, record, desk, (peer, &clock.nginx));
+                nginx::line_with_addresses(&mut lines, record, buffers, (peer, &clock.nginx));
             }
-            AccessLogFormat::Json => json::line(&mut lines, record, desk, &clock.iso),
+            AccessLogFormat::Json => json::line(&mut lines, record, buffers, &clock.iso),
             AccessLogFormat::Off => {}
         }
         if lines.len() >= FULL {

@@ -13,17 +13,22 @@ use fairway_message::Known;
 use super::{flag, upstream_name};
 use crate::accept::Peer;
 use crate::exchange::record::Record;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, at: (&Peer, &str)) {
-    words(out, record, desk, at);
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, at: (&Peer, &str)) {
+    words(out, record, buffers, at);
     out.push(b'\n');
 }
 
 /// The same with ` CLIENT PEER` at the end.
-pub(super) fn line_with_addresses(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, at: (&Peer, &str)) {
-    words(out, record, desk, at);
-    for address in [desk.parties.client, desk.parties.sender] {
+pub(super) fn line_with_addresses(
+    out: &mut Vec<u8>,
+    record: &Record<'_>,
+    buffers: &Buffers,
+    at: (&Peer, &str),
+) {
+    words(out, record, buffers, at);
+    for address in [buffers.parties.client, buffers.parties.sender] {
         match address {
             Some(address) => write!(out, " {address}"),
             None => write!(out, " -"),
@@ -33,8 +38,8 @@ pub(super) fn line_with_addresses(out: &mut Vec<u8>, record: &Record<'_>, desk: 
     out.push(b'\n');
 }
 
-fn words(out: &mut Vec<u8>, record: &Record<'_>, desk: &Desk, (peer, time): (&Peer, &str)) {
-    let request = &desk.request;
+fn words(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, (peer, time): (&Peer, &str)) {
+    let request = &buffers.request;
     let client = peer.client;
     write!(out, "{client} - - [{time}] \"").expect("a vector takes every write");
     escaped(out, request.method_bytes());

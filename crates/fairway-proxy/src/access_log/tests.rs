@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::options::AccessLogFormat;
 use crate::testing::{endpoint, snapshot};
-use crate::worker::{Desk, Parties};
+use crate::worker::{Buffers, Parties};
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\
@@ -28,13 +28,13 @@ fn peer() -> Peer {
     Peer { listener: ListenerName::Http, client: "2001:db8::7".parse().unwrap() }
 }
 
-fn desk(head: &[u8]) -> Desk {
-    let mut desk = Desk::default();
-    fairway_http1::HeadParser::new().request(&mut desk.request, head, &HeadLimits::default()).unwrap();
-    desk.host.push_str("example.com");
-    desk.parties =
+fn buffers(head: &[u8]) -> Buffers {
+    let mut buffers = Buffers::default();
+    fairway_http1::HeadParser::new().request(&mut buffers.request, head, &HeadLimits::default()).unwrap();
+    buffers.host.push_str("example.com");
+    buffers.parties =
         Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };
-    desk
+    buffers
 }
 
 /// An exchange of 12 milliseconds with an answer of ten bytes.
@@ -60,29 +60,29 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
     record
 }
 
-fn nginx_line(record: &Record<'_>, desk: &Desk) -> String {
+fn nginx_line(record: &Record<'_>, buffers: &Buffers) -> String {
     let mut out = Vec::new();
-    nginx::line(&mut out, record, desk, (&peer(), "21/Nov/2026:02:48:17 +0000"));
+    nginx::line(&mut out, record, buffers, (&peer(), "21/Nov/2026:02:48:17 +0000"));
     String::from_utf8(out).unwrap()
 }
 
-fn json_line(record: &Record<'_>, desk: &Desk) -> serde_json::Value {
+fn json_line(record: &Record<'_>, buffers: &Buffers) -> serde_json::Value {
     let mut out = Vec::new();
-    json::line(&mut out, record, desk, "2026-11-21T02:48:17Z");
+    json::line(&mut out, record, buffers, "2026-11-21T02:48:17Z");
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
 
 /// Calls `with` with the rule of the stage's configuration.
 fn with_rule(with: impl FnOnce(&CompiledRule)) {
-    let (snapshot, desk) = (snapshot(), desk(PLAIN));
+    let (snapshot, buffers) = (snapshot(), buffers(PLAIN));
     let request = Request {
         host: "example.com",
         method: b"GET",
         normalised: b"/a",
         decoded: b"/a",
         query: b"",
-        fields: &Fields(&desk.request),
+        fields: &Fields(&buffers.request),
     };
     let table = snapshot.table("ingress").unwrap();
     let Matched::Rule { rule, .. } = snapshot.lookup(table, &request) else {
@@ -95,7 +95,7 @@ fn with_rule(with: impl FnOnce(&CompiledRule)) {
 fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
     with_rule(|rule| {
         assert_eq!(
-            nginx_line(&record(Some(rule), None), &desk(PLAIN)),
+            nginx_line(&record(Some(rule), None), &buffers(PLAIN)),
             "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET /a?b=c HTTP/1.1\" 200 10 \"http://r/\" \"curl/8\" \
              100 0.012 [default-web-80] [] 192.0.2.1:8080 10 0.011 200 4bf9 -\n"
         );
@@ -104,12 +104,12 @@ fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
 
 #[test]
 fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
-    let (record, mut desk) = (record(None, Some(Fault::NoRoute)), desk(PLAIN));
-    let plain = nginx_line(&record, &desk);
+    let (record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+    let plain = nginx_line(&record, &buffers);
     let mut with = |sender| {
-        desk.parties.sender = sender;
+        buffers.parties.sender = sender;
         let mut out = Vec::new();
-        nginx::line_with_addresses(&mut out, &record, &desk, (&peer(), "21/Nov/2026:02:48:17 +0000"));
+        nginx::line_with_addresses(&mut out, &record, &buffers, (&peer(), "21/Nov/2026:02:48:17 +0000"));
         String::from_utf8(out).unwrap()
     };
     let plain = plain.trim_end();
@@ -119,20 +119,20 @@ fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
 
 #[test]
 fn an_answer_of_our_own_says_why() {
-    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &desk(b"GET / HTTP/1.0\r\n\r\n"));
+    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &buffers(b"GET / HTTP/1.0\r\n\r\n"));
     assert_eq!(
         line,
         "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET / HTTP/1.0\" 404 10 \"-\" \"-\" 100 0.012 [] [] - - - - - \
          no_route\n"
     );
-    assert_eq!(json_line(&record(None, Some(Fault::NoRoute)), &desk(PLAIN))["flag"], "no_route");
+    assert_eq!(json_line(&record(None, Some(Fault::NoRoute)), &buffers(PLAIN))["flag"], "no_route");
 }
 
 #[test]
 fn the_json_format_has_every_member() {
     with_rule(|rule| {
         assert_eq!(
-            json_line(&record(Some(rule), None), &desk(PLAIN)),
+            json_line(&record(Some(rule), None), &buffers(PLAIN)),
             json!({
                 "time": "2026-11-21T02:48:17Z",
                 "client": "203.0.113.7",
@@ -159,15 +159,15 @@ fn the_json_format_has_every_member() {
 #[test]
 fn no_value_ends_its_quotes_or_its_line() {
     // A quote in the target is refused by the parser; the fields are what a client can choose freely.
-    let desk = desk(
+    let buffers = buffers(
         b"GET / HTTP/1.1\r\nHost: a\r\nReferer: \" 200 \\ \xff\t\xc3\xa9\r\nUser-Agent: {\"a\":\"b\"}\r\n\r\n",
     );
-    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &desk);
+    let line = nginx_line(&record(None, Some(Fault::NoRoute)), &buffers);
     assert!(line.contains("\"\\x22 200 \\x5C \\xFF\\x09\\xC3\\xA9\""), "{line}");
     assert!(line.contains("\"{\\x22a\\x22:\\x22b\\x22}\""), "{line}");
     assert!(line.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)));
     assert_eq!(line.matches('"').count(), 6, "{line}");
-    let value = json_line(&record(None, None), &desk);
+    let value = json_line(&record(None, None), &buffers);
     assert_eq!(value["request"]["user_agent"], "{\"a\":\"b\"}");
     assert_eq!(value["request"]["referer"], "\" 200 \\ \u{fffd}\t\u{e9}");
 }
@@ -176,15 +176,15 @@ fn no_value_ends_its_quotes_or_its_line() {
 fn what_cannot_be_written_is_dropped_and_counted() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
-    let (record, desk) = (record(None, Some(Fault::NoRoute)), desk(PLAIN));
+    let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
     for _ in 0..3 {
-        log.write(&record, &desk, &peer());
+        log.write(&record, &buffers, &peer());
         log.flush();
     }
     assert_eq!(log.dropped(), 2, "a worker never waits");
     assert_eq!(receiver.recv().unwrap().iter().filter(|byte| **byte == b'\n').count(), 1);
     log.switch(Switch::Off);
-    log.write(&record, &desk, &peer());
+    log.write(&record, &buffers, &peer());
     log.flush();
     assert!(receiver.try_recv().is_err(), "switched off by the configuration");
 }

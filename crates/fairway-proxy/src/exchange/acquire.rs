@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use super::attempt::{Age, Failed, Progress, Reuse, note_connect_failure};
-use super::forward::Course;
+use super::forward::RetryState;
 use super::record::Micros;
 use super::sides::Downstream;
-use super::{Scene, Turn};
+use super::{Environment, Exchange};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
@@ -52,21 +52,23 @@ type To<N> = ToEndpoint<N>;
 /// # Errors
 /// With the endpoint of the last connect that failed.
 pub(crate) fn acquire<'e, N: Network, D: Downstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     group: &'e Rc<Group<To<N>>>,
-    course: &'e mut Course,
+    retry_state: &'e mut RetryState,
     chosen: Chosen<To<N>>,
 ) -> impl Future<Output = Result<Acquired<To<N>>, Failed>> {
-    let found = at_hand(chosen, course);
+    let found = at_hand(chosen, retry_state);
     async move {
         let chosen = match found {
             Ok(acquired) => return Ok(acquired),
             Err(chosen) => chosen,
         };
-        let Turn { scene, caller, record, .. } = turn;
+        let Exchange { env, client_side, record, .. } = exchange;
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-        let connected =
-            Box::pin(Race::begin((scene, record.began), group, course, chosen).run(&mut *caller.down)).await;
+        let connected = Box::pin(
+            Race::begin((env, record.began), group, retry_state, chosen).run(&mut *client_side.down),
+        )
+        .await;
         connected.map_err(|(chosen, fault)| {
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
@@ -75,12 +77,12 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 }
 
 /// An idle connection, if one may be used.
-fn at_hand<S: Transport>(chosen: Chosen<S>, course: &Course) -> Result<Acquired<S>, Chosen<S>> {
+fn at_hand<S: Transport>(chosen: Chosen<S>, retry_state: &RetryState) -> Result<Acquired<S>, Chosen<S>> {
     // Whether a suspect endpoint is back, only a new connection tells.
     if chosen.endpoint.health().is_suspect() {
         return Err(chosen);
     }
-    idle(chosen, course).map(|lease| Acquired::reused(lease, Detour::None))
+    idle(chosen, retry_state).map(|lease| Acquired::reused(lease, Detour::None))
 }
 
 impl<S: Transport> Acquired<S> {
@@ -89,21 +91,21 @@ impl<S: Transport> Acquired<S> {
     }
 }
 
-fn idle<S: Transport>(chosen: Chosen<S>, course: &Course) -> Result<Lease<S>, Chosen<S>> {
-    match course.reuse {
-        Reuse::Any => Lease::of_idle(chosen, false, course.now),
-        Reuse::Proven => Lease::of_idle(chosen, true, course.now),
+fn idle<S: Transport>(chosen: Chosen<S>, retry_state: &RetryState) -> Result<Lease<S>, Chosen<S>> {
+    match retry_state.reuse {
+        Reuse::Any => Lease::of_idle(chosen, false, retry_state.now),
+        Reuse::Proven => Lease::of_idle(chosen, true, retry_state.now),
         Reuse::Never => Err(chosen),
     }
 }
 
 /// Connects for one attempt.
 struct Race<'a, 's, N: Network> {
-    scene: &'a Scene<'s, N>,
+    env: &'a Environment<'s, N>,
     /// When the exchange began.
     begun: Instant,
     group: &'a Rc<Group<To<N>>>,
-    course: &'a mut Course,
+    retry_state: &'a mut RetryState,
     racers: Vec<Racer<N>>,
     /// When the youngest racer is late; none where nothing may race it.
     late: Option<Pin<Box<Sleep>>>,
@@ -137,13 +139,13 @@ enum Event<S> {
 
 impl<'a, 's, N: Network> Race<'a, 's, N> {
     fn begin(
-        (scene, begun): (&'a Scene<'s, N>, Instant),
+        (env, begun): (&'a Environment<'s, N>, Instant),
         group: &'a Rc<Group<To<N>>>,
-        course: &'a mut Course,
+        retry_state: &'a mut RetryState,
         chosen: Chosen<To<N>>,
     ) -> Self {
         let mut race =
-            Self { scene, begun, group, course, racers: Vec::new(), late: None, detour: Detour::None };
+            Self { env, begun, group, retry_state, racers: Vec::new(), late: None, detour: Detour::None };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -163,7 +165,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
                 Event::Failed(which, fault) => {
                     let racer = self.racers.swap_remove(which);
                     racer.lost(self.hedges());
-                    note_connect_failure(self.scene.worker, self.group, &racer.chosen.endpoint, fault);
+                    note_connect_failure(self.env.worker, self.group, &racer.chosen.endpoint, fault);
                     if self.racers.is_empty() {
                         return Err((racer.chosen, fault));
                     }
@@ -193,19 +195,19 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
 
     /// Begins a connect.
     fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
-        let scene = self.scene;
-        let worker = scene.worker;
+        let env = self.env;
+        let worker = env.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = scene
+        let limit = env
             .rule
             .rule()
             .policy
             .timeouts
             .connect
-            .min(Course::connect_limit(scene, now.saturating_duration_since(self.begun)));
-        let connecting = worker.connector.start(&chosen.endpoint.identity, scene.adopted.identities(), limit);
-        self.course.tried.insert(chosen.index);
+            .min(RetryState::connect_limit(env, now.saturating_duration_since(self.begun)));
+        let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
+        self.retry_state.tried.insert(chosen.index);
         let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
         self.racers.push(Racer { chosen, connecting, began: now, entry });
         self.look_after(patience.filter(|_| self.racers.len() < MOST_RACERS));
@@ -219,11 +221,11 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
     fn hedge(&mut self) -> Option<Acquired<To<N>>> {
         self.look_after(None);
         let hedges = self.hedges();
-        let rival = self.scene.worker.random(|random| self.group.rival(&self.course.tried, random))?;
-        let rival = match idle(rival, self.course) {
+        let rival = self.env.worker.random(|random| self.group.rival(&self.retry_state.tried, random))?;
+        let rival = match idle(rival, self.retry_state) {
             Ok(lease) => {
                 count(&hedges.reused);
-                self.course.tried.insert(lease.index());
+                self.retry_state.tried.insert(lease.index());
                 self.leave_behind();
                 return Some(Acquired::reused(lease, Detour::Hedged));
             }
@@ -234,7 +236,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             self.detour = Detour::Hedged;
             let entry = self.racers.swap_remove(which).entry;
             self.enter(rival, entry);
-        } else if self.scene.worker.budgets.hedges.spend(Instant::now()) {
+        } else if self.env.worker.budgets.hedges.spend(Instant::now()) {
             self.detour = Detour::Hedged;
             self.enter(rival, Entry::Paid);
         } else {
@@ -250,7 +252,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
-        let lease = welcome(self.scene.worker, chosen, stream, connect);
+        let lease = welcome(self.env.worker, chosen, stream, connect);
         self.leave_behind();
         Acquired { lease, age: Age::Fresh, connect: connect.into(), detour: self.detour }
     }
@@ -265,13 +267,13 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             }
             racer.chosen.endpoint.lost_race(now);
             racer.chosen.errand = Errand::Probe;
-            let (worker, group) = (Rc::clone(self.scene.worker), Rc::clone(self.group));
+            let (worker, group) = (Rc::clone(self.env.worker), Rc::clone(self.group));
             tokio::task::spawn_local(racer.finish(worker, group));
         }
     }
 
     fn hedges(&self) -> &'s Hedges {
-        &self.scene.worker.counters.attempts.hedges
+        &self.env.worker.counters.attempts.hedges
     }
 }
 

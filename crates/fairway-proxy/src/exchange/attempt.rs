@@ -6,7 +6,7 @@ use super::acquire::{Acquired, Detour};
 use super::record::Micros;
 use super::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 use super::transact::transact;
-use super::{Scene, Turn};
+use super::{Environment, Exchange};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
@@ -83,23 +83,26 @@ pub(crate) enum Reuse {
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the attempt takes.
 pub(crate) fn attempt<'e, N: Network, D: Downstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     group: &'e Group<ToEndpoint<N>>,
     acquired: Acquired<ToEndpoint<N>>,
     now: Instant,
 ) -> impl Future<Output = Result<Answered<ToEndpoint<N>>, Failed>> {
     let Acquired { mut lease, age, connect, detour } = acquired;
-    count(&turn.scene.worker.counters.attempts.sent);
+    count(&exchange.env.worker.counters.attempts.sent);
     let before = (lease.up().sent(), lease.up().received());
     let sent = if age == Age::Fresh { Instant::now() } else { now };
-    let desk = &*turn.desk;
-    let target = if desk.target.is_empty() { turn.scene.intake.received(desk) } else { &desk.target };
-    let asks = turn.scene.rule.rule().policy.websocket;
-    let upgrade = if asks { turn.scene.intake.upgrade } else { Upgrade::None };
-    lease.up().send_request(&desk.request, &RequestPlan { target, body: turn.scene.intake.body, upgrade });
+    let buffers = &*exchange.buffers;
+    let target =
+        if buffers.target.is_empty() { exchange.env.intake.received(buffers) } else { &buffers.target };
+    let asks = exchange.env.rule.rule().policy.websocket;
+    let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
+    lease
+        .up()
+        .send_request(&buffers.request, &RequestPlan { target, body: exchange.env.intake.body, upgrade });
     async move {
         let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
-        let fault = match transact(turn, lease.up(), (sent, patience)).await {
+        let fault = match transact(exchange, lease.up(), (sent, patience)).await {
             Ok(reply) => {
                 let headed = Instant::now();
                 lease.endpoint().succeeded(headed - sent);
@@ -113,7 +116,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
             (true, true) => Progress::Nothing,
         };
         let failed = Failed { fault, progress, age, endpoint: lease.index() };
-        note_failure(&turn.scene, group, lease.endpoint(), &failed);
+        note_failure(&exchange.env, group, lease.endpoint(), &failed);
         Err(failed)
     }
 }
@@ -124,16 +127,16 @@ const ACKNOWLEDGED: Duration = Duration::from_millis(250);
 
 /// What a failure after the connect says about the endpoint, as far as it can be told before another one was tried.
 fn note_failure<N: Network>(
-    scene: &Scene<'_, N>,
+    env: &Environment<'_, N>,
     group: &Group<ToEndpoint<N>>,
     endpoint: &Endpoint<ToEndpoint<N>>,
     failed: &Failed,
 ) {
     if failed.is_stale() {
-        count(&scene.worker.counters.attempts.stale);
+        count(&env.worker.counters.attempts.stale);
     } else if failed.fault == Fault::UpstreamUnreachable {
         endpoint.drop_idle();
-        blame(scene.worker, group, endpoint, Blame::Connect);
+        blame(env.worker, group, endpoint, Blame::Connect);
     } else if !failed.fault.blames_endpoint() {
         return;
     }

@@ -19,7 +19,7 @@ use super::relay::relay;
 use super::respond;
 use super::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
 use super::tunnel::tunnel;
-use super::{Ending, Scene, Turn};
+use super::{Ending, Environment, Exchange};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
@@ -27,7 +27,7 @@ use crate::metrics::count;
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
 use crate::upstream::{Chosen, Group, Lease, Tried};
-use crate::worker::{Desk, ToEndpoint, Worker};
+use crate::worker::{Buffers, ToEndpoint, Worker};
 
 /// An endpoint that answered, with what it answered on.
 struct Delivered<S: Transport> {
@@ -35,63 +35,63 @@ struct Delivered<S: Transport> {
     attempts: u8,
 }
 
-/// Forwards the request on the desk and brings the answer back.
+/// Forwards the request in the buffers and brings the answer back.
 ///
 /// Not an `async fn`: that would keep its argument twice for as long as the exchange takes.
 pub(crate) fn forward<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
+    exchange: &mut Exchange<'_, '_, N, D>,
 ) -> impl Future<Output = Ending> {
-    let group = group(&turn.scene);
+    let group = group(&exchange.env);
     if group.is_ok() {
-        prepare(&turn.scene, turn.desk);
+        prepare(&exchange.env, exchange.buffers);
     }
     async move {
         let delivered = match &group {
-            Ok(group) => deliver(turn, group).await,
+            Ok(group) => deliver(exchange, group).await,
             Err(fault) => Err(*fault),
         };
         match delivered {
             Ok(delivered) => {
-                turn.desk.body.release(&mut turn.desk.replay);
-                conclude(turn, delivered).await
+                exchange.buffers.body.release(&mut exchange.buffers.replay);
+                conclude(exchange, delivered).await
             }
             Err(Fault::ClientGone) => {
-                turn.record.fault = Some(Fault::ClientGone);
-                turn.record.status = Fault::ClientGone.status();
+                exchange.record.fault = Some(Fault::ClientGone);
+                exchange.record.status = Fault::ClientGone.status();
                 Ending::Abort
             }
-            Err(fault) => respond::refuse_by_rule(turn, fault).await,
+            Err(fault) => respond::refuse_by_rule(exchange, fault).await,
         }
     }
 }
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(scene: &Scene<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, Fault> {
-    let targets = scene.rule.targets();
-    let slot: Option<BackendSlot> = targets.pick(scene.worker.random(|random| random.u32(..)));
+fn group<N: Network>(env: &Environment<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, Fault> {
+    let targets = env.rule.targets();
+    let slot: Option<BackendSlot> = targets.pick(env.worker.random(|random| random.u32(..)));
     let slot = slot.ok_or(Fault::NoBackend)?;
-    scene.adopted.group(slot, &scene.worker.groups).ok_or(Fault::NoEndpoint)
+    env.adopted.group(slot, &env.worker.groups).ok_or(Fault::NoEndpoint)
 }
 
 /// Makes the request's head what the endpoint shall see.
-fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
-    desk.request.remove_known(Known::Expect);
-    if desk.request.first(Known::Host).is_none() {
+fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
+    buffers.request.remove_known(Known::Expect);
+    if buffers.request.first(Known::Host).is_none() {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
-        desk.request.append(b"Host", b"");
+        buffers.request.append(b"Host", b"");
     }
-    let append = scene.adopted.settings().forwarded.append;
-    forwarded::rewrite(desk, &scene.client, append, || scene.worker.random(|random| random.u128(..)));
-    let normalised = scene.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
-    if normalised && desk.target.is_empty() && !scene.intake.is_plain() {
-        let mut target = std::mem::take(&mut desk.target);
-        target.extend_from_slice(scene.intake.normalised(desk));
-        if scene.intake.has_query(desk) {
+    let append = env.adopted.settings().forwarded.append;
+    forwarded::rewrite(buffers, &env.client, append, || env.worker.random(|random| random.u128(..)));
+    let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
+    if normalised && buffers.target.is_empty() && !env.intake.is_plain() {
+        let mut target = std::mem::take(&mut buffers.target);
+        target.extend_from_slice(env.intake.normalised(buffers));
+        if env.intake.has_query(buffers) {
             target.push(b'?');
-            target.extend_from_slice(scene.intake.query(desk));
+            target.extend_from_slice(env.intake.query(buffers));
         }
-        desk.target = target;
+        buffers.target = target;
     }
 }
 
@@ -99,54 +99,57 @@ fn prepare<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
 ///
 /// Not an `async fn`: that would keep its arguments twice.
 fn deliver<'e, N: Network, D: Downstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     group: &'e Rc<Group<ToEndpoint<N>>>,
 ) -> impl Future<Output = Result<Delivered<ToEndpoint<N>>, Fault>> {
-    let mut course = Course::begin(turn.record.began, turn.scene.intake.method.is_idempotent());
+    let mut retry_state =
+        RetryState::begin(exchange.record.began, exchange.env.intake.method.is_idempotent());
     async move {
         loop {
-            let chosen = course.next(&turn.scene, group)?;
-            let failed = match acquire(turn, group, &mut course, chosen).await {
+            let chosen = retry_state.next(&exchange.env, group)?;
+            let failed = match acquire(exchange, group, &mut retry_state, chosen).await {
                 Err(failed) => failed,
-                Ok(acquired) => match attempt(turn, group, acquired, course.now).await {
+                Ok(acquired) => match attempt(exchange, group, acquired, retry_state.now).await {
                     Err(failed) => failed,
                     Ok(answered) => {
-                        course.confirm(turn.scene.worker, group, &answered.lease);
-                        return Ok(Delivered { answered, attempts: course.attempts });
+                        retry_state.confirm(exchange.env.worker, group, &answered.lease);
+                        return Ok(Delivered { answered, attempts: retry_state.attempts });
                     }
                 },
             };
-            conclude_attempt(turn, group, &mut course, &failed)?;
+            conclude_attempt(exchange, group, &mut retry_state, &failed)?;
         }
     }
 }
 
 /// Whether there is another attempt after this one.
 fn conclude_attempt<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
+    exchange: &mut Exchange<'_, '_, N, D>,
     group: &Group<ToEndpoint<N>>,
-    course: &mut Course,
+    retry_state: &mut RetryState,
     failed: &Failed,
 ) -> Result<(), Fault> {
-    course.now = Instant::now();
-    course.note(failed);
-    let took = course.now.saturating_duration_since(turn.record.began);
+    retry_state.now = Instant::now();
+    retry_state.note(failed);
+    let took = retry_state.now.saturating_duration_since(exchange.record.began);
     let address = group.member(failed.endpoint).identity.address;
-    turn.record.upstream = Some(UpstreamRecord::failed(address, course.attempts, took));
-    if may_retry(&turn.scene, failed, course, &turn.desk.body) && !Course::is_late(&turn.scene, took) {
-        count(&turn.scene.worker.counters.attempts.retried);
+    exchange.record.upstream = Some(UpstreamRecord::failed(address, retry_state.attempts, took));
+    if may_retry(&exchange.env, failed, retry_state, &exchange.buffers.body)
+        && !RetryState::is_late(&exchange.env, took)
+    {
+        count(&exchange.env.worker.counters.attempts.retried);
         return Ok(());
     }
-    let idempotent = turn.scene.intake.method.is_idempotent();
+    let idempotent = exchange.env.intake.method.is_idempotent();
     if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
-        count(&turn.scene.worker.counters.attempts.lost);
+        count(&exchange.env.worker.counters.attempts.lost);
     }
-    course.give_up(turn.scene.worker, group);
+    retry_state.give_up(exchange.env.worker, group);
     Err(failed.fault)
 }
 
 /// Which endpoints were tried, and what the next attempt may do.
-pub(crate) struct Course {
+pub(crate) struct RetryState {
     /// When the attempt begins.
     pub(crate) now: Instant,
     pub(crate) reuse: Reuse,
@@ -156,7 +159,7 @@ pub(crate) struct Course {
     attempts: u8,
 }
 
-impl Course {
+impl RetryState {
     fn begin(now: Instant, idempotent: bool) -> Self {
         let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
         Self { now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
@@ -164,10 +167,10 @@ impl Course {
 
     fn next<N: Network>(
         &mut self,
-        scene: &Scene<'_, N>,
+        env: &Environment<'_, N>,
         group: &Group<ToEndpoint<N>>,
     ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
-        let picked = scene.worker.random(|random| group.pick(&self.tried, random, self.now));
+        let picked = env.worker.random(|random| group.pick(&self.tried, random, self.now));
         let chosen = picked.ok_or(Fault::NoEndpoint)?;
         self.attempts = self.attempts.saturating_add(1);
         Ok(chosen)
@@ -211,73 +214,78 @@ impl Course {
     }
 
     /// What is left for connecting, all attempts together.
-    pub(crate) fn connect_limit<N: Network>(scene: &Scene<'_, N>, spent: Duration) -> Duration {
-        scene.rule.rule().policy.retry.connect_total.saturating_sub(spent)
+    pub(crate) fn connect_limit<N: Network>(env: &Environment<'_, N>, spent: Duration) -> Duration {
+        env.rule.rule().policy.retry.connect_total.saturating_sub(spent)
     }
 
-    fn is_late<N: Network>(scene: &Scene<'_, N>, spent: Duration) -> bool {
-        Self::connect_limit(scene, spent).is_zero()
+    fn is_late<N: Network>(env: &Environment<'_, N>, spent: Duration) -> bool {
+        Self::connect_limit(env, spent).is_zero()
     }
 }
 
-fn may_retry<N: Network>(scene: &Scene<'_, N>, failed: &Failed, course: &Course, body: &RequestBody) -> bool {
+fn may_retry<N: Network>(
+    env: &Environment<'_, N>,
+    failed: &Failed,
+    retry_state: &RetryState,
+    body: &RequestBody,
+) -> bool {
     if !failed.fault.blames_endpoint() || !body.is_replayable() {
         return false;
     }
     match failed.progress {
         Progress::Nothing => {}
-        Progress::Written if scene.intake.method.is_idempotent() => {}
+        Progress::Written if env.intake.method.is_idempotent() => {}
         Progress::Written | Progress::Answered => return false,
     }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
     failed.is_stale()
-        || (course.tries() < scene.rule.rule().policy.retry.tries
-            && scene.worker.budgets.retries.spend(Instant::now()))
+        || (retry_state.tries() < env.rule.rule().policy.retry.tries
+            && env.worker.budgets.retries.spend(Instant::now()))
 }
 
 /// Hands the answer on, and the connections back.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 fn conclude<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
+    exchange: &mut Exchange<'_, '_, N, D>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
     let Delivered { answered, attempts } = delivered;
     let Answered { mut lease, reply, connect, detour, sent, headed } = answered;
-    let status = turn.desk.answer.status();
-    turn.record.status = status;
+    let status = exchange.buffers.answer.status();
+    exchange.record.status = status;
     let header = (headed - sent).into();
     let address = lease.endpoint().identity.address;
     let response = header;
     let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
-    turn.record.upstream = Some(upstream);
+    exchange.record.upstream = Some(upstream);
     async move {
         if reply.upgrade == Upgrade::WebSocket {
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.
-            Box::pin(switch(turn, lease.up())).await
+            Box::pin(switch(exchange, lease.up())).await
         } else {
-            let relayed = answer(turn, lease.up(), (reply, headed)).await;
+            let relayed = answer(exchange, lease.up(), (reply, headed)).await;
             let ended = Instant::now();
-            turn.record.answered((ended - sent).into());
+            exchange.record.answered((ended - sent).into());
             match relayed {
                 Ok((persistence, reusable)) => {
-                    turn.record.ended = Some(ended);
+                    exchange.record.ended = Some(ended);
                     match reusable {
-                        true => lease.give_back(ended, &turn.scene.worker.pool_limits()),
+                        true => lease.give_back(ended, &exchange.env.worker.pool_limits()),
                         false => drop(lease),
                     }
-                    respond::settle(&mut turn.caller, persistence).await
+                    respond::settle(&mut exchange.client_side, persistence).await
                 }
-                Err(fault) => fail_mid_answer(turn, fault),
+                Err(fault) => fail_mid_answer(exchange, fault),
             }
         }
     }
 }
 
 /// An answer that broke: the client must see that it did.
-fn fail_mid_answer<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, fault: Fault) -> Ending {
-    turn.record.fault = Some(fault);
-    turn.caller.down.abort();
+fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Ending {
+    exchange.record.fault = Some(fault);
+    exchange.client_side.down.abort();
     Ending::Abort
 }
 
@@ -285,40 +293,43 @@ fn fail_mid_answer<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, fau
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 fn answer<'e, N: Network, D: Downstream, U: Upstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
     (reply, began): (Reply, Instant),
 ) -> impl Future<Output = Result<(Persistence, bool), Fault>> {
-    let intake = &turn.scene.intake;
-    clean(&turn.scene, turn.desk);
-    let persistence = respond::persistence(turn.scene.worker, &turn.caller, intake);
+    let intake = &exchange.env.intake;
+    clean(&exchange.env, exchange.buffers);
+    let persistence = respond::persistence(exchange.env.worker, &exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
-    let persistence = turn.caller.down.send_head(&mut turn.desk.answer, &plan);
+    let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
     async move {
-        relay(turn, up, began).await?;
-        Ok((persistence, turn.desk.body.is_sent() && up.is_reusable()))
+        relay(exchange, up, began).await?;
+        Ok((persistence, exchange.buffers.body.is_sent() && up.is_reusable()))
     }
 }
 
 /// Makes the answer's head what the client shall see.
-fn clean<N: Network>(scene: &Scene<'_, N>, desk: &mut Desk) {
-    if matches!(desk.answer.status(), 101 | 204) {
+fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
+    if matches!(buffers.answer.status(), 101 | 204) {
         // "A server MUST NOT send a Content-Length header field in any response with a status code of 1xx or 204"
         // (RFC 9110 §8.6), and a client may be strict about it.
-        desk.answer.remove_known(Known::ContentLength);
+        buffers.answer.remove_known(Known::ContentLength);
     }
-    desk.answer.remove_known(Known::Server);
-    filter::on_answer(scene.rule, scene.client.scheme, desk);
+    buffers.answer.remove_known(Known::Server);
+    filter::on_answer(env.rule, env.client.scheme, buffers);
 }
 
 /// The endpoint speaks another protocol now; so does the client.
-async fn switch<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>, up: &mut impl Upstream) -> Ending {
-    clean(&turn.scene, turn.desk);
-    let intake = &turn.scene.intake;
+async fn switch<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    up: &mut impl Upstream,
+) -> Ending {
+    clean(&exchange.env, exchange.buffers);
+    let intake = &exchange.env.intake;
     let plan =
         AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
-    turn.caller.down.send_head(&mut turn.desk.answer, &plan);
-    let idle = turn.scene.rule.rule().policy.timeouts.read;
-    turn.record.body_bytes = tunnel(&mut turn.caller, up, idle, turn.scene.worker).await;
+    exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
+    let idle = exchange.env.rule.rule().policy.timeouts.read;
+    exchange.record.body_bytes = tunnel(&mut exchange.client_side, up, idle, exchange.env.worker).await;
     Ending::Finished
 }

@@ -11,7 +11,7 @@ use fairway_model::ForwardedTrust;
 
 use crate::accept::Peer;
 use crate::listener::ListenerName;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// `http` or `https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ impl Client {
     }
 }
 
-/// Rewrites the forwarding headers of the request on the desk.
-pub(crate) fn rewrite(desk: &mut Desk, client: &Client, append: bool, id: impl FnOnce() -> u128) {
-    let Desk { request, text, .. } = desk;
+/// Rewrites the forwarding headers of the request in the buffers.
+pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: impl FnOnce() -> u128) {
+    let Buffers { request, text, .. } = buffers;
     match client.trust {
         Trust::Stranger => keep_original(request, text),
         Trust::Trusted => {}

@@ -7,7 +7,7 @@ use fairway_model::PathForm;
 
 use crate::exchange::sides::{Arrival, Persistence, Upgrade};
 use crate::fault::Fault;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// A request whose head obeys every rule.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub(crate) struct Intake {
 enum Origin {
     /// They are the target.
     Target,
-    /// The target is absolute; the desk has their copy, with the `/` that the client may leave out.
-    Desk,
+    /// The target is absolute; the buffers has their copy, with the `/` that the client may leave out.
+    Buffers,
 }
 
 /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
@@ -49,9 +49,9 @@ enum PathShape {
 }
 
 impl Intake {
-    /// Checks the head on the desk, and writes the host and the forms of the path to it.
-    pub(crate) fn check(desk: &mut Desk, arrival: &Arrival) -> Result<Self, Fault> {
-        let Desk { request, host, origin, normalised, decoded, text, .. } = desk;
+    /// Checks the head in the buffers, and writes the host and the forms of the path to it.
+    pub(crate) fn check(buffers: &mut Buffers, arrival: &Arrival) -> Result<Self, Fault> {
+        let Buffers { request, host, origin, normalised, decoded, text, .. } = buffers;
         let body = arrival.body.map_err(Fault::Malformed)?;
         let method = request.method();
         match method {
@@ -87,7 +87,7 @@ impl Intake {
                 text.clear();
                 text.extend_from_slice(authority);
                 request.set(b"Host", text);
-                Origin::Desk
+                Origin::Buffers
             }
             _ => Origin::Target,
         };
@@ -95,37 +95,37 @@ impl Intake {
     }
 
     /// The path as the Gateway API sees it.
-    pub(crate) fn normalised<'a>(&self, desk: &'a Desk) -> &'a [u8] {
+    pub(crate) fn normalised<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &self.received(desk)[..self.path],
-            PathShape::Changed => &desk.normalised,
+            PathShape::Plain => &self.received(buffers)[..self.path],
+            PathShape::Changed => &buffers.normalised,
         }
     }
 
     /// The path as nginx sees it.
-    pub(crate) fn decoded<'a>(&self, desk: &'a Desk) -> &'a [u8] {
+    pub(crate) fn decoded<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &self.received(desk)[..self.path],
-            PathShape::Changed => &desk.decoded,
+            PathShape::Plain => &self.received(buffers)[..self.path],
+            PathShape::Changed => &buffers.decoded,
         }
     }
 
     /// The path in the form that a rewrite is written for.
-    pub(crate) fn path_in<'a>(&self, form: PathForm, desk: &'a Desk) -> &'a [u8] {
+    pub(crate) fn path_in<'a>(&self, form: PathForm, buffers: &'a Buffers) -> &'a [u8] {
         match form {
-            PathForm::Normalised => self.normalised(desk),
-            PathForm::Decoded => self.decoded(desk),
+            PathForm::Normalised => self.normalised(buffers),
+            PathForm::Decoded => self.decoded(buffers),
         }
     }
 
     /// The query without its question mark; empty when there is none.
-    pub(crate) fn query<'a>(&self, desk: &'a Desk) -> &'a [u8] {
-        self.received(desk).get(self.path + 1..).unwrap_or_default()
+    pub(crate) fn query<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
+        self.received(buffers).get(self.path + 1..).unwrap_or_default()
     }
 
     /// Whether there is a query, be it empty: `/a?` is not `/a` (RFC 3986 §6.2.3).
-    pub(crate) fn has_query(&self, desk: &Desk) -> bool {
-        self.received(desk).len() > self.path
+    pub(crate) fn has_query(&self, buffers: &Buffers) -> bool {
+        self.received(buffers).len() > self.path
     }
 
     /// Whether the path as received is its own normal form.
@@ -134,10 +134,10 @@ impl Intake {
     }
 
     /// Path and query as received, in origin form (RFC 9112 §3.2.1).
-    pub(crate) fn received<'a>(&self, desk: &'a Desk) -> &'a [u8] {
+    pub(crate) fn received<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.origin {
-            Origin::Target => desk.request.target(),
-            Origin::Desk => &desk.origin,
+            Origin::Target => buffers.request.target(),
+            Origin::Buffers => &buffers.origin,
         }
     }
 }

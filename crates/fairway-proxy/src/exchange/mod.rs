@@ -19,6 +19,7 @@ mod forward;
 pub(crate) mod forwarded;
 pub(crate) mod intake;
 mod pace;
+mod peer_watch;
 pub(crate) mod record;
 mod relay;
 mod respond;
@@ -27,7 +28,6 @@ pub(crate) mod sides;
 mod tests;
 mod transact;
 mod tunnel;
-mod vigil;
 
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::listener::ListenerName;
 use crate::transport::{Network, Transport};
-use crate::worker::{Adopted, Desk, Parties, ToEndpoint, Worker};
+use crate::worker::{Adopted, Buffers, Parties, ToEndpoint, Worker};
 
 use body::{BodyBounds, RequestBody};
 use forwarded::Client;
@@ -50,7 +50,7 @@ use record::Record;
 use sides::{Arrival, Downstream};
 
 /// The client's side of one exchange: its connection, or a part of one that other exchanges share.
-pub(crate) struct Caller<'c, D> {
+pub(crate) struct ClientSide<'c, D> {
     pub(crate) down: &'c mut D,
     pub(crate) deadline: &'c mut Deadline,
     pub(crate) peer: &'c Peer,
@@ -72,7 +72,7 @@ pub(crate) enum Ending {
 }
 
 /// What every step of an exchange knows.
-pub(crate) struct Scene<'a, N: Network> {
+pub(crate) struct Environment<'a, N: Network> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
     pub(crate) rule: &'a CompiledRule,
@@ -81,10 +81,10 @@ pub(crate) struct Scene<'a, N: Network> {
 }
 
 /// An exchange that has a rule.
-pub(crate) struct Turn<'t, 'a, N: Network, D> {
-    pub(crate) scene: Scene<'a, N>,
-    pub(crate) caller: Caller<'t, D>,
-    pub(crate) desk: &'t mut Desk,
+pub(crate) struct Exchange<'t, 'a, N: Network, D> {
+    pub(crate) env: Environment<'a, N>,
+    pub(crate) client_side: ClientSide<'t, D>,
+    pub(crate) buffers: &'t mut Buffers,
     pub(crate) record: &'t mut Record<'a>,
 }
 
@@ -96,13 +96,13 @@ pub(crate) enum Unroutable {
     NoRoute(Intake),
 }
 
-/// Serves the request whose head stands on the desk. Says when it was over.
+/// Serves the request whose head stands in the buffers. Says when it was over.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
 pub(crate) fn exchange<'c, N: Network, D: Downstream>(
     worker: &'c Rc<Worker<N>>,
-    mut caller: Caller<'c, D>,
-    desk: &'c mut Desk,
+    mut client_side: ClientSide<'c, D>,
+    buffers: &'c mut Buffers,
     arrival: Result<Arrival, Malformed>,
 ) -> impl Future<Output = (Ending, Instant)> + use<'c, N, D> {
     worker.budgets.retries.earn();
@@ -110,54 +110,55 @@ pub(crate) fn exchange<'c, N: Network, D: Downstream>(
         let adopted = worker.adopted();
         let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
         let mut record = Record::new(Instant::now(), head_bytes);
-        record.sent_bytes = caller.down.sent();
-        desk.parties = parties(worker, &caller);
-        let ending = match admit(worker, &adopted, caller.peer, (desk, arrival), &mut record) {
-            Ok(admitted) => serve(admitted, caller.reborrow(), desk, &mut record).await,
+        record.sent_bytes = client_side.down.sent();
+        buffers.parties = parties(worker, &client_side);
+        let ending = match admit(worker, &adopted, client_side.peer, (buffers, arrival), &mut record) {
+            Ok(admitted) => serve(admitted, client_side.reborrow(), buffers, &mut record).await,
             // Boxed, like all that is rare: every connection's task would carry room for it.
             Err(unroutable) => {
-                Box::pin(respond::unroutable(worker, &mut caller, desk, &unroutable, &mut record)).await
+                Box::pin(respond::unroutable(worker, &mut client_side, buffers, &unroutable, &mut record))
+                    .await
             }
         };
         let ended = *record.ended.get_or_insert_with(Instant::now);
-        record.sent_bytes = caller.down.sent() - record.sent_bytes;
+        record.sent_bytes = client_side.down.sent() - record.sent_bytes;
         worker.counters.exchange(&record);
-        worker.log.write(&record, desk, caller.peer);
+        worker.log.write(&record, buffers, client_side.peer);
         (ending, ended)
     }
 }
 
-impl<D> Caller<'_, D> {
-    fn reborrow(&mut self) -> Caller<'_, D> {
-        Caller { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
+impl<D> ClientSide<'_, D> {
+    fn reborrow(&mut self) -> ClientSide<'_, D> {
+        ClientSide { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
     }
 }
 
 /// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
 /// log shows it, so that no idle connection needs room for the answer.
-fn parties<N: Network, D: Downstream>(worker: &Worker<N>, caller: &Caller<'_, D>) -> Parties {
-    let peer = caller.peer;
+fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<'_, D>) -> Parties {
+    let peer = client_side.peer;
     let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
-    let sender = (introduced && worker.log.shows_sender()).then(|| caller.down.peer()).flatten();
+    let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
 }
 
 /// Acts on the verdict.
 fn serve<'t, 'a: 't, N: Network, D: Downstream>(
-    (scene, verdict): (Scene<'a, N>, Verdict),
-    caller: Caller<'t, D>,
-    desk: &'t mut Desk,
+    (env, verdict): (Environment<'a, N>, Verdict),
+    client_side: ClientSide<'t, D>,
+    buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
-    desk.body = RequestBody::new(scene.body_bounds(), scene.client.trust);
-    let mut turn = Turn { scene, caller, desk, record };
+    buffers.body = RequestBody::new(env.body_bounds(), env.client.trust);
+    let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
         let ending = match verdict {
-            Verdict::Pass => forward::forward(&mut turn).await,
-            Verdict::Answered => respond::own(&mut turn).await,
-            Verdict::Refused(fault) => respond::refuse_by_rule(&mut turn, fault).await,
+            Verdict::Pass => forward::forward(&mut exchange).await,
+            Verdict::Answered => respond::own(&mut exchange).await,
+            Verdict::Refused(fault) => respond::refuse_by_rule(&mut exchange, fault).await,
         };
-        turn.record.request_bytes += turn.desk.body.received();
+        exchange.record.request_bytes += exchange.buffers.body.received();
         ending
     }
 }
@@ -167,28 +168,28 @@ fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Adopted<ToEndpoint<N>>,
     peer: &Peer,
-    (desk, arrival): (&mut Desk, Result<Arrival, Malformed>),
+    (buffers, arrival): (&mut Buffers, Result<Arrival, Malformed>),
     record: &mut Record<'a>,
-) -> Result<(Scene<'a, N>, Verdict), Unroutable> {
+) -> Result<(Environment<'a, N>, Verdict), Unroutable> {
     let arrival = arrival.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
     if worker.is_shedding() {
         return Err(Unroutable::Broken(Fault::Overloaded));
     }
-    let intake = Intake::check(desk, &arrival).map_err(Unroutable::Broken)?;
+    let intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
     let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
-    let client = Client::of(peer, public_port, &adopted.settings().forwarded, &desk.request);
-    fields::admit(&mut desk.request, client.trust);
-    desk.parties.client = Some(client.address);
-    let Some((rule, prefix)) = route(adopted, peer, &intake, desk, record) else {
+    let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
+    fields::admit(&mut buffers.request, client.trust);
+    buffers.parties.client = Some(client.address);
+    let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
         return Err(Unroutable::NoRoute(intake));
     };
-    let scene = Scene { worker, adopted, rule, intake, client };
-    let verdict = decide(&scene, prefix, desk);
-    Ok((scene, verdict))
+    let env = Environment { worker, adopted, rule, intake, client };
+    let verdict = decide(&env, prefix, buffers);
+    Ok((env, verdict))
 }
 
-impl<N: Network> Scene<'_, N> {
+impl<N: Network> Environment<'_, N> {
     fn body_bounds(&self) -> BodyBounds {
         let limits = &self.worker.options.limits;
         let most = self.rule.rule().policy.max_body;
@@ -201,17 +202,17 @@ fn route<'a, S: Transport>(
     adopted: &'a Adopted<S>,
     peer: &Peer,
     intake: &Intake,
-    desk: &Desk,
+    buffers: &Buffers,
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
     let listener = adopted.listener(peer.listener)?;
     let request = Request {
-        host: &desk.host,
-        method: desk.request.method_bytes(),
-        normalised: intake.normalised(desk),
-        decoded: intake.decoded(desk),
-        query: intake.query(desk),
-        fields: &Fields(&desk.request),
+        host: &buffers.host,
+        method: buffers.request.method_bytes(),
+        normalised: intake.normalised(buffers),
+        decoded: intake.decoded(buffers),
+        query: intake.query(buffers),
+        fields: &Fields(&buffers.request),
     };
     match adopted.snapshot().lookup(listener.table, &request) {
         Matched::Rule { host, rule, prefix } => {
@@ -224,16 +225,16 @@ fn route<'a, S: Transport>(
 }
 
 /// What the rule itself makes of the request.
-fn decide<N: Network>(scene: &Scene<'_, N>, prefix: usize, desk: &mut Desk) -> Verdict {
-    let https_port = scene.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
-    let context = FilterContext { intake: &scene.intake, client: &scene.client, https_port, prefix };
-    desk.target.clear();
-    let verdict = filter::on_request(scene.rule, &context, desk);
+fn decide<N: Network>(env: &Environment<'_, N>, prefix: usize, buffers: &mut Buffers) -> Verdict {
+    let https_port = env.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
+    let context = FilterContext { intake: &env.intake, client: &env.client, https_port, prefix };
+    buffers.target.clear();
+    let verdict = filter::on_request(env.rule, &context, buffers);
     if verdict != Verdict::Pass {
         return verdict;
     }
-    let rule = scene.rule.rule();
-    if let (BodySize::Exact(length), Some(most)) = (scene.intake.body, rule.policy.max_body)
+    let rule = env.rule.rule();
+    if let (BodySize::Exact(length), Some(most)) = (env.intake.body, rule.policy.max_body)
         && length > most
     {
         return Verdict::Refused(Fault::BodyTooLarge);
@@ -245,7 +246,7 @@ fn decide<N: Network>(scene: &Scene<'_, N>, prefix: usize, desk: &mut Desk) -> V
             AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
             AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),
             AnswerReason::NoRoute => {
-                filter::own_answer(desk, answer.status, None);
+                filter::own_answer(buffers, answer.status, None);
                 Verdict::Answered
             }
         },

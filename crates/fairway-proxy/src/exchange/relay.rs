@@ -5,12 +5,12 @@ use std::task::{Context, Poll, ready};
 
 use super::pace::Pace;
 use super::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
-use super::{Caller, Scene, Turn};
+use super::{ClientSide, Environment, Exchange};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::transport::Network;
 use crate::wire::GATHER;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,31 +23,31 @@ enum Stage {
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
     began: Instant,
 ) -> impl Future<Output = Result<(), Fault>> {
-    let Turn { scene, caller, desk, record } = turn;
-    let mut flow = Flow::new(began, scene.worker.options.limits.answer_rate);
+    let Exchange { env, client_side, buffers, record } = exchange;
+    let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
-        let Desk { body, replay, .. } = &mut **desk;
+        let Buffers { body, replay, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf = matches!(body.poll_send(cx, caller.down, up, replay), Poll::Ready(Err(_)));
+            deaf = matches!(body.poll_send(cx, client_side.down, up, replay), Poll::Ready(Err(_)));
         }
-        let done = flow.poll(cx, up, caller.down);
+        let done = flow.poll(cx, up, client_side.down);
         record.body_bytes = flow.moved;
         if done.is_ready() {
             return done;
         }
-        if body.leaves_alone(up, deaf) && caller.down.poll_gone(cx).is_ready() {
+        if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if flow.note_progress(scene, caller) {
+        if flow.note_progress(env, client_side) {
             return Poll::Ready(Err(Fault::ClientStalled));
         }
-        ready!(caller.deadline.poll_passed(cx));
+        ready!(client_side.deadline.poll_passed(cx));
         Poll::Ready(Err(match flow.awaited {
             Awaited::Client => Fault::ClientStalled,
             Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
@@ -132,10 +132,10 @@ impl Flow {
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
     fn note_progress<N: Network, D: Downstream>(
         &mut self,
-        scene: &Scene<'_, N>,
-        caller: &mut Caller<'_, D>,
+        env: &Environment<'_, N>,
+        client_side: &mut ClientSide<'_, D>,
     ) -> bool {
-        let seen = (self.moved, caller.down.sent());
+        let seen = (self.moved, client_side.down.sent());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.seen == seen {
@@ -150,13 +150,13 @@ impl Flow {
         }
         // The first look comes right after the head: the clock was just read.
         self.seen = seen;
-        let waits = caller.down.queued() > 0 || self.stage == Stage::Finished;
+        let waits = client_side.down.queued() > 0 || self.stage == Stage::Finished;
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
-            Awaited::Client => scene.adopted.settings().downstream.write_timeout,
-            Awaited::Unknown | Awaited::Endpoint => scene.rule.rule().policy.timeouts.read,
+            Awaited::Client => env.adopted.settings().downstream.write_timeout,
+            Awaited::Unknown | Awaited::Endpoint => env.rule.rule().policy.timeouts.read,
         };
-        caller.deadline.set(self.since, patience);
+        client_side.deadline.set(self.since, patience);
         too_slow
     }
 }

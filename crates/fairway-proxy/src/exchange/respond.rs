@@ -8,12 +8,12 @@ use fairway_message::{BodySize, Malformed, Method, Version};
 use super::intake::{Expectation, Intake};
 use super::record::Record;
 use super::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
-use super::{Caller, Ending, Turn, Unroutable};
+use super::{ClientSide, Ending, Exchange, Unroutable};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
 use crate::transport::Network;
-use crate::worker::{Desk, Phase, Worker};
+use crate::worker::{Buffers, Phase, Worker};
 
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
@@ -21,8 +21,8 @@ const WORTH_DRAINING: u64 = 64 * 1024;
 /// Answers a request that has no rule, or is none.
 pub(crate) async fn unroutable<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    caller: &mut Caller<'_, D>,
-    desk: &mut Desk,
+    client_side: &mut ClientSide<'_, D>,
+    buffers: &mut Buffers,
     why: &Unroutable,
     record: &mut Record<'_>,
 ) -> Ending {
@@ -31,13 +31,13 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
         Unroutable::NoRoute(_) => Fault::NoRoute,
     };
     record.fault = Some(fault);
-    own_fault(desk, fault);
+    own_fault(buffers, fault);
     match why {
-        Unroutable::NoRoute(intake) => finish(worker, caller, desk, intake, record).await,
+        Unroutable::NoRoute(intake) => finish(worker, client_side, buffers, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
-            let how = (desk.request.version(), Method::Get, Persistence::Close);
-            send(caller, desk, how, record).await;
+            let how = (buffers.request.version(), Method::Get, Persistence::Close);
+            send(client_side, buffers, how, record).await;
             Ending::Linger
         }
     }
@@ -59,34 +59,34 @@ fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
 
 /// Answers a fault under a rule: its response filters apply.
 pub(crate) async fn refuse_by_rule<N: Network, D: Downstream>(
-    turn: &mut Turn<'_, '_, N, D>,
+    exchange: &mut Exchange<'_, '_, N, D>,
     fault: Fault,
 ) -> Ending {
-    turn.record.fault = Some(fault);
-    own_fault(turn.desk, fault);
-    own(turn).await
+    exchange.record.fault = Some(fault);
+    own_fault(exchange.buffers, fault);
+    own(exchange).await
 }
 
 /// Starts the answer that says what went wrong.
-fn own_fault(desk: &mut Desk, fault: Fault) {
-    filter::own_answer(desk, fault.status(), Some(fault.label()));
+fn own_fault(buffers: &mut Buffers, fault: Fault) {
+    filter::own_answer(buffers, fault.status(), Some(fault.label()));
     for (name, value) in advice(fault) {
-        desk.answer.append(name, value);
+        buffers.answer.append(name, value);
     }
 }
 
-/// Sends the answer that stands on the desk.
-pub(crate) async fn own<N: Network, D: Downstream>(turn: &mut Turn<'_, '_, N, D>) -> Ending {
-    let Turn { scene, caller, desk, record, .. } = turn;
-    filter::on_answer(scene.rule, scene.client.scheme, desk);
+/// Sends the answer that stands in the buffers.
+pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+    let Exchange { env, client_side, buffers, record, .. } = exchange;
+    filter::on_answer(env.rule, env.client.scheme, buffers);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
-    Box::pin(finish(scene.worker, caller, desk, &scene.intake, record)).await
+    Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
 }
 
 async fn finish<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    caller: &mut Caller<'_, D>,
-    desk: &mut Desk,
+    client_side: &mut ClientSide<'_, D>,
+    buffers: &mut Buffers,
     intake: &Intake,
     record: &mut Record<'_>,
 ) -> Ending {
@@ -95,30 +95,30 @@ async fn finish<N: Network, D: Downstream>(
         Some(Fault::ClientTimeout) => Persistence::Close,
         // Its own descriptor is one that is missing.
         Some(Fault::LocalShortage) => Persistence::Close,
-        _ => persistence(worker, caller, intake),
+        _ => persistence(worker, client_side, intake),
     };
-    if !send(caller, desk, (intake.version, intake.method, persistence), record).await {
+    if !send(client_side, buffers, (intake.version, intake.method, persistence), record).await {
         return Ending::Abort;
     }
-    settle(caller, persistence).await
+    settle(client_side, persistence).await
 }
 
 /// Whether the connection can stay: the client wishes it, Fairway is not leaving, and what is unread of the body is
 /// little and sure to come.
 pub(crate) fn persistence<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    caller: &Caller<'_, D>,
+    client_side: &ClientSide<'_, D>,
     intake: &Intake,
 ) -> Persistence {
     let most = worker.adopted().settings().downstream.requests_per_connection;
-    let drainable = match caller.down.unread() {
+    let drainable = match client_side.down.unread() {
         Some(0) => true,
         Some(rest) => rest <= WORTH_DRAINING && intake.expectation == Expectation::Nothing,
         None => false,
     };
     if intake.persistence == Persistence::KeepAlive
         && worker.phase() == Phase::Running
-        && caller.served + 1 < most
+        && client_side.served + 1 < most
         && drainable
     {
         Persistence::KeepAlive
@@ -127,27 +127,27 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
     }
 }
 
-/// Sends head and body from the desk; `false` when the client is gone.
+/// Sends head and body from the buffers; `false` when the client is gone.
 async fn send<D: Downstream>(
-    caller: &mut Caller<'_, D>,
-    desk: &mut Desk,
+    client_side: &mut ClientSide<'_, D>,
+    buffers: &mut Buffers,
     (version, method, persistence): (Version, Method, Persistence),
     record: &mut Record<'_>,
 ) -> bool {
-    record.status = desk.answer.status();
-    let body = match desk.answer.status() {
+    record.status = buffers.answer.status();
+    let body = match buffers.answer.status() {
         204 | 304 => BodySize::None,
         _ => {
-            let length = itoa::Buffer::new().format(desk.text.len()).to_owned();
-            desk.answer.set(b"Content-Length", length.as_bytes());
-            BodySize::Exact(desk.text.len() as u64)
+            let length = itoa::Buffer::new().format(buffers.text.len()).to_owned();
+            buffers.answer.set(b"Content-Length", length.as_bytes());
+            BodySize::Exact(buffers.text.len() as u64)
         }
     };
     let body = if method == Method::Head { BodySize::None } else { body };
-    caller.down.send_head(&mut desk.answer, &AnswerPlan { version, persistence, body });
-    let body: &[u8] = if body == BodySize::None { &[] } else { &desk.text };
+    client_side.down.send_head(&mut buffers.answer, &AnswerPlan { version, persistence, body });
+    let body: &[u8] = if body == BodySize::None { &[] } else { &buffers.text };
     record.body_bytes = body.len() as u64;
-    let Caller { down, deadline, .. } = caller;
+    let ClientSide { down, deadline, .. } = client_side;
     deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
     let mut queued = false;
     poll_fn(|cx| {
@@ -164,11 +164,14 @@ async fn send<D: Downstream>(
 }
 
 /// Brings the connection to where the next request can be read, or to its end.
-pub(crate) async fn settle<D: Downstream>(caller: &mut Caller<'_, D>, persistence: Persistence) -> Ending {
+pub(crate) async fn settle<D: Downstream>(
+    client_side: &mut ClientSide<'_, D>,
+    persistence: Persistence,
+) -> Ending {
     if persistence != Persistence::KeepAlive {
         return Ending::Linger;
     }
-    let Caller { down, deadline, .. } = caller;
+    let ClientSide { down, deadline, .. } = client_side;
     if down.unread() == Some(0) {
         return Ending::Again;
     }

@@ -8,38 +8,38 @@ use fairway_message::{Malformed, Version};
 
 use super::body::{BodyFault, RequestBody};
 use super::intake::Expectation;
+use super::peer_watch::{PeerState, PeerWatch};
 use super::record::Micros;
 use super::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use super::vigil::{Sight, Vigil};
-use super::{Caller, Scene, Turn};
+use super::{ClientSide, Environment, Exchange};
 use crate::clock::Instant;
 use crate::downstream::head_limits;
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::transport::Network;
 use crate::wire::GATHER;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the endpoint takes.
 pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
-    turn: &'e mut Turn<'_, '_, N, D>,
+    exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
     (now, patience): (Instant, Duration),
 ) -> impl Future<Output = Result<Reply, Fault>> {
-    let Turn { scene, caller, desk, .. } = turn;
-    let (hearing, acknowledged_within, vigil) = (Hearing::Unasked, patience.into(), Vigil::default());
+    let Exchange { env, client_side, buffers, .. } = exchange;
+    let (hearing, acknowledged_within, watch) = (Hearing::Unasked, patience.into(), PeerWatch::default());
     let mut transaction =
-        Transaction { scene, up, seen: (0, 0), since: now, hearing, acknowledged_within, vigil };
-    desk.answer.clear();
-    transaction.announce(caller, desk);
-    poll_fn(move |cx| transaction.poll(cx, caller, desk))
+        Transaction { env, up, seen: (0, 0), since: now, hearing, acknowledged_within, watch };
+    buffers.answer.clear();
+    transaction.announce(client_side, buffers);
+    poll_fn(move |cx| transaction.poll(cx, client_side, buffers))
 }
 
 /// One try with one connection to an endpoint.
 struct Transaction<'a, 'b, N: Network, U> {
-    scene: &'a Scene<'b, N>,
+    env: &'a Environment<'b, N>,
     up: &'a mut U,
     /// What the last look saw: a change is progress.
     seen: (u64, u64),
@@ -48,7 +48,7 @@ struct Transaction<'a, 'b, N: Network, U> {
     hearing: Hearing,
     /// When the endpoint is looked at for the first time, should it not have answered by then.
     acknowledged_within: Micros,
-    vigil: Vigil<'b>,
+    watch: PeerWatch<'b>,
 }
 
 /// Whether the endpoint takes the request.
@@ -63,74 +63,74 @@ enum Hearing {
 
 impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// The client that waits for a word before it sends its body gets it now, once.
-    fn announce<D: Downstream>(&mut self, caller: &mut Caller<'_, D>, desk: &mut Desk) {
-        if self.scene.intake.expectation == Expectation::Continue && desk.body.take_announcement() {
-            desk.answer.start_response(100);
-            caller.down.send_interim(&desk.answer);
+    fn announce<D: Downstream>(&mut self, client_side: &mut ClientSide<'_, D>, buffers: &mut Buffers) {
+        if self.env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
+            buffers.answer.start_response(100);
+            client_side.down.send_interim(&buffers.answer);
         }
     }
 
     fn poll<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        caller: &mut Caller<'_, D>,
-        desk: &mut Desk,
+        client_side: &mut ClientSide<'_, D>,
+        buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
         if self.hearing == Hearing::Unasked {
-            self.hearing = match desk.body.restart(cx, self.up, &desk.replay) {
+            self.hearing = match buffers.body.restart(cx, self.up, &buffers.replay) {
                 Ok(()) => Hearing::Listens,
                 Err(_) => Hearing::Deaf,
             };
         }
-        if !desk.body.is_sent() && self.hearing == Hearing::Listens {
-            let Desk { body, replay, .. } = &mut *desk;
-            match body.poll_send(cx, caller.down, self.up, replay) {
+        if !buffers.body.is_sent() && self.hearing == Hearing::Listens {
+            let Buffers { body, replay, .. } = &mut *buffers;
+            match body.poll_send(cx, client_side.down, self.up, replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
                 Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        if let Poll::Ready(reply) = self.poll_head(cx, caller, desk) {
+        if let Poll::Ready(reply) = self.poll_head(cx, client_side, buffers) {
             return Poll::Ready(reply);
         }
-        if desk.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
-            && caller.down.poll_gone(cx).is_ready()
+        if buffers.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
+            && client_side.down.poll_gone(cx).is_ready()
         {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Some(fault) = self.look_at_endpoint(cx, &desk.body) {
+        if let Some(fault) = self.look_at_endpoint(cx, &buffers.body) {
             return Poll::Ready(Err(fault));
         }
-        if self.note_progress(caller, &mut desk.body) {
+        if self.note_progress(client_side, &mut buffers.body) {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
-        ready!(caller.deadline.poll_passed(cx));
-        Poll::Ready(Err(self.lateness(&desk.body)))
+        ready!(client_side.deadline.poll_passed(cx));
+        Poll::Ready(Err(self.lateness(&buffers.body)))
     }
 
     fn poll_head<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        caller: &mut Caller<'_, D>,
-        desk: &mut Desk,
+        client_side: &mut ClientSide<'_, D>,
+        buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
-        let limits = head_limits(&self.scene.worker.options.limits);
+        let limits = head_limits(&self.env.worker.options.limits);
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
-            if caller.down.queued() > 0 {
-                match caller.down.poll_flush(cx) {
+            if client_side.down.queued() > 0 {
+                match client_side.down.poll_flush(cx) {
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
-                    Poll::Pending if caller.down.queued() > GATHER => return Poll::Pending,
+                    Poll::Pending if client_side.down.queued() > GATHER => return Poll::Pending,
                     Poll::Ready(Ok(())) | Poll::Pending => {}
                 }
             }
-            let reply = match ready!(self.up.poll_answer(cx, &mut desk.answer, &limits)) {
+            let reply = match ready!(self.up.poll_answer(cx, &mut buffers.answer, &limits)) {
                 HeadRead::Whole(reply) => reply,
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             };
-            match desk.answer.status() {
+            match buffers.answer.status() {
                 101 if self.may_switch() && reply.upgrade == Upgrade::WebSocket => {
                     return Poll::Ready(Ok(reply));
                 }
@@ -138,8 +138,8 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}
-                102..=199 if self.scene.intake.version == Version::Http11 => {
-                    caller.down.send_interim(&desk.answer);
+                102..=199 if self.env.intake.version == Version::Http11 => {
+                    client_side.down.send_interim(&buffers.answer);
                 }
                 102..=199 => {}
                 _ => return Poll::Ready(Ok(reply)),
@@ -153,33 +153,37 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     fn look_at_endpoint(&mut self, cx: &mut Context<'_>, body: &RequestBody) -> Option<Fault> {
         // The first poll, which asks for the time, comes before any progress.
         let first = || self.since + self.acknowledged_within.duration();
-        match self.vigil.look(cx, first, self.scene.worker, self.up) {
-            Sight::NotYet => return None,
-            Sight::Present if body.is_sent() && self.up.queued() == 0 => {
+        match self.watch.look(cx, first, self.env.worker, self.up) {
+            PeerState::NotYet => return None,
+            PeerState::Present if body.is_sent() && self.up.queued() == 0 => {
                 self.up.watch_closely();
                 return None;
             }
-            Sight::Present => {}
-            Sight::Silent => {
-                let repeatable = self.scene.intake.method.is_idempotent() && body.is_replayable();
+            PeerState::Present => {}
+            PeerState::Silent => {
+                let repeatable = self.env.intake.method.is_idempotent() && body.is_replayable();
                 if repeatable && body.is_sent() {
-                    count(&self.scene.worker.counters.attempts.unacknowledged);
+                    count(&self.env.worker.counters.attempts.unacknowledged);
                     return Some(Fault::UpstreamUnreachable);
                 }
             }
-            Sight::Gone => return Some(Fault::UpstreamUnreachable),
+            PeerState::Gone => return Some(Fault::UpstreamUnreachable),
         }
-        self.vigil.go_on();
+        self.watch.go_on();
         None
     }
 
     /// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.
     fn may_switch(&self) -> bool {
-        self.scene.intake.upgrade == Upgrade::WebSocket && self.scene.rule.rule().policy.websocket
+        self.env.intake.upgrade == Upgrade::WebSocket && self.env.rule.rule().policy.websocket
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<D: Downstream>(&mut self, caller: &mut Caller<'_, D>, body: &mut RequestBody) -> bool {
+    fn note_progress<D: Downstream>(
+        &mut self,
+        client_side: &mut ClientSide<'_, D>,
+        body: &mut RequestBody,
+    ) -> bool {
         let seen = (body.received(), self.up.sent());
         let mut too_slow = false;
         if self.seen != seen {
@@ -193,19 +197,19 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
             self.seen = seen;
         }
-        caller.deadline.set(self.since, self.patience(body));
+        client_side.deadline.set(self.since, self.patience(body));
         too_slow
     }
 
     /// How long the next step may take.
     fn patience(&self, body: &RequestBody) -> Duration {
-        let timeouts = &self.scene.rule.rule().policy.timeouts;
+        let timeouts = &self.env.rule.rule().policy.timeouts;
         if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
         } else if self.up.queued() > 0 {
             timeouts.send
         } else {
-            self.scene.worker.options.limits.body_idle
+            self.env.worker.options.limits.body_idle
         }
     }
 

@@ -7,9 +7,9 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Caller;
+use super::ClientSide;
+use super::peer_watch::{PeerState, PeerWatch};
 use super::sides::{BodyStep, Channel, Downstream, Upstream};
-use super::vigil::{Sight, Vigil};
 use crate::clock::Instant;
 use crate::transport::Network;
 use crate::worker::Worker;
@@ -28,13 +28,13 @@ enum Direction {
 /// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
 /// bytes that went to the client.
 pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
-    caller: &mut Caller<'_, D>,
+    client_side: &mut ClientSide<'_, D>,
     up: &mut U,
     idle: Duration,
     worker: &Worker<N>,
 ) -> u64 {
-    let Caller { down, deadline, .. } = caller;
-    let mut vigil = Vigil::default();
+    let ClientSide { down, deadline, .. } = client_side;
+    let mut watch = PeerWatch::default();
     down.open_tunnel();
     up.open_tunnel();
     let mut request = Direction::Open;
@@ -58,13 +58,13 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
         }
         // A tunnel in which nothing is on its way to the endpoint is not woken.
         if up.sent() != delivered {
-            match vigil.look(cx, Vigil::soon, worker, up) {
-                Sight::NotYet => {}
-                Sight::Silent => vigil.go_on(),
-                Sight::Gone => return Poll::Ready(()),
-                Sight::Present => {
+            match watch.look(cx, PeerWatch::soon, worker, up) {
+                PeerState::NotYet => {}
+                PeerState::Silent => watch.go_on(),
+                PeerState::Gone => return Poll::Ready(()),
+                PeerState::Present => {
                     delivered = up.sent();
-                    vigil.rest();
+                    watch.rest();
                 }
             }
         }

@@ -7,20 +7,20 @@ use fairway_message::{Head, Known};
 use fairway_model::{Cors, CorsOrigin};
 
 use super::{Verdict, own_answer};
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// `OPTIONS` from an allowed origin is answered 204; from others it is forwarded.
-pub(super) fn preflight(cors: &Cors, desk: &mut Desk) -> Verdict {
-    if allowed(cors, &desk.request).is_none() {
+pub(super) fn preflight(cors: &Cors, buffers: &mut Buffers) -> Verdict {
+    if allowed(cors, &buffers.request).is_none() {
         return Verdict::Pass;
     }
-    own_answer(desk, 204, None);
+    own_answer(buffers, 204, None);
     Verdict::Answered
 }
 
 /// Adds the headers to an answer for an allowed origin. What the backend said of the same is replaced.
-pub(super) fn answer(cors: &Cors, desk: &mut Desk) {
-    let Desk { request, answer, .. } = desk;
+pub(super) fn answer(cors: &Cors, buffers: &mut Buffers) {
+    let Buffers { request, answer, .. } = buffers;
     let Some(origin) = allowed(cors, request) else { return };
     answer.set(b"Access-Control-Allow-Origin", origin);
     if cors.credentials {

@@ -12,7 +12,7 @@ use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Req
 use crate::exchange::forwarded::{Client, Scheme};
 use crate::exchange::intake::Intake;
 use crate::fault::Fault;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// What filters know of the request besides its head.
 pub(crate) struct FilterContext<'a> {
@@ -29,33 +29,33 @@ pub(crate) struct FilterContext<'a> {
 pub(crate) enum Verdict {
     /// To the next filter, or to its backend.
     Pass,
-    /// The answer stands on the desk.
+    /// The answer stands in the buffers.
     Answered,
     /// It is refused.
     Refused(Fault),
 }
 
 /// Runs the steps of the request's head in order, up to the first that answers.
-pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
+pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {
     for step in &rule.steps().request {
         let verdict = match step {
-            RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, desk),
-            RequestStep::Redirect(to) => redirect::elsewhere(to, context, desk),
+            RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
+            RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
             RequestStep::Access(list) => access(list, context.client.address),
             RequestStep::Preflight(cors) => match context.intake.method {
-                Method::Options => cors::preflight(cors, desk),
+                Method::Options => cors::preflight(cors, buffers),
                 _ => Verdict::Pass,
             },
             RequestStep::Edit(edits) => {
-                apply(edits, &mut desk.request);
+                apply(edits, &mut buffers.request);
                 Verdict::Pass
             }
             RequestStep::Host(host) => {
-                desk.request.set(b"Host", host.as_bytes());
+                buffers.request.set(b"Host", host.as_bytes());
                 Verdict::Pass
             }
             RequestStep::Path(path) => {
-                rewrite(path, context, desk);
+                rewrite(path, context, buffers);
                 Verdict::Pass
             }
         };
@@ -67,13 +67,13 @@ pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, desk:
 }
 
 /// Runs the steps of the answer's head, whoever made the answer.
-pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, desk: &mut Desk) {
+pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffers) {
     for step in &rule.steps().answer {
         match step {
-            AnswerStep::Cors(cors) => cors::answer(cors, desk),
-            AnswerStep::Edit(edits) => apply(edits, &mut desk.answer),
+            AnswerStep::Cors(cors) => cors::answer(cors, buffers),
+            AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
-                desk.answer.set(b"Strict-Transport-Security", value.as_bytes());
+                buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
             }
             AnswerStep::StrictTransportSecurity(_) => {}
         }
@@ -98,38 +98,38 @@ fn apply(edits: &FieldEdits, head: &mut Head) {
     }
 }
 
-/// Writes the new target to the desk; a pattern that finds nothing leaves the request's own.
-fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, desk: &mut Desk) {
-    let mut target = std::mem::take(&mut desk.target);
+/// Writes the new target to the buffers; a pattern that finds nothing leaves the request's own.
+fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
+    let mut target = std::mem::take(&mut buffers.target);
     target.clear();
-    let path = context.intake.path_in(rewrite.path_form(), desk);
-    if !rewrite.apply(path, context.intake.query(desk), context.prefix, &mut target) {
+    let path = context.intake.path_in(rewrite.path_form(), buffers);
+    if !rewrite.apply(path, context.intake.query(buffers), context.prefix, &mut target) {
         target.clear();
     }
-    desk.target = target;
+    buffers.target = target;
 }
 
-/// Starts an answer of Fairway's own on the desk, with a short body that says its status.
-pub(crate) fn own_answer(desk: &mut Desk, status: u16, why: Option<&str>) {
-    desk.answer.start_response(status);
-    desk.text.clear();
+/// Starts an answer of Fairway's own in the buffers, with a short body that says its status.
+pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) {
+    buffers.answer.start_response(status);
+    buffers.text.clear();
     if status == 204 || status == 304 {
         return;
     }
-    desk.text.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-    desk.text.push(b' ');
-    desk.text.extend_from_slice(desk.answer.reason());
+    buffers.text.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    buffers.text.push(b' ');
+    buffers.text.extend_from_slice(buffers.answer.reason());
     if let Some(why) = why {
-        desk.text.extend_from_slice(b": ");
-        desk.text.extend_from_slice(why.as_bytes());
+        buffers.text.extend_from_slice(b": ");
+        buffers.text.extend_from_slice(why.as_bytes());
     }
-    desk.text.push(b'\n');
-    desk.answer.append(b"Content-Type", b"text/plain; charset=utf-8");
+    buffers.text.push(b'\n');
+    buffers.answer.append(b"Content-Type", b"text/plain; charset=utf-8");
 }
 
 /// The host as redirects write it: as the client sent it, without port.
-pub(crate) fn host_for_redirect(desk: &Desk) -> &[u8] {
-    let host = desk.request.first(Known::Host).unwrap_or(desk.host.as_bytes());
+pub(crate) fn host_for_redirect(buffers: &Buffers) -> &[u8] {
+    let host = buffers.request.first(Known::Host).unwrap_or(buffers.host.as_bytes());
     match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if host[at] == b':' => &host[..at],
         _ => host,

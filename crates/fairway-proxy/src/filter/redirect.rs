@@ -5,25 +5,29 @@ use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
 use super::{FilterContext, Verdict, host_for_redirect, own_answer};
 use crate::exchange::forwarded::Scheme;
-use crate::worker::Desk;
+use crate::worker::Buffers;
 
 /// To https, where the request came in the clear.
-pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
+pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {
     if context.client.scheme == Scheme::Https {
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();
-    location.extend_from_slice(host_for_redirect(desk));
+    location.extend_from_slice(host_for_redirect(buffers));
     push_port(&mut location, Scheme::Https, context.https_port);
-    let received = context.intake.received(desk);
+    let received = context.intake.received(buffers);
     let kept =
         if to.keep_trailing_slash { received } else { received.strip_suffix(b"/").unwrap_or(received) };
     location.extend_from_slice(kept);
-    answer(desk, to.status, &location)
+    answer(buffers, to.status, &location)
 }
 
 /// Wherever the rule says.
-pub(super) fn elsewhere(to: &CompiledRedirect, context: &FilterContext<'_>, desk: &mut Desk) -> Verdict {
+pub(super) fn elsewhere(
+    to: &CompiledRedirect,
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict {
     let location = match &to.target {
         RedirectTarget::Url(url) => url.as_bytes().to_vec(),
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
@@ -38,33 +42,34 @@ pub(super) fn elsewhere(to: &CompiledRedirect, context: &FilterContext<'_>, desk
                 scheme.default_port()
             });
             let mut location = format!("{}://", scheme.as_str()).into_bytes();
-            location.extend_from_slice(host.as_ref().map_or(host_for_redirect(desk), |host| host.as_bytes()));
+            location
+                .extend_from_slice(host.as_ref().map_or(host_for_redirect(buffers), |host| host.as_bytes()));
             push_port(&mut location, scheme, port);
-            push_path(&mut location, (path.as_ref(), to.path.as_ref()), context, desk);
-            if *keep_query && !context.intake.query(desk).is_empty() {
+            push_path(&mut location, (path.as_ref(), to.path.as_ref()), context, buffers);
+            if *keep_query && !context.intake.query(buffers).is_empty() {
                 location.push(b'?');
-                location.extend_from_slice(context.intake.query(desk));
+                location.extend_from_slice(context.intake.query(buffers));
             }
             location
         }
     };
-    answer(desk, to.status, &location)
+    answer(buffers, to.status, &location)
 }
 
 fn push_path(
     location: &mut Vec<u8>,
     (path, compiled): (Option<&PathRewrite>, Option<&CompiledRewrite>),
     context: &FilterContext<'_>,
-    desk: &Desk,
+    buffers: &Buffers,
 ) {
-    let received = context.intake.received(desk);
+    let received = context.intake.received(buffers);
     let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
     if let Some(PathRewrite::Full(full)) = path {
         return location.extend_from_slice(full.as_bytes());
     }
     let start = location.len();
     let applied = compiled.is_some_and(|rewrite| {
-        let path = context.intake.path_in(rewrite.path_form(), desk);
+        let path = context.intake.path_in(rewrite.path_form(), buffers);
         rewrite.apply(path, b"", context.prefix, location)
     });
     if !applied {
@@ -80,8 +85,8 @@ fn push_port(location: &mut Vec<u8>, scheme: Scheme, port: u16) {
     }
 }
 
-fn answer(desk: &mut Desk, status: u16, location: &[u8]) -> Verdict {
-    own_answer(desk, status, None);
-    desk.answer.append(b"Location", location);
+fn answer(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict {
+    own_answer(buffers, status, None);
+    buffers.answer.append(b"Location", location);
     Verdict::Answered
 }

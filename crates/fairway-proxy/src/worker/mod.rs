@@ -2,7 +2,7 @@
 
 mod admission;
 mod adopted;
-mod desk;
+mod buffers;
 mod run;
 mod stopping;
 mod waits;
@@ -31,7 +31,7 @@ use crate::upstream::{Connector, Groups, Room, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
-pub(crate) use desk::{Desk, Parties};
+pub(crate) use buffers::{Buffers, Parties};
 #[cfg(test)]
 pub(crate) use run::look_at_waits;
 pub(crate) use run::{Command, Launch, run};
@@ -54,7 +54,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
-    desks: RefCell<Spares<Box<Desk>>>,
+    spare_buffers: RefCell<Spares<Box<Buffers>>>,
     random: RefCell<fastrand::Rng>,
     admission: Admission<ToEndpoint<N>>,
 }
@@ -83,7 +83,7 @@ impl<N: Network> Worker<N> {
             counters,
             log,
             adopted: RefCell::new(adopted),
-            desks: RefCell::new(Spares::new(Desk::SPARE_BYTES)),
+            spare_buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
             random: RefCell::new(fastrand::Rng::new()),
             admission: Admission::new(memory, room),
         }
@@ -124,7 +124,7 @@ impl<N: Network> Worker<N> {
     pub(crate) fn tick(&self) {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.workspace.trim();
-        self.desks.borrow_mut().trim();
+        self.spare_buffers.borrow_mut().trim();
         self.log.flush();
     }
 
@@ -152,7 +152,7 @@ impl<N: Network> Worker<N> {
     pub(crate) fn watch_memory(&self, index: usize) {
         self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
-            self.desks.borrow_mut().clear();
+            self.spare_buffers.borrow_mut().clear();
             self.workspace.clear();
             self.groups.close_idle(usize::MAX);
             return_memory(Return::All);
@@ -186,9 +186,9 @@ impl<N: Network> Worker<N> {
     }
 
     /// For the exchange that begins; counted until it is dropped.
-    pub(crate) fn take_desk(&self) -> Loan<'_, N> {
+    pub(crate) fn lend_buffers(&self) -> Loan<'_, N> {
         self.admission.room.descriptors.begin();
-        Loan { desk: Some(self.desks.borrow_mut().take().unwrap_or_default()), worker: self }
+        Loan { buffers: Some(self.spare_buffers.borrow_mut().take().unwrap_or_default()), worker: self }
     }
 
     /// Exchanges, from the first byte of a request to the last of its answer.
@@ -203,37 +203,37 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.registered()
     }
 
-    fn give_desk(&self, mut desk: Box<Desk>) {
+    fn take_back(&self, mut buffers: Box<Buffers>) {
         self.admission.room.descriptors.end();
-        desk.trim();
-        self.desks.borrow_mut().keep(desk);
+        buffers.trim();
+        self.spare_buffers.borrow_mut().keep(buffers);
     }
 }
 
 /// The buffers of an exchange, which return to the worker when it is over, however it ends.
 pub(crate) struct Loan<'w, N: Network> {
-    desk: Option<Box<Desk>>,
+    buffers: Option<Box<Buffers>>,
     worker: &'w Worker<N>,
 }
 
 impl<N: Network> Deref for Loan<'_, N> {
-    type Target = Desk;
+    type Target = Buffers;
 
-    fn deref(&self) -> &Desk {
-        self.desk.as_ref().expect("only dropping takes it")
+    fn deref(&self) -> &Buffers {
+        self.buffers.as_ref().expect("only dropping takes it")
     }
 }
 
 impl<N: Network> DerefMut for Loan<'_, N> {
-    fn deref_mut(&mut self) -> &mut Desk {
-        self.desk.as_mut().expect("only dropping takes it")
+    fn deref_mut(&mut self) -> &mut Buffers {
+        self.buffers.as_mut().expect("only dropping takes it")
     }
 }
 
 impl<N: Network> Drop for Loan<'_, N> {
     fn drop(&mut self) {
-        if let Some(desk) = self.desk.take() {
-            self.worker.give_desk(desk);
+        if let Some(buffers) = self.buffers.take() {
+            self.worker.take_back(buffers);
         }
     }
 }

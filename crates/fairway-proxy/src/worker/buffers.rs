@@ -8,7 +8,7 @@ use crate::exchange::body::RequestBody;
 use crate::spares::Spare;
 
 /// Buffers of one exchange.
-pub(crate) struct Desk {
+pub(crate) struct Buffers {
     /// The request's head; filters edit it.
     pub(crate) request: Head,
     /// The answer's head; filters edit it.
@@ -42,8 +42,8 @@ pub(crate) struct Parties {
     pub(crate) sender: Option<IpAddr>,
 }
 
-impl Desk {
-    /// The bytes of all desks that a worker keeps.
+impl Buffers {
+    /// The bytes of all buffers that a worker keeps.
     pub(crate) const SPARE_BYTES: usize = 8 * 1024 * 1024;
 
     /// Vectors above this size are not kept.
@@ -68,11 +68,12 @@ impl Desk {
     }
 }
 
-impl Spare for Box<Desk> {
+impl Spare for Box<Buffers> {
     fn kept_bytes(&self) -> usize {
-        let Desk { request, answer, host, origin, normalised, decoded, target, replay, text, .. } = &**self;
+        let Buffers { request, answer, host, origin, normalised, decoded, target, replay, text, .. } =
+            &**self;
         let vectors = [origin, normalised, decoded, target, replay, text].map(Vec::capacity);
-        size_of::<Desk>()
+        size_of::<Buffers>()
             + request.kept_bytes()
             + answer.kept_bytes()
             + host.capacity()
@@ -80,7 +81,7 @@ impl Spare for Box<Desk> {
     }
 }
 
-impl Default for Desk {
+impl Default for Buffers {
     fn default() -> Self {
         Self {
             request: Head::new(),

@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 
 /// Looks at one endpoint from time to time.
 #[derive(Default)]
-pub(crate) struct Vigil<'w> {
+pub(crate) struct PeerWatch<'w> {
     wait: Option<Wait<'w>>,
     /// When it was first seen to owe an acknowledgement.
     owes_since: Option<Instant>,
@@ -25,7 +25,7 @@ pub(crate) struct Vigil<'w> {
 
 /// What a look saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum PeerState {
     /// It is not time to look.
     NotYet,
     /// It has acknowledged all that was sent.
@@ -36,29 +36,29 @@ pub(crate) enum Sight {
     Gone,
 }
 
-impl<'w> Vigil<'w> {
-    /// Looks at the endpoint, if it is time: for the first time at `first`, then as often as [`Vigil::go_on`] says.
+impl<'w> PeerWatch<'w> {
+    /// Looks at the endpoint, if it is time: for the first time at `first`, then as often as [`PeerWatch::go_on`] says.
     pub(crate) fn look<N: Network>(
         &mut self,
         cx: &Context<'_>,
         first: impl FnOnce() -> Instant,
         worker: &'w Worker<N>,
         up: &impl Upstream,
-    ) -> Sight {
+    ) -> PeerState {
         let wait = self.wait.get_or_insert_with(|| worker.waits.begin(first(), cx.waker()));
         if !wait.take_due() {
-            return Sight::NotYet;
+            return PeerState::NotYet;
         }
         let Some(unheard) = up.owes_acknowledgement() else {
             self.owes_since = None;
-            return Sight::Present;
+            return PeerState::Present;
         };
         let now = Instant::now();
         let since = *self.owes_since.get_or_insert(now);
         let limit = worker.options.limits.upstream_unacknowledged;
         match unheard >= limit && now.saturating_duration_since(since) + AGAIN >= limit {
-            true => Sight::Gone,
-            false => Sight::Silent,
+            true => PeerState::Gone,
+            false => PeerState::Silent,
         }
     }
 
@@ -69,7 +69,7 @@ impl<'w> Vigil<'w> {
         }
     }
 
-    /// Nothing is owed: the next [`Vigil::look`] begins anew.
+    /// Nothing is owed: the next [`PeerWatch::look`] begins anew.
     pub(crate) fn rest(&mut self) {
         self.wait = None;
     }
