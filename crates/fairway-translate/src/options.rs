@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{DownstreamSettings, ForwardedPath};
 use ipnet::IpNet;
 
-use crate::ObjectKey;
+use crate::object::ObjectKey;
 
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
