@@ -11,7 +11,7 @@ use crate::object::ObjectKey;
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, beside the names of
+    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, besides the names of
     /// its IngressClass objects.
     pub ingress_classes: Vec<Arc<str>>,
     /// Whether the classes of ingress-nginx are served too.

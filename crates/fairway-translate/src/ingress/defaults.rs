@@ -119,7 +119,7 @@ impl Defaults {
         Policy {
             timeouts,
             max_body,
-            // nginx has no limit over all tries (proxy_next_upstream_timeout 0) beside that of each.
+            // nginx has no limit over all tries (proxy_next_upstream_timeout 0) besides that of each.
             retry: Retry { tries: TRIES, connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)) },
             forwarded_path: self.forwarded_path,
             websocket: true,

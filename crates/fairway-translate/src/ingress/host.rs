@@ -13,11 +13,11 @@ use crate::ingress::order::{self, Entry};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
-use crate::ingress::sharing::Shared;
+use crate::ingress::sharing::SharedHost;
 use crate::listeners::INGRESS_TABLE;
 use crate::shared::backend::BackendRef;
 
-/// What a host is built from beside its Ingresses.
+/// What a host is built from besides its Ingresses.
 pub(crate) struct HostInputs<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) certificates: Usable<'a>,
@@ -51,7 +51,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let root = app_root(&layout, &entries);
     let mut builder = Builder::new(inputs.context, has_certificate);
     let routes = builder.routes(&layout, &entries, root);
-    let shared = Shared {
+    let shared = SharedHost {
         host,
         layout: &layout,
         entries: &entries,

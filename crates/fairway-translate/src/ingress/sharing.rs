@@ -29,7 +29,7 @@ const LONGEST_PROBE: usize = 1024;
 const SEGMENT: &str = "zqxjkv";
 
 /// A host as it will be served.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedHost<'a> {
     pub(crate) host: &'a HostPattern,
     pub(crate) layout: &'a Layout,
     pub(crate) entries: &'a [Entry],
@@ -66,15 +66,15 @@ enum Progress {
     Matched,
 }
 
-impl Shared<'_> {
+impl SharedHost<'_> {
     /// All that authors of Ingresses of this host should know of each other.
     pub(crate) fn describe(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
-        self.roots(&mut found);
-        self.redirected(&mut found);
+        self.report_roots(&mut found);
+        self.report_https(&mut found);
         if self.layout.matching == Matching::Patterns && self.is_shared() {
-            self.turned(&mut found);
-            self.taken(&mut found);
+            self.report_turned(&mut found);
+            self.report_taken(&mut found);
         }
         found
     }
@@ -86,7 +86,7 @@ impl Shared<'_> {
     }
 
     /// `app-root`: whose `/` it takes, and whose `app-root` gives way.
-    fn roots(&self, found: &mut Vec<Diagnostic>) {
+    fn report_roots(&self, found: &mut Vec<Diagnostic>) {
         let winner = self.root.and_then(|root| root.owner.as_ref());
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for ingress in self.layout.locations.iter().filter_map(|location| location.owner.as_ref()) {
@@ -95,7 +95,7 @@ impl Shared<'_> {
                 continue;
             }
             reported.push(ingress);
-            found.extend(self.root_given_way(ingress, winner));
+            found.extend(self.overruled_root(ingress, winner));
         }
         let Some(winner) = winner else { return };
         let Some(location) = self.at_root().filter(|location| is_of_another(location, winner)) else {
@@ -109,7 +109,7 @@ impl Shared<'_> {
         found.push(found_here.because(problem, "this path does not answer requests for /"));
     }
 
-    fn root_given_way(
+    fn overruled_root(
         &self,
         ingress: &ServedIngress,
         winner: Option<&Arc<ServedIngress>>,
@@ -144,7 +144,7 @@ impl Shared<'_> {
     }
 
     /// A `tls` section sends the plain requests of older Ingresses to https.
-    fn redirected(&self, found: &mut Vec<Diagnostic>) {
+    fn report_https(&self, found: &mut Vec<Diagnostic>) {
         let Some(tls) = self.tls else { return };
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for location in self.layout.locations.iter().filter(|location| is_of_another(location, tls)) {
@@ -165,8 +165,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Paths that are patterns because another Ingress wants its own to be.
-    fn turned(&self, found: &mut Vec<Diagnostic>) {
+    /// Paths that are patterns because another Ingress asks for it.
+    fn report_turned(&self, found: &mut Vec<Diagnostic>) {
         let Some(cause) = self.layout.asking_for_patterns() else { return };
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for location in &self.layout.locations {
@@ -188,7 +188,7 @@ impl Shared<'_> {
     }
 
     /// Requests that a path would answer, and that a pattern of another Ingress gets.
-    fn taken(&self, found: &mut Vec<Diagnostic>) {
+    fn report_taken(&self, found: &mut Vec<Diagnostic>) {
         let mut probes = self.probes();
         let mut tests = 0;
         for entry in self.entries {
