@@ -1,4 +1,4 @@
-//! What is wrong with an object, and what happens now. Owns the words' frame; never decides about traffic.
+//! What is wrong with an object, and what happens now. Owns how it is worded as a whole; never decides about traffic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use fairway_model::{HostKey, Origin};
 use imbl::OrdMap;
 use serde::Serialize;
 
-use crate::ObjectKey;
+use crate::object::ObjectKey;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -41,8 +41,8 @@ pub struct Diagnostic {
 pub enum Scope {
     /// The options and the settings ConfigMap.
     Settings,
-    /// Who may claim any address.
-    Claims,
+    /// By what every client may claim any address.
+    Trust,
     /// An Ingress as such.
     Ingress(ObjectKey),
     /// An Ingress of a removed API version.

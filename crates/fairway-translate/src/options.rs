@@ -6,12 +6,12 @@ use std::sync::Arc;
 use fairway_model::{DownstreamSettings, ForwardedPath};
 use ipnet::IpNet;
 
-use crate::ObjectKey;
+use crate::object::ObjectKey;
 
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, beside the names of
+    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, besides the names of
     /// its IngressClass objects.
     pub ingress_classes: Vec<Arc<str>>,
     /// Whether the classes of ingress-nginx are served too.

@@ -1,74 +1,14 @@
 //! The objects as they are now, by kind and name. Owns no judgement about them and reads them from nowhere.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{Origin, SourceLine};
 use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Names an object of a known kind; the namespace is empty for what has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// The namespace.
-    pub namespace: Arc<str>,
-    /// The name.
-    pub name: Arc<str>,
-}
-
-/// The kinds that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress,
-    /// `networking.k8s.io/v1` IngressClass.
-    IngressClass,
-    /// `v1` Service.
-    Service,
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice,
-    /// `v1` Secret.
-    Secret,
-    /// `v1` ConfigMap.
-    ConfigMap,
-    /// An Ingress of `extensions/v1beta1` or `networking.k8s.io/v1beta1`.
-    OldIngress,
-    /// The addresses of an external name, which is the object's name.
-    Resolved,
-}
-
-/// An object of a kind, by name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectRef {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its name.
-    pub key: ObjectKey,
-}
-
-/// An object to keep.
-#[derive(Clone, Debug)]
-pub enum Object {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress(Arc<Ingress>),
-    /// `networking.k8s.io/v1` IngressClass.
-    IngressClass(Arc<IngressClass>),
-    /// `v1` Service.
-    Service(Arc<Service>),
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice(Arc<EndpointSlice>),
-    /// `v1` Secret.
-    Secret(Arc<Secret>),
-    /// `v1` ConfigMap.
-    ConfigMap(Arc<ConfigMap>),
-    /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
-    OldIngress(serde_json::Value),
-}
+use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 
 /// An edit of the [`Resources`].
 #[derive(Clone, Debug)]
@@ -86,28 +26,6 @@ pub enum Change {
     },
 }
 
-/// Where in a file an object was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentSource {
-    /// The path as the user gave it.
-    pub file: Arc<str>,
-    /// The first line of the document, counted from 1.
-    pub line: u32,
-    /// The lines of fields by their path, as in `spec.rules[0].http.paths[1]` or
-    /// `metadata.annotations["kubernetes.io/ingress.class"]` (brackets and quotes for keys with any byte beside
-    /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it.
-    pub lines: Option<Arc<BTreeMap<String, u32>>>,
-}
-
-/// An object and where it came from.
-#[derive(Clone, Debug)]
-pub struct Sourced<T> {
-    /// The object.
-    pub object: Arc<T>,
-    /// Its place in a file, when it was read from one.
-    pub source: Option<DocumentSource>,
-}
-
 /// The objects as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
@@ -123,87 +41,6 @@ pub struct Resources {
     service_slices: OrdMap<ObjectKey, OrdSet<ObjectKey>>,
 }
 
-impl ObjectKey {
-    /// `namespace/name`.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-
-    /// Reads `namespace/name`; `None` where either part is missing.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (namespace, name) = text.split_once('/')?;
-        let good = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
-        good.then(|| Self::new(namespace, name))
-    }
-
-    fn of(metadata: &ObjectMeta) -> Self {
-        Self::new(
-            metadata.namespace.as_deref().unwrap_or("default"),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
-    }
-
-    fn cluster_wide(metadata: &ObjectMeta) -> Self {
-        Self::new("", metadata.name.as_deref().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            return f.write_str(&self.name);
-        }
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl Kind {
-    /// The kind as Kubernetes spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingress | Self::OldIngress => "Ingress",
-            Self::IngressClass => "IngressClass",
-            Self::Service => "Service",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Secret => "Secret",
-            Self::ConfigMap => "ConfigMap",
-            Self::Resolved => "ExternalName",
-        }
-    }
-}
-
-impl ObjectRef {
-    /// The object `key` of `kind`.
-    #[must_use]
-    pub fn new(kind: Kind, key: ObjectKey) -> Self {
-        Self { kind, key }
-    }
-}
-
-impl Object {
-    /// Its kind and name. An object without a namespace, of a kind that has them, is in `default`.
-    #[must_use]
-    pub fn reference(&self) -> ObjectRef {
-        let (kind, key) = match self {
-            Self::Ingress(it) => (Kind::Ingress, ObjectKey::of(&it.metadata)),
-            Self::IngressClass(it) => (Kind::IngressClass, ObjectKey::cluster_wide(&it.metadata)),
-            Self::Service(it) => (Kind::Service, ObjectKey::of(&it.metadata)),
-            Self::EndpointSlice(it) => (Kind::EndpointSlice, ObjectKey::of(&it.metadata)),
-            Self::Secret(it) => (Kind::Secret, ObjectKey::of(&it.metadata)),
-            Self::ConfigMap(it) => (Kind::ConfigMap, ObjectKey::of(&it.metadata)),
-            Self::OldIngress(value) => {
-                let text = |field| value.pointer(field).and_then(serde_json::Value::as_str);
-                let namespace = text("/metadata/namespace").unwrap_or("default");
-                (Kind::OldIngress, ObjectKey::new(namespace, text("/metadata/name").unwrap_or_default()))
-            }
-        };
-        ObjectRef { kind, key }
-    }
-}
-
 impl Change {
     /// What it is about: what [`crate::Translator::update`] must be told.
     #[must_use]
@@ -214,46 +51,6 @@ impl Change {
             Self::Resolved { name, .. } => ObjectRef::new(Kind::Resolved, ObjectKey::new("", name)),
         }
     }
-}
-
-impl<T> Sourced<T> {
-    /// The object `kind key` at `field`, with the line of that field where it is known.
-    pub(crate) fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
-        Origin {
-            kind: kind.name().into(),
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            field: field.into(),
-            source: self
-                .source
-                .as_ref()
-                .map(|source| SourceLine { file: source.file.clone(), line: source.line_of(field) }),
-        }
-    }
-}
-
-impl DocumentSource {
-    /// The line of a field, or of the nearest field around it.
-    #[must_use]
-    pub fn line_of(&self, field: &str) -> u32 {
-        let Some(lines) = &self.lines else { return self.line };
-        let mut path = field;
-        while !path.is_empty() {
-            if let Some(line) = lines.get(path) {
-                return *line;
-            }
-            path = around(path);
-        }
-        self.line
-    }
-}
-
-/// The path of the field that holds the one at `path`; empty for the document.
-fn around(path: &str) -> &str {
-    if let Some(inner) = path.strip_suffix("\"]") {
-        return inner.rfind("[\"").map_or("", |at| &path[..at]);
-    }
-    path.rfind(['.', '[']).map_or("", |at| &path[..at])
 }
 
 impl Resources {
@@ -358,21 +155,9 @@ fn keep<T: Clone>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-    #[test]
-    fn a_field_without_a_line_has_the_line_of_what_holds_it() {
-        let lines = [("spec", 5), ("spec.rules[0]", 7), ("metadata.annotations", 3)];
-        let source = DocumentSource {
-            file: "a.yaml".into(),
-            line: 1,
-            lines: Some(Arc::new(lines.map(|(path, line)| (path.to_owned(), line)).into())),
-        };
-        assert_eq!(source.line_of("spec.rules[0].http.paths[3].backend"), 7);
-        assert_eq!(source.line_of("spec.rules[1]"), 5);
-        assert_eq!(source.line_of("metadata.annotations[\"a.b/c\"]"), 3);
-        assert_eq!(source.line_of("status"), 1);
-    }
+    use super::*;
 
     #[test]
     fn a_slice_leaves_the_service_that_it_no_longer_names() {

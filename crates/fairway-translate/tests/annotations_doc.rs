@@ -1,38 +1,43 @@
-//! `docs/annotations.md` says of every annotation what the code does with it.
+//! The table of `docs/annotations.md` is what the families of annotations say.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test annotations_doc` writes the table anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use fairway_translate::{Class, Support, known_annotations};
+use fairway_translate::{Class, Known, Support, known_annotations};
 
 #[test]
 fn the_table_and_the_code_agree() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
-    let text = fs::read_to_string(file).unwrap();
-    let rows: BTreeMap<&str, Vec<&str>> = text.lines().filter_map(row).collect();
-    for known in known_annotations() {
-        let row = rows.get(known.name).unwrap_or_else(|| panic!("{} has no row", known.name));
-        let [state, effect, paths] = row[..] else { panic!("{}: {row:?}", known.name) };
-        match known.support {
-            Support::Done => {
-                assert!(["done", "done differently"].contains(&state), "{}: {state}", known.name);
-            }
-            Support::Missing { class, effect: lost, .. } => {
-                assert_eq!(state, "not yet", "{}", known.name);
-                assert!(effect.starts_with(lost), "{}: {effect}", known.name);
-                let expected = if class == Class::Protection { "503" } else { "served" };
-                assert_eq!(paths, expected, "{}", known.name);
-            }
-        }
+    let text = fs::read_to_string(&file).unwrap();
+    let is_row = |line: &&str| line.starts_with("| `");
+    let written: Vec<&str> = text.lines().filter(is_row).collect();
+    let rows: Vec<String> = known_annotations().iter().map(row).collect();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let before = text.lines().take_while(|line| !is_row(line));
+        let after = text.lines().skip_while(|line| !is_row(line)).skip_while(is_row);
+        let lines: Vec<&str> = before.chain(rows.iter().map(String::as_str)).chain(after).collect();
+        fs::write(&file, lines.join("\n") + "\n").unwrap();
+        return;
     }
-    assert_eq!(rows.len(), known_annotations().len(), "the table has a row that the code does not know");
+    for (row, written) in rows.iter().zip(&written) {
+        assert_eq!(row, written);
+    }
+    assert_eq!(rows.len(), written.len(), "the table has as many rows as there are annotations");
 }
 
-fn row(line: &str) -> Option<(&str, Vec<&str>)> {
-    let mut cells = line.strip_prefix("| `")?.strip_suffix('|')?.split(" | ").map(str::trim);
-    let name = cells.next()?.trim_end_matches('`');
-    Some((name, cells.map(|cell| cell.trim_matches('|').trim()).collect()))
+fn row(known: &Known) -> String {
+    let (state, text, paths) = match known.support {
+        Support::Done => ("done", "", ""),
+        Support::Differs { how } => ("done differently", how, ""),
+        Support::Missing { class: Class::Protection, effect, .. } => ("not yet", effect, "503 "),
+        Support::Missing { class: Class::Feature | Class::Purpose, effect, .. } => {
+            ("not yet", effect, "served ")
+        }
+    };
+    let alias = known.alias_of.map(|newer| format!(" (another name of `{newer}`)")).unwrap_or_default();
+    format!("| `{}` | {state} | {text}{alias} | {paths}|", known.name)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
+use fairway_translate::gateway::kinds as gateway;
 use fairway_translate::{Diagnostic, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Severity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -168,7 +169,7 @@ impl Place<'_> {
                 "is of an API version that does not exist",
                 "it is ignored",
             ),
-            ("gateway.networking.k8s.io", _) => (
+            (gateway::GROUP, _) => (
                 Severity::Warning,
                 "gateway-api-not-read",
                 "belongs to the Gateway API, which is not served yet",

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fairway_model::{BackendKey, HostPattern};
 use imbl::{OrdMap, OrdSet};
 
-use crate::plan::{Plan, Uses};
-use crate::resources::ObjectKey;
+use crate::ingress::served::ServedIngress;
+use crate::object::ObjectKey;
+use crate::shared::references::Referenced;
 
 /// From a thing to those who use it.
 #[derive(Clone, Debug)]
@@ -33,8 +34,8 @@ pub(super) struct Dependencies {
     /// The backends whose addresses are those of an external name.
     pub(super) external: Users<Arc<str>, BackendKey>,
     /// The Ingresses that check source ranges.
-    pub(super) guarded: OrdSet<ObjectKey>,
-    uses: OrdMap<ObjectKey, Uses>,
+    pub(super) restricting: OrdSet<ObjectKey>,
+    referenced: OrdMap<ObjectKey, Referenced>,
 }
 
 impl<K: Ord, V: Ord> Default for Users<K, V> {
@@ -70,8 +71,8 @@ impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
 
 impl Dependencies {
     /// What an Ingress refers to from now on; gives what it referred to before.
-    pub(super) fn set_uses(&mut self, ingress: &ObjectKey, new: Uses) -> Uses {
-        let old = self.uses.remove(ingress).unwrap_or_default();
+    pub(super) fn set_referenced(&mut self, ingress: &ObjectKey, new: Referenced) -> Referenced {
+        let old = self.referenced.remove(ingress).unwrap_or_default();
         let exchange = |users: &mut Users<ObjectKey, ObjectKey>, old: &BTreeSet<_>, new: &BTreeSet<_>| {
             old.difference(new).for_each(|key| users.remove(key, ingress));
             new.difference(old).for_each(|key| users.add(key, ingress.clone()));
@@ -80,34 +81,34 @@ impl Dependencies {
         exchange(&mut self.secrets, &old.secrets, &new.secrets);
         exchange(&mut self.certificates, &old.certificates, &new.certificates);
         exchange(&mut self.config_maps, &old.config_maps, &new.config_maps);
-        if new != Uses::default() {
-            self.uses.insert(ingress.clone(), new);
+        if new != Referenced::default() {
+            self.referenced.insert(ingress.clone(), new);
         }
         old
     }
 
     /// Whether an Ingress checks source ranges from now on; says whether that is new.
-    pub(super) fn guard(&mut self, ingress: &ObjectKey, guarded: bool) -> bool {
-        match guarded {
-            true => self.guarded.insert(ingress.clone()).is_none(),
-            false => self.guarded.remove(ingress).is_some(),
+    pub(super) fn set_restricting(&mut self, ingress: &ObjectKey, restricts: bool) -> bool {
+        match restricts {
+            true => self.restricting.insert(ingress.clone()).is_none(),
+            false => self.restricting.remove(ingress).is_some(),
         }
     }
 
-    /// Takes a plan's part in its hosts.
-    pub(super) fn join_hosts(&mut self, plan: &Plan) {
-        for host in plan.hosts() {
-            self.hosts.add(&host, (plan.age().0, plan.key.clone()));
+    /// Takes an Ingress's part in its hosts.
+    pub(super) fn join_hosts(&mut self, ingress: &ServedIngress) {
+        for host in ingress.hosts() {
+            self.hosts.add(&host, (ingress.age().0, ingress.key.clone()));
             if let Some(suffix) = parent(&host) {
                 self.below.add(&suffix, host);
             }
         }
     }
 
-    /// Forgets a plan's part in its hosts.
-    pub(super) fn leave_hosts(&mut self, plan: &Plan) {
-        for host in plan.hosts() {
-            self.hosts.remove(&host, &(plan.age().0, plan.key.clone()));
+    /// Forgets an Ingress's part in its hosts.
+    pub(super) fn leave_hosts(&mut self, ingress: &ServedIngress) {
+        for host in ingress.hosts() {
+            self.hosts.remove(&host, &(ingress.age().0, ingress.key.clone()));
             if let Some(suffix) = parent(&host).filter(|_| !self.hosts.has(&host)) {
                 self.below.remove(&suffix, &host);
             }

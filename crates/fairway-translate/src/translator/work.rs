@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use fairway_model::{BackendKey, HostPattern};
 
-use super::Translator;
-use crate::resources::{Kind, ObjectKey, ObjectRef, Resources};
+use crate::object::{Kind, ObjectKey, ObjectRef};
+use crate::options::Options;
+use crate::resources::Resources;
+use crate::translator::state::State;
 
-/// Whether it must be said again who may claim any address, and what that makes spoofable.
+/// Whether it must be reported again that every client may claim any address, and what that makes spoofable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ClaimsWork {
+pub(super) enum TrustWork {
     #[default]
-    Rest,
-    Tell,
+    None,
+    Report,
 }
 
 /// What must be looked at again.
@@ -20,7 +22,7 @@ pub(super) enum ClaimsWork {
 pub(super) struct Work {
     pub(super) classes: bool,
     pub(super) settings: bool,
-    pub(super) claims: ClaimsWork,
+    pub(super) trust: TrustWork,
     pub(super) ingresses: BTreeSet<ObjectKey>,
     pub(super) old_ingresses: BTreeSet<ObjectKey>,
     pub(super) secrets: BTreeSet<ObjectKey>,
@@ -46,35 +48,34 @@ impl Work {
     }
 }
 
-impl Translator {
-    /// What an edit of `changed` touches.
-    pub(super) fn work(&self, changed: &[ObjectRef]) -> Work {
-        let mut work = Work::default();
-        for ObjectRef { kind, key } in changed {
-            match kind {
-                Kind::Ingress => drop(work.ingresses.insert(key.clone())),
-                Kind::OldIngress => drop(work.old_ingresses.insert(key.clone())),
-                Kind::IngressClass => work.classes = true,
-                Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
-                Kind::Service => self.mark_service(key, &mut work),
-                Kind::Secret => {
-                    work.secrets.insert(key.clone());
-                    work.ingresses.extend(self.dependencies.secrets.of(key).cloned());
-                }
-                Kind::ConfigMap => {
-                    work.settings |= self.options.configmap.as_ref() == Some(key);
-                    work.ingresses.extend(self.dependencies.config_maps.of(key).cloned());
-                }
-                Kind::Resolved => work.backends.extend(self.dependencies.external.of(&key.name).cloned()),
+/// What an edit of `changed` touches.
+pub(super) fn touched(state: &State, changed: &[ObjectRef], options: &Options) -> Work {
+    let mut work = Work::default();
+    let dependencies = &state.dependencies;
+    for ObjectRef { kind, key } in changed {
+        match kind {
+            Kind::Ingress => drop(work.ingresses.insert(key.clone())),
+            Kind::OldIngress => drop(work.old_ingresses.insert(key.clone())),
+            Kind::IngressClass => work.classes = true,
+            Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
+            Kind::Service => mark_service(state, key, &mut work),
+            Kind::Secret => {
+                work.secrets.insert(key.clone());
+                work.ingresses.extend(dependencies.secrets.of(key).cloned());
             }
+            Kind::ConfigMap => {
+                work.settings |= options.configmap.as_ref() == Some(key);
+                work.ingresses.extend(dependencies.config_maps.of(key).cloned());
+            }
+            Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }
-        work
     }
+    work
+}
 
-    fn mark_service(&self, key: &ObjectKey, work: &mut Work) {
-        for ingress in self.dependencies.services.of(key) {
-            work.hosts.extend(self.plans.get(ingress).into_iter().flat_map(|plan| plan.hosts()));
-        }
-        work.backends.extend(self.dependencies.backends.of(key).cloned());
+fn mark_service(state: &State, key: &ObjectKey, work: &mut Work) {
+    for ingress in state.dependencies.services.of(key) {
+        work.hosts.extend(state.ingresses.get(ingress).into_iter().flat_map(|it| it.hosts()));
     }
+    work.backends.extend(state.dependencies.backends.of(key).cloned());
 }

@@ -1,0 +1,88 @@
+//! Header fields of requests and answers. `custom-headers` are response headers from a ConfigMap, as far as
+//! `global-allowed-response-headers` lets them.
+//!
+//! Anything wrong with them closes the paths, as ingress-nginx does: such headers often protect (CSP, frame options).
+
+use fairway_model::{Filter, HeaderEdit, HeaderField};
+
+use crate::ingress::annotations::family::{Family, Known, done, offers};
+use crate::ingress::closed::Closed;
+use crate::ingress::context::Context;
+use crate::ingress::contributions::Phase;
+use crate::ingress::reader::{Annotations, Reader};
+use crate::object::ObjectKey;
+
+/// The family.
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    if let Some(edit) = custom_headers(reader, context)? {
+        contributions.filters.push(Phase::AnswerHead, Filter::ResponseHeaders(edit));
+    }
+    Ok(())
+})
+.referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
+
+const ANNOTATIONS: &[Known] = &[
+    offers("connection-proxy-header", "the Connection header towards the backend stays the proxy's own", &[]),
+    done("custom-headers"),
+    offers("upstream-vhost", "the backend sees the Host that the client sent", &[]),
+    offers("x-forwarded-prefix", "the backend gets no X-Forwarded-Prefix header", &[]),
+];
+
+/// The ConfigMap that an Ingress names, which may be missing.
+fn config_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+    let value = annotations.value("custom-headers")?;
+    match value.split_once('/') {
+        Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
+        None => Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: value.into() }),
+    }
+}
+
+/// Reads the headers.
+fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<HeaderEdit>, Closed> {
+    let name = "custom-headers";
+    let Some(key) = config_map(&reader.annotations()) else { return Ok(None) };
+    if key.namespace != reader.key.namespace {
+        let problem = format!("ConfigMap {key} is in another namespace");
+        return Err(Closed::invalid(reader, name, problem));
+    }
+    let Some(map) = context.inputs.resources.config_maps.get(&key) else {
+        return Err(Closed::missing(reader, name, format!("ConfigMap {key} does not exist")));
+    };
+    let mut set = Vec::new();
+    for (header, value) in map.object.data.iter().flatten() {
+        let allowed = &context.defaults.allowed_headers;
+        if !is_name(header) || !is_value(value) {
+            let problem = format!("ConfigMap {key}: \"{header}\" is no header or its value is none");
+            return Err(Closed::invalid(reader, name, problem));
+        }
+        if !allowed.contains(&header.to_ascii_lowercase()) {
+            let problem =
+                format!("{header} is not in global-allowed-response-headers of the settings ConfigMap");
+            return Err(Closed::invalid(reader, name, problem));
+        }
+        set.push(HeaderField { name: header.as_str().into(), value: value.as_str().into() });
+    }
+    Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
+}
+
+/// RFC 9110 §5.1: a token.
+fn is_name(text: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(token)
+}
+
+/// RFC 9110 §5.5: visible characters, spaces and tabs.
+fn is_value(text: &str) -> bool {
+    text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_cannot_bring_a_line_of_its_own() {
+        assert!(is_name("X-Custom-One") && !is_name("X Custom") && !is_name("") && !is_name("X:"));
+        assert!(is_value("two words") && !is_value("a\r\nSet-Cookie: b") && !is_value("\0"));
+    }
+}

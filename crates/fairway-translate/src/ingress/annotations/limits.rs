@@ -1,0 +1,52 @@
+//! How long and how large: `proxy-connect-timeout`, `proxy-send-timeout`, `proxy-read-timeout`, `proxy-body-size`.
+
+use std::time::Duration;
+
+use fairway_model::Timeouts;
+
+use crate::ingress::annotations::family::{Family, Known, done};
+use crate::ingress::reader::Reader;
+use crate::shared::text::bytes;
+
+/// The family.
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    let timeouts = timeouts(reader, context.defaults.timeouts);
+    let max_body = max_body(reader, context.defaults.max_body);
+    contributions.policy = context.defaults.policy(timeouts, max_body);
+    Ok(())
+});
+
+const ANNOTATIONS: &[Known] = &[
+    done("proxy-body-size"),
+    done("proxy-connect-timeout"),
+    done("proxy-read-timeout"),
+    done("proxy-send-timeout"),
+];
+
+fn timeouts(reader: &mut Reader<'_>, defaults: Timeouts) -> Timeouts {
+    let mut seconds = |name: &str, default: Duration| {
+        reader.number(name, 1..=u64::from(u32::MAX)).map_or(default, Duration::from_secs)
+    };
+    Timeouts {
+        connect: seconds("proxy-connect-timeout", defaults.connect),
+        send: seconds("proxy-send-timeout", defaults.send),
+        read: seconds("proxy-read-timeout", defaults.read),
+    }
+}
+
+fn max_body(reader: &mut Reader<'_>, default: Option<u64>) -> Option<u64> {
+    let name = "proxy-body-size";
+    let Some(value) = reader.value(name) else { return default };
+    match bytes(value) {
+        Some(size) => (size > 0).then_some(size),
+        None => {
+            let limit = default.map_or("no limit".to_owned(), |size| format!("a limit of {size} bytes"));
+            reader.invalid(
+                name,
+                format!("\"{value}\" is no size (8, 8k, 8m, 8g)"),
+                format!("{limit} applies"),
+            );
+            default
+        }
+    }
+}

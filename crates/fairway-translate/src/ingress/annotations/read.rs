@@ -1,0 +1,83 @@
+//! The annotations of an Ingress as a whole: what its families contribute, which objects they name, and what is not
+//! supported or not known.
+
+use fairway_model::AnswerReason;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::annotations::families::FAMILIES;
+use crate::ingress::annotations::family::{Class, Support};
+use crate::ingress::annotations::registry;
+use crate::ingress::closed::{self, Closed};
+use crate::ingress::context::Context;
+use crate::ingress::contributions::Contributions;
+use crate::ingress::reader::{Annotations, Reader};
+use crate::options::UnsupportedProtection;
+use crate::shared::references::Referenced;
+use crate::shared::text::switch;
+
+/// What all families make of the requests of an Ingress.
+pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {
+    let mut contributions = Contributions::new(context.defaults);
+    let unsupported = report_unsupported(reader, context.inputs.options.unsupported_protection);
+    contributions.closed = unsupported.or(contributions.closed);
+    for family in FAMILIES {
+        if let Err(closed) = (family.read)(reader, context, &mut contributions) {
+            contributions.closed = contributions.closed.or(Some(closed));
+        }
+    }
+    contributions
+}
+
+/// Adds the objects that annotations name.
+pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+    for family in FAMILIES {
+        (family.refer)(annotations, referenced);
+    }
+}
+
+/// Names every annotation that does not work, and closes where it protects.
+fn report_unsupported(reader: &mut Reader<'_>, protection: UnsupportedProtection) -> Option<Closed> {
+    let mut closed = None;
+    for (name, value) in reader.all().collect::<Vec<_>>() {
+        let Some(known) = registry::find(name) else {
+            report_unknown(reader, name);
+            continue;
+        };
+        let Support::Missing { class, effect, inert } = known.support else { continue };
+        if asks_for_nothing(value, inert) {
+            continue;
+        }
+        let (severity, code, consequence) = match (class, protection) {
+            (Class::Feature, _) => {
+                (Severity::Warning, "unsupported-annotation", "the Ingress is served without it")
+            }
+            (Class::Purpose, _) => (Severity::Warning, "unsupported-annotation", "the Ingress is not served"),
+            (Class::Protection, UnsupportedProtection::Ignored) => (
+                Severity::Warning,
+                "unsupported-protection",
+                "the Ingress is served without it, as the flag says",
+            ),
+            (Class::Protection, UnsupportedProtection::Closed) => {
+                closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                (Severity::Error, "unsupported-protection", closed::CONSEQUENCE)
+            }
+        };
+        let problem = format!("{name} is not supported yet: {effect}");
+        reader.report(Diagnostic::new(severity, code, reader.at(name)).because(problem, consequence));
+    }
+    closed
+}
+
+fn report_unknown(reader: &mut Reader<'_>, name: &str) {
+    let nearest = registry::nearest(name).map(|nearest| format!("; did you mean {nearest}?"));
+    let problem = format!("ingress-nginx has no annotation {name}{}", nearest.unwrap_or_default());
+    let found = Diagnostic::new(Severity::Warning, "unknown-annotation", reader.at(name));
+    reader.report(found.because(problem, "it changes nothing"));
+}
+
+/// Whether the value leaves the annotation's default as it is.
+fn asks_for_nothing(value: &str, inert: &[&str]) -> bool {
+    inert
+        .iter()
+        .any(|nothing| value == *nothing || (switch(value).is_some() && switch(value) == switch(nothing)))
+}

@@ -1,0 +1,140 @@
+//! What the annotations of an Ingress contribute to the way of its requests, by phase. Owns the order of the phases;
+//! never reads an annotation.
+
+use std::sync::Arc;
+
+use fairway_model::{Filter, Policy};
+
+use crate::ingress::closed::Closed;
+use crate::ingress::defaults::Defaults;
+use crate::ingress::to_https::ToHttps;
+use crate::shared::transport::Transport;
+
+/// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
+/// at its end, the access phase, then what is forwarded, then the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Answers to preflight requests, before anything else.
+    Preflight,
+    /// Redirects of all requests.
+    Redirect,
+    /// Redirects of plain requests to https.
+    Https,
+    /// Who may pass.
+    Access,
+    /// The request as the endpoint gets it.
+    Forward,
+    /// The head of the answer.
+    AnswerHead,
+}
+
+/// Filters in the order of their phases; of one phase in the order of their arrival.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filters(Vec<(Phase, Filter)>);
+
+/// What the annotations of an Ingress make of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Contributions {
+    /// Why all paths answer 503.
+    pub(crate) closed: Option<Closed>,
+    /// The filters of all paths.
+    pub(crate) filters: Filters,
+    /// When plain requests are sent to https: whether they are depends on the host and the path too.
+    pub(crate) to_https: ToHttps,
+    /// Where `/` is redirected to.
+    pub(crate) app_root: Option<Arc<str>>,
+    /// What each path is rewritten to.
+    pub(crate) rewrite: Option<Arc<str>>,
+    pub(crate) path_syntax: PathSyntax,
+    pub(crate) policy: Policy,
+    pub(crate) transport: Transport,
+    pub(crate) role: Role,
+}
+
+/// How the paths of an Ingress are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathSyntax {
+    /// As their types say.
+    Typed,
+    /// As regular expressions, and with them all paths of the host (`use-regex`).
+    Regex,
+}
+
+/// What an Ingress is to the others of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It has paths of its own.
+    Main,
+    /// It takes a part of another Ingress's requests, which is not supported: it is not served.
+    Canary,
+}
+
+impl Filters {
+    /// Adds a filter behind those of its phase and of all earlier ones.
+    pub(crate) fn push(&mut self, phase: Phase, filter: Filter) {
+        let at = self.0.partition_point(|(other, _)| *other <= phase);
+        self.0.insert(at, (phase, filter));
+    }
+
+    /// Whether there is a filter of a phase.
+    pub(crate) fn has(&self, phase: Phase) -> bool {
+        self.0.iter().any(|(other, _)| *other == phase)
+    }
+
+    /// The filters in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Filter> {
+        self.0.iter().map(|(_, filter)| filter)
+    }
+
+    /// The filters in their order.
+    pub(crate) fn into_ordered(self) -> impl Iterator<Item = Filter> {
+        self.0.into_iter().map(|(_, filter)| filter)
+    }
+}
+
+impl Contributions {
+    /// Of an Ingress without annotations.
+    pub(crate) fn new(defaults: &Defaults) -> Self {
+        Self {
+            closed: defaults.closed,
+            filters: Filters::default(),
+            to_https: defaults.to_https,
+            app_root: None,
+            rewrite: None,
+            path_syntax: PathSyntax::Typed,
+            policy: defaults.policy(defaults.timeouts, defaults.max_body),
+            transport: Transport::default(),
+            role: Role::Main,
+        }
+    }
+
+    /// Whether they keep somebody out: close the paths, or say who may pass.
+    pub(crate) fn protect(&self) -> bool {
+        self.closed.is_some() || self.filters.has(Phase::Access)
+    }
+
+    /// Whether they check the addresses of clients.
+    pub(crate) fn check_source_ranges(&self) -> bool {
+        self.filters.iter().any(|filter| matches!(filter, Filter::Access(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_act_in_the_order_of_their_phases() {
+        let header = |name: &str| Filter::StrictTransportSecurity(name.into());
+        let mut filters = Filters::default();
+        for (phase, name) in
+            [(Phase::AnswerHead, "e"), (Phase::Access, "c"), (Phase::Preflight, "a"), (Phase::Access, "d")]
+        {
+            filters.push(phase, header(name));
+        }
+        filters.push(Phase::Redirect, header("b"));
+        let ordered: Vec<_> = filters.clone().into_ordered().collect();
+        assert_eq!(ordered, ["a", "b", "c", "d", "e"].map(header));
+        assert!(filters.has(Phase::Access) && !filters.has(Phase::Https));
+    }
+}

@@ -1,0 +1,133 @@
+//! What an Ingress does that says nothing: the defaults of ingress-nginx, as far as the settings ConfigMap leaves them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts};
+use ipnet::IpNet;
+
+use crate::ingress::closed::Closed;
+use crate::ingress::to_https::ToHttps;
+use crate::ingress::trust::{AddressSource, TrustsEverybody};
+
+/// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(5),
+    send: Duration::from_secs(60),
+    read: Duration::from_secs(60),
+};
+
+/// ingress-nginx: `proxy-body-size` 1m.
+const MAX_BODY: u64 = 1 << 20;
+
+/// ingress-nginx: `proxy-next-upstream-tries` 3.
+const TRIES: u8 = 3;
+
+/// ingress-nginx: `http-redirect-code` 308.
+const REDIRECT_STATUS: u16 = 308;
+
+/// ingress-nginx: `no-tls-redirect-locations`.
+const NEVER_TO_HTTPS: &str = "/.well-known/acme-challenge";
+
+/// What an Ingress does that says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Defaults {
+    pub(crate) to_https: ToHttps,
+    /// `http-redirect-code`.
+    pub(crate) redirect_status: u16,
+    /// `no-tls-redirect-locations`.
+    pub(crate) never_to_https: Vec<Arc<str>>,
+    /// The value of `Strict-Transport-Security`, where it is sent.
+    pub(crate) hsts: Option<Arc<str>>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) max_body: Option<u64>,
+    /// `forwarded-path`.
+    pub(crate) forwarded_path: ForwardedPath,
+    /// In lower case.
+    pub(crate) allowed_headers: BTreeSet<String>,
+    pub(crate) source_ranges: SourceRanges,
+    /// By what every client may claim any address.
+    pub(crate) trusts_everybody: Vec<TrustsEverybody>,
+    /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
+    pub(crate) closed: Option<Closed>,
+}
+
+/// The lists of client addresses that stand where an Ingress has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SourceRanges {
+    pub(crate) allow: Vec<IpNet>,
+    pub(crate) deny: Vec<IpNet>,
+    /// Refused whatever an Ingress says (`block-cidrs`).
+    pub(crate) block: Vec<IpNet>,
+    /// By what every client may claim any address.
+    pub(crate) claimable_by: Vec<AddressSource>,
+}
+
+/// The parts of `Strict-Transport-Security` (RFC 6797 §6.1), with the defaults of ingress-nginx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hsts {
+    pub(crate) sent: HstsSent,
+    pub(crate) max_age: u64,
+    pub(crate) include_subdomains: bool,
+    pub(crate) preload: bool,
+}
+
+/// Whether `Strict-Transport-Security` is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HstsSent {
+    Yes,
+    No,
+}
+
+impl Default for Hsts {
+    fn default() -> Self {
+        Self { sent: HstsSent::Yes, max_age: 31_536_000, include_subdomains: true, preload: false }
+    }
+}
+
+impl Hsts {
+    /// The value of the header.
+    pub(crate) fn value(self) -> Option<Arc<str>> {
+        let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
+        let preload = if self.preload { "; preload" } else { "" };
+        (self.sent == HstsSent::Yes).then(|| format!("max-age={}{subdomains}{preload}", self.max_age).into())
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            to_https: ToHttps::WithCertificate,
+            redirect_status: REDIRECT_STATUS,
+            never_to_https: vec![NEVER_TO_HTTPS.into()],
+            hsts: Hsts::default().value(),
+            timeouts: TIMEOUTS,
+            max_body: Some(MAX_BODY),
+            forwarded_path: ForwardedPath::AsReceived,
+            allowed_headers: BTreeSet::new(),
+            source_ranges: SourceRanges::default(),
+            trusts_everybody: Vec::new(),
+            closed: None,
+        }
+    }
+}
+
+impl Defaults {
+    /// The policy of requests with these limits.
+    pub(crate) fn policy(&self, timeouts: Timeouts, max_body: Option<u64>) -> Policy {
+        Policy {
+            timeouts,
+            max_body,
+            // nginx has no limit over all tries (proxy_next_upstream_timeout 0) besides that of each.
+            retry: Retry { tries: TRIES, connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)) },
+            forwarded_path: self.forwarded_path,
+            websocket: true,
+        }
+    }
+
+    /// The redirect of plain requests.
+    pub(crate) fn https_redirect(&self) -> HttpsRedirect {
+        HttpsRedirect { status: self.redirect_status, keep_trailing_slash: false }
+    }
+}

@@ -1,0 +1,94 @@
+//! The virtual host that all Ingresses of a host make together: its rules with their filters, and its certificate.
+
+use std::sync::Arc;
+
+use fairway_model::{CertificateKey, HostKey, HostPattern, PathForm, RuleOrder, VirtualHost};
+
+use crate::diagnostic::Diagnostic;
+use crate::ingress::context::Context;
+use crate::ingress::host_certificate::{HostCertificate, TlsSection, Usable};
+use crate::ingress::layout::{self, Layout, Matching};
+use crate::ingress::location::Location;
+use crate::ingress::order::{self, Entry};
+use crate::ingress::ownership::{HostIngresses, decides};
+use crate::ingress::rules::Builder;
+use crate::ingress::served::ServedIngress;
+use crate::ingress::sharing::SharedHost;
+use crate::listeners::INGRESS_TABLE;
+use crate::shared::backend::BackendRef;
+
+/// What a host is built from besides its Ingresses.
+pub(crate) struct HostInputs<'a> {
+    pub(crate) context: Context<'a>,
+    pub(crate) certificates: Usable<'a>,
+    /// What the wildcard host has that covers this one.
+    pub(crate) wildcard: HostCertificate,
+}
+
+/// What building a host gives.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) host: VirtualHost,
+    /// Its own certificate, before that of a wildcard host takes its place.
+    pub(crate) certificate: HostCertificate,
+    pub(crate) backends: Vec<BackendRef>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Builds a host.
+pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostInputs<'_>) -> Built {
+    let mut layout = layout::layout(host, serving);
+    let mut diagnostics = std::mem::take(&mut layout.diagnostics);
+    let section = TlsSection::of(host, serving);
+    let own = section.map_or(HostCertificate::None, |section| {
+        section.certificate(host, inputs.certificates, &mut diagnostics)
+    });
+    let certificate = if own == HostCertificate::None { inputs.wildcard.clone() } else { own.clone() };
+    // A name that no host has is never redirected: no certificate is known for it.
+    let has_certificate = *host != HostPattern::Any && certificate != HostCertificate::None;
+    let (entries, refused) = order::entries(&layout);
+    diagnostics.extend(refused);
+    let root = app_root(&layout, &entries);
+    let mut builder = Builder::new(inputs.context, has_certificate);
+    let routes = builder.routes(&layout, &entries, root);
+    let shared = SharedHost {
+        host,
+        layout: &layout,
+        entries: &entries,
+        root,
+        tls: section
+            .filter(|_| has_certificate && inputs.wildcard == HostCertificate::None)
+            .map(|section| section.ingress),
+        annotations_prefix: &inputs.context.inputs.options.annotations_prefix,
+    };
+    diagnostics.extend(shared.describe());
+    diagnostics.append(&mut builder.diagnostics);
+    let host = VirtualHost {
+        key: HostKey { table: INGRESS_TABLE.into(), host: host.clone() },
+        order: match layout.matching {
+            Matching::Text => RuleOrder::Precedence,
+            Matching::Patterns => RuleOrder::Listed,
+        },
+        path_form: PathForm::Decoded,
+        routes,
+        certificate: match certificate {
+            HostCertificate::Secret(secret) => Some(CertificateKey(secret.to_string().into())),
+            HostCertificate::None | HostCertificate::Default => None,
+        },
+        falls_through: false,
+    };
+    Built { host, certificate: own, backends: builder.backends, diagnostics }
+}
+
+/// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists, of those that
+/// decide about the host.
+fn app_root<'a>(layout: &'a Layout, entries: &[Entry]) -> Option<&'a Location> {
+    let order = entries.iter().map(|entry| &layout.locations[entry.location]);
+    let may = |owner: &Arc<ServedIngress>| decides(layout.host_owner.as_ref(), owner);
+    let redirects = |location: &&Location| {
+        let owner = location.owner.as_ref();
+        let asks = owner.is_some_and(|it| it.contributions.app_root.is_some() && may(it));
+        location.closed().is_none() && asks
+    };
+    order.into_iter().find(redirects)
+}

@@ -1,0 +1,158 @@
+//! The locations of a host: which paths its Ingresses claim, and who gets a path that several claim (shared rules:
+//! ingress-nginx `getBackendServers`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairway_model::HostPattern;
+use k8s_openapi::api::networking::v1::HTTPIngressPath;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::location::{Location, PathKind, Place};
+use crate::ingress::ownership::{HostIngresses, decides};
+use crate::ingress::pattern;
+use crate::ingress::served::ServedIngress;
+
+/// How the paths of a host are matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matching {
+    /// By text.
+    Text,
+    /// All as regular expressions: one Ingress of the host asked for it.
+    Patterns,
+}
+
+/// The locations of a host.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) matching: Matching,
+    pub(crate) locations: Vec<Location>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The namespace whose Ingresses decide what holds for the whole host; `None` where all do.
+    pub(crate) host_owner: Option<Arc<str>>,
+    /// Which location has a path.
+    by_path: HashMap<(PathKind, Arc<str>), usize>,
+}
+
+/// Lays out the locations of a host.
+pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
+    let deciding: Vec<_> = serving.deciding().collect();
+    let mut layout = Layout {
+        matching: Matching::Text,
+        locations: vec![fallback(host, &deciding)],
+        diagnostics: Vec::new(),
+        host_owner: serving.owner.clone(),
+        by_path: [((PathKind::Prefix, "/".into()), 0)].into(),
+    };
+    for ingress in &serving.ingresses {
+        for (_, rule) in ingress.rules.iter().filter(|(of, _)| of == host) {
+            let rules = ingress.spec().and_then(|spec| spec.rules.as_ref());
+            let http = rules.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
+            for (at, path) in http.into_iter().flat_map(|http| &http.paths).enumerate() {
+                layout.claim(ingress, path, Place::Path(*rule, at));
+            }
+        }
+    }
+    if layout.asking_for_patterns().is_some() {
+        layout.matching = Matching::Patterns;
+    } else {
+        layout.refuse_patterns_of_guests(host);
+        layout.report_unused_patterns();
+    }
+    layout
+}
+
+/// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
+/// with the annotations of the oldest Ingress. On the catch-all host an Ingress without rules comes first.
+fn fallback(host: &HostPattern, ingresses: &[&Arc<ServedIngress>]) -> Location {
+    let catch_all = ingresses.iter().find(|ingress| ingress.is_catch_all());
+    let owner = catch_all.or_else(|| ingresses.iter().find(|ingress| ingress.default_backend().is_some()));
+    let (owner, place) = match owner {
+        Some(owner) => (Some(owner), Place::DefaultBackend),
+        None if *host == HostPattern::Any => (None, Place::Nowhere),
+        None => (ingresses.first(), Place::Nowhere),
+    };
+    let owner = owner.copied().cloned();
+    Location { path: "/".into(), kind: PathKind::Prefix, owner, place }
+}
+
+impl Layout {
+    /// Whether a location has this path.
+    pub(crate) fn has(&self, kind: PathKind, path: &str) -> bool {
+        self.by_path.contains_key(&(kind, path.into()))
+    }
+
+    /// The Ingress for which all paths of the host are patterns: the first that asks for it and may.
+    pub(crate) fn asking_for_patterns(&self) -> Option<&Arc<ServedIngress>> {
+        let asking = self.locations.iter().filter(|location| location.asks_for_patterns());
+        asking.filter_map(|it| it.owner.as_ref()).find(|ingress| decides(self.host_owner.as_ref(), ingress))
+    }
+
+    /// Takes away the patterns of Ingresses that may not turn the paths of the host into patterns: as plain text they
+    /// would mean something else.
+    fn refuse_patterns_of_guests(&mut self, host: &HostPattern) {
+        let Some(owner) = self.host_owner.clone() else { return };
+        let (refused, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.locations).into_iter().partition(Location::is_pattern);
+        self.locations = kept;
+        let held = |(at, it): (usize, &Location)| ((it.kind, it.path.clone()), at);
+        self.by_path = self.locations.iter().enumerate().map(held).collect();
+        for location in &refused {
+            let problem = format!(
+                "path \"{}\" is a regular expression, and none of namespace {owner}, which owns host {host}, has one there",
+                location.path
+            );
+            let found = Diagnostic::new(Severity::Error, "host-owned", location.origin(".path"));
+            self.diagnostics.push(found.because(problem, "it is not served"));
+        }
+    }
+
+    /// Gives a path to an Ingress, unless an older one has it.
+    fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
+        let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
+        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
+        let claimed = Location { path: text.into(), kind, owner: Some(ingress.clone()), place };
+        if !text.starts_with('/') {
+            let found = Diagnostic::new(Severity::Error, "invalid-path", claimed.origin(".path"));
+            let problem = format!("path \"{text}\" does not begin with /");
+            self.diagnostics.push(found.because(problem, "it is not served"));
+            return;
+        }
+        let holder = self.by_path.get(&(kind, claimed.path.clone())).copied();
+        match holder.map(|at| &mut self.locations[at]) {
+            None => {
+                self.by_path.insert((kind, claimed.path.clone()), self.locations.len());
+                self.locations.push(claimed);
+            }
+            Some(older) if !older.is_path() => *older = claimed,
+            Some(older) => self.diagnostics.push(conflict(&claimed, older)),
+        }
+    }
+
+    fn report_unused_patterns(&mut self) {
+        for location in self.locations.iter().filter(|location| location.is_path()) {
+            if pattern::looks_like_pattern(&location.path) {
+                let problem = format!(
+                    "path \"{}\" looks like a regular expression, but use-regex is off",
+                    location.path
+                );
+                let origin = location.origin(".path");
+                let found = Diagnostic::new(Severity::Warning, "pattern-not-used", origin);
+                self.diagnostics.push(found.because(problem, "it is matched as plain text"));
+            }
+        }
+    }
+}
+
+/// That a path belongs to another one.
+fn conflict(claimed: &Location, older: &Location) -> Diagnostic {
+    let same_object = claimed.owner.as_ref().map(|it| &it.key) == older.owner.as_ref().map(|it| &it.key);
+    let why = if same_object { "listed before" } else { "older" };
+    let problem = format!(
+        "path \"{}\" of this type and host belongs to {}, which is {why}",
+        claimed.path,
+        older.origin("")
+    );
+    let found = Diagnostic::new(Severity::Error, "conflict", claimed.origin(""));
+    found.because(problem, "this one gets no requests")
+}

@@ -1,0 +1,113 @@
+//! A path of a host, whose it is and where it was written. Never looks at other paths.
+
+use std::sync::Arc;
+
+use fairway_model::Origin;
+use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressServiceBackend};
+
+use crate::ingress::closed::Closed;
+use crate::ingress::contributions::PathSyntax;
+use crate::ingress::pattern;
+use crate::ingress::served::ServedIngress;
+
+/// One path of a host and whose it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Location {
+    /// As the rule wrote it; `/` where it wrote none.
+    pub(crate) path: Arc<str>,
+    pub(crate) kind: PathKind,
+    /// `None` for the answer of a host where nobody has a default backend or annotations for it.
+    pub(crate) owner: Option<Arc<ServedIngress>>,
+    pub(crate) place: Place,
+}
+
+/// The two kinds of paths that ingress-nginx knows; `ImplementationSpecific` is a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PathKind {
+    Exact,
+    Prefix,
+}
+
+/// Where in its owner a location is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `spec.rules[.0].http.paths[.1]`.
+    Path(usize, usize),
+    /// `spec.defaultBackend`.
+    DefaultBackend,
+    /// Nowhere: the answer is 404.
+    Nowhere,
+}
+
+impl Location {
+    /// Where its requests go, as the object says.
+    pub(crate) fn backend(&self) -> Option<&IngressBackend> {
+        let owner = self.owner.as_ref()?;
+        match self.place {
+            Place::Path(rule, path) => http_path(owner, rule, path).map(|path| &path.backend),
+            Place::DefaultBackend => owner.default_backend(),
+            Place::Nowhere => None,
+        }
+    }
+
+    /// The field that wrote it.
+    pub(crate) fn field(&self) -> String {
+        match self.place {
+            Place::Path(rule, path) => format!("spec.rules[{rule}].http.paths[{path}]"),
+            Place::DefaultBackend => "spec.defaultBackend".to_owned(),
+            Place::Nowhere => String::new(),
+        }
+    }
+
+    /// What `rewrite-target` makes of its path, where that differs from it (`needsRewrite`).
+    pub(crate) fn rewrite(&self) -> Option<&Arc<str>> {
+        let target = self.owner.as_ref()?.contributions.rewrite.as_ref()?;
+        (*target != self.path).then_some(target)
+    }
+
+    /// Why its Ingress answers 503 on all of its paths.
+    pub(crate) fn closed(&self) -> Option<Closed> {
+        self.owner.as_ref()?.contributions.closed
+    }
+
+    /// Whether its Ingress keeps somebody out.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.contributions.protect())
+    }
+
+    /// Whether its Ingress asks for the paths of the host to be patterns.
+    pub(crate) fn asks_for_patterns(&self) -> bool {
+        let by_annotation = |owner: &Arc<ServedIngress>| owner.contributions.path_syntax == PathSyntax::Regex;
+        self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
+    }
+
+    /// Whether it is a path that is meant, and looks, like a regular expression.
+    pub(crate) fn is_pattern(&self) -> bool {
+        self.asks_for_patterns() && pattern::looks_like_pattern(&self.path)
+    }
+
+    /// Whether a rule wrote it.
+    pub(crate) fn is_path(&self) -> bool {
+        matches!(self.place, Place::Path(..))
+    }
+
+    /// Its place, or that of a field below it.
+    pub(crate) fn origin(&self, field: &str) -> Origin {
+        let owner = self.owner.as_ref();
+        owner.map_or_else(Origin::default, |owner| owner.origin(&format!("{}{field}", self.field())))
+    }
+}
+
+/// The port of a rule as text.
+pub(crate) fn port_text(backend: &IngressServiceBackend) -> Option<Arc<str>> {
+    let port = backend.port.as_ref()?;
+    match (&port.name, port.number) {
+        (Some(name), _) if !name.is_empty() => Some(name.as_str().into()),
+        (_, Some(number)) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+fn http_path(owner: &ServedIngress, rule: usize, path: usize) -> Option<&HTTPIngressPath> {
+    owner.spec()?.rules.as_ref()?.get(rule)?.http.as_ref()?.paths.get(path)
+}

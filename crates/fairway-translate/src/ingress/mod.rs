@@ -1,0 +1,32 @@
+//! The Ingress API with the annotations of ingress-nginx.
+//!
+//! The way of an Ingress: its class decides whether it is served ([`class`]); it is read by itself, with its annotations
+//! ([`read`], [`annotations`]); on each of its hosts it meets other Ingresses ([`ownership`], [`layout`], [`sharing`]);
+//! together they become a virtual host ([`host`], [`rules`]).
+
+pub(crate) mod annotations;
+pub(crate) mod class;
+pub(crate) mod closed;
+pub(crate) mod context;
+pub(crate) mod contributions;
+pub(crate) mod defaults;
+pub(crate) mod host;
+pub(crate) mod host_certificate;
+pub(crate) mod layout;
+pub(crate) mod location;
+pub(crate) mod old_api;
+pub(crate) mod order;
+pub(crate) mod ownership;
+pub(crate) mod pattern;
+pub(crate) mod read;
+pub(crate) mod reader;
+pub(crate) mod referenced;
+pub(crate) mod references;
+pub(crate) mod rules;
+pub(crate) mod served;
+pub(crate) mod settings;
+pub(crate) mod shared_hosts;
+pub(crate) mod sharing;
+pub(crate) mod to_https;
+pub(crate) mod trust;
+pub(crate) mod validation;

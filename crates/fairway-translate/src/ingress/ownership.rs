@@ -1,0 +1,142 @@
+//! Whose a host is (`--host-ownership`): which Ingresses may serve it, and which of them decide what holds for all of
+//! it. Never looks at paths.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::HostPattern;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::served::ServedIngress;
+use crate::ingress::shared_hosts::SharedHosts;
+use crate::object::ObjectKey;
+
+/// What the Ingresses that name a host say about its ownership: all that names below a wildcard must know of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ownership {
+    /// The oldest Ingress, by its age and name; `None` without Ingresses, or when hosts have no owners.
+    oldest: Option<(i64, ObjectKey)>,
+    /// With whom the Ingresses of a namespace share the host.
+    shared: BTreeMap<Arc<str>, SharedHosts>,
+}
+
+/// The Ingresses that serve a host, and who decides about it.
+#[derive(Debug, Default)]
+pub(crate) struct HostIngresses {
+    /// Those that serve it, the oldest first.
+    pub(crate) ingresses: Vec<Arc<ServedIngress>>,
+    /// The namespace that owns the host; `None` where hosts have no owners.
+    pub(crate) owner: Option<Arc<str>>,
+    /// What the others do not get.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Who owns a host, and through which of its names.
+struct Owner<'a> {
+    namespace: Arc<str>,
+    ingress: &'a ObjectKey,
+    through: &'a HostPattern,
+}
+
+impl Ownership {
+    /// Of the Ingresses that name a host, the oldest first.
+    pub(crate) fn of(ingresses: &[Arc<ServedIngress>]) -> Self {
+        let oldest = ingresses.first().map(|oldest| (oldest.age().0, oldest.key.clone()));
+        let mut ownership = Self { oldest, shared: BTreeMap::new() };
+        for ingress in ingresses.iter().filter(|it| it.shared_hosts != SharedHosts::default()) {
+            let shared = ownership.shared.entry(ingress.key.namespace.clone()).or_default();
+            shared.join(&ingress.shared_hosts);
+        }
+        ownership
+    }
+
+    /// The namespace of the oldest of them.
+    pub(crate) fn owner(&self) -> Option<&Arc<str>> {
+        self.oldest.as_ref().map(|(_, ingress)| &ingress.namespace)
+    }
+
+    fn is_shared(&self, owner: &Arc<str>, namespace: &str) -> bool {
+        self.shared.get(owner).is_some_and(|shared| shared.include(namespace))
+    }
+}
+
+impl HostIngresses {
+    /// Of a host where everybody has the same rights.
+    pub(crate) fn equal(ingresses: Vec<Arc<ServedIngress>>) -> Self {
+        Self { ingresses, ..Self::default() }
+    }
+
+    /// Of a host with an owner. `above` is the wildcard that covers it, with its ownership: its oldest Ingress owns the
+    /// names below it as well, except those that an older Ingress names.
+    pub(crate) fn of(
+        host: &HostPattern,
+        ingresses: Vec<Arc<ServedIngress>>,
+        above: Option<(&HostPattern, &Ownership)>,
+    ) -> Self {
+        let own = Ownership::of(&ingresses);
+        let through = |(of, ownership): (&'_ HostPattern, &'_ Ownership)| {
+            ownership.oldest.clone().map(|oldest| (oldest, of.clone()))
+        };
+        let oldest = [Some((host, &own)), above].into_iter().flatten().filter_map(through).min();
+        let Some(((_, ingress), through)) = oldest else { return Self::default() };
+        let owner = Owner { namespace: ingress.namespace.clone(), ingress: &ingress, through: &through };
+        let mut serving = Self { owner: Some(owner.namespace.clone()), ..Self::default() };
+        for ingress in ingresses {
+            let namespace = &ingress.key.namespace;
+            let is_shared = |ownership: &Ownership| ownership.is_shared(&owner.namespace, namespace);
+            if serving.decides(&ingress) {
+                serving.ingresses.push(ingress);
+            } else if is_shared(&own) || above.is_some_and(|(_, ownership)| is_shared(ownership)) {
+                serving.diagnostics.extend(owner.certificate_not_shared(&ingress, host));
+                serving.ingresses.push(ingress);
+            } else {
+                serving.diagnostics.push(owner.refusal(&ingress, host));
+            }
+        }
+        serving
+    }
+
+    /// Whether an Ingress has a say in what holds for the whole host: its certificate, how paths are matched, where `/`
+    /// leads, what answers a path that no rule has.
+    pub(crate) fn decides(&self, ingress: &ServedIngress) -> bool {
+        decides(self.owner.as_ref(), ingress)
+    }
+
+    /// The Ingresses that have, the oldest first.
+    pub(crate) fn deciding(&self) -> impl Iterator<Item = &Arc<ServedIngress>> {
+        self.ingresses.iter().filter(|ingress| self.decides(ingress))
+    }
+}
+
+/// Whether an Ingress decides about a host of `owner`.
+pub(crate) fn decides(owner: Option<&Arc<str>>, ingress: &ServedIngress) -> bool {
+    owner.is_none_or(|owner| *owner == ingress.key.namespace)
+}
+
+impl Owner<'_> {
+    /// That an Ingress may not serve the host.
+    fn refusal(&self, ingress: &ServedIngress, host: &HostPattern) -> Diagnostic {
+        let rule = ingress.rules.iter().find(|(of, _)| of == host);
+        let field = rule.map_or("spec.defaultBackend".to_owned(), |(_, at)| format!("spec.rules[{at}].host"));
+        let names =
+            if self.through == host { String::new() } else { format!(", which names {},", self.through) };
+        let problem = format!(
+            "host {host} belongs to namespace {}: its Ingress {}{names} is older and does not share it with {}",
+            self.namespace, self.ingress, ingress.key.namespace
+        );
+        let consequence = format!("nothing of this Ingress is served on {host}");
+        Diagnostic::new(Severity::Error, "host-owned", ingress.origin(&field)).because(problem, consequence)
+    }
+
+    /// That an Ingress asks for a certificate, which only the owner of the host chooses.
+    fn certificate_not_shared(&self, ingress: &ServedIngress, host: &HostPattern) -> Option<Diagnostic> {
+        let tls = ingress.spec()?.tls.as_ref()?;
+        let names = |tls: &[String]| tls.iter().any(|name| host.to_string() == name.to_ascii_lowercase());
+        let at = tls.iter().position(|tls| tls.hosts.as_deref().is_some_and(names))?;
+        let problem =
+            format!("the certificate of host {host} is chosen by its owner, namespace {}", self.namespace);
+        let found =
+            Diagnostic::new(Severity::Warning, "host-owned", ingress.origin(&format!("spec.tls[{at}]")));
+        Some(found.because(problem, "this section has no effect on it"))
+    }
+}

@@ -1,0 +1,117 @@
+//! The paths of an Ingress as regular expressions: which of them can be used, and what they cost. Verdict by the object alone,
+//! so that its limits do not depend on others; what the patterns of a host cost together is in `order`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairway_model::PathRewrite;
+use fairway_pattern::budget::Account;
+use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
+use k8s_openapi::api::networking::v1::IngressSpec;
+
+use crate::ingress::contributions::{Contributions, PathSyntax};
+
+/// Whether a path can be used as a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It can be used; this is the text that its matches begin with, and the steps of a comparison.
+    Usable { start: Arc<[u8]>, steps: u64 },
+    /// What follows "the regular expression" in a sentence.
+    Refused(Arc<str>),
+    /// As before, because of what it costs together with others.
+    TooMuch(Arc<str>),
+}
+
+/// The paths of one Ingress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Patterns(HashMap<Arc<str>, Verdict>);
+
+impl Patterns {
+    /// Judges the paths of an Ingress in their order.
+    pub(crate) fn of(spec: Option<&IngressSpec>, contributions: &Contributions) -> Self {
+        let target = contributions.rewrite.as_deref();
+        let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
+        let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
+        let mut account = Account::default();
+        let mut judged = HashMap::new();
+        let mut add = |path: &str, captures| {
+            if !judged.contains_key(path) {
+                judged.insert(path.into(), judge(path, captures, &mut account));
+            }
+        };
+        for path in paths.filter_map(|path| path.path.as_deref()) {
+            let rewrites = target.is_some_and(|target| target != path);
+            add(path, rewrites && target.is_some_and(has_captures));
+            // Where it is a plain path of a host with patterns (`order::entries`).
+            if !rewrites && contributions.path_syntax == PathSyntax::Typed && !path.ends_with('/') {
+                add(&format!("{path}/"), false);
+            }
+        }
+        Self(judged)
+    }
+
+    /// What is known of `path`; one that no Ingress wrote is judged by itself.
+    pub(crate) fn judged(&self, path: &str) -> Verdict {
+        self.0.get(path).cloned().unwrap_or_else(|| judge(path, false, &mut Account::default()))
+    }
+}
+
+fn judge(path: &str, captures: bool, account: &mut Account) -> Verdict {
+    if let Err(spent) = account.admit(Cost::default()) {
+        return Verdict::TooMuch(spent.to_string().into());
+    }
+    let is_plain = fairway_pattern::literal_start(path) == path;
+    if is_plain && !captures {
+        return Verdict::Usable { start: path.to_ascii_lowercase().into_bytes().into(), steps: 0 };
+    }
+    match compiled(&of_path(path), captures) {
+        Err(refusal) => {
+            account.refused(refusal.work());
+            Verdict::Refused(refusal.to_string().into())
+        }
+        Ok((pattern, more)) => {
+            let cost = pattern.cost();
+            let both =
+                Cost { steps: cost.steps, memory: cost.memory + more.memory, work: cost.work + more.work };
+            match account.admit(both) {
+                Ok(()) => Verdict::Usable { start: pattern.start().into(), steps: cost.steps },
+                Err(why) => Verdict::TooMuch(why.to_string().into()),
+            }
+        }
+    }
+}
+
+/// The pattern, and what the search for its captures costs.
+fn compiled(pattern: &str, captures: bool) -> Result<(Arc<Pattern>, Cost), Refusal> {
+    let compiled = Pattern::shared(pattern, Anchor::Start, true)?;
+    let more = match captures {
+        true => Finder::shared(pattern, true)?.cost(),
+        false => Cost::default(),
+    };
+    Ok((compiled, more))
+}
+
+/// The pattern that nginx reads where ingress-nginx has written `path` between quotes: two backslashes are one there
+/// (`ngx_conf_read_token`).
+pub(crate) fn of_path(path: &str) -> Cow<'_, str> {
+    match path.contains(r"\\") {
+        true => path.replace(r"\\", r"\").into(),
+        false => path.into(),
+    }
+}
+
+/// What a rewrite makes of requests at `path`: `rewrite "(?i)path" target break`.
+pub(crate) fn rewrite(path: &str, target: &Arc<str>) -> PathRewrite {
+    PathRewrite::Regex { pattern: of_path(path).into(), replacement: target.clone(), ignore_case: true }
+}
+
+/// Whether the target of a rewrite takes something from the path.
+fn has_captures(target: &str) -> bool {
+    target.contains('$')
+}
+
+/// Whether the path of a rule looks like a regular expression.
+pub(crate) fn looks_like_pattern(path: &str) -> bool {
+    path.contains(['(', '[', '*', '^', '$', '|', '\\'])
+}

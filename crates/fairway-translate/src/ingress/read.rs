@@ -1,0 +1,93 @@
+//! Reads one Ingress by itself: whose it is, its hosts, what its annotations contribute, and what it refers to.
+
+use fairway_model::{HostPattern, WildcardSpan};
+use k8s_openapi::api::networking::v1::Ingress;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::annotations::read as annotations;
+use crate::ingress::class::Classes;
+use crate::ingress::context::Context;
+use crate::ingress::contributions::Role;
+use crate::ingress::pattern::Patterns;
+use crate::ingress::reader::Reader;
+use crate::ingress::served::ServedIngress;
+use crate::ingress::shared_hosts::SharedHosts;
+use crate::ingress::{referenced, validation};
+use crate::object::{ObjectKey, Sourced};
+use crate::resources::Resources;
+use crate::shared::references::Referenced;
+
+/// What reading an Ingress gives.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) served: Option<ServedIngress>,
+    pub(crate) referenced: Referenced,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads an Ingress.
+pub(crate) fn read(
+    key: &ObjectKey,
+    object: &Sourced<Ingress>,
+    classes: &Classes,
+    context: &Context<'_>,
+) -> Reading {
+    let mut reader = Reader::new(key, object, &context.inputs.options.annotations_prefix);
+    let selection = classes.selection(&object.object);
+    selection.report(&mut reader);
+    if !selection.is_served() {
+        return Reading { diagnostics: reader.diagnostics, ..Reading::default() };
+    }
+    let mut referenced = referenced::by_ingress(&reader.annotations());
+    let rules = rules(&mut reader);
+    report_missing_secrets(&mut reader, context.inputs.resources);
+    validation::check(&mut reader);
+    let shared_hosts = SharedHosts::read(&mut reader);
+    let contributions = annotations::contributions(&mut reader, context);
+    referenced.certificates.extend(contributions.transport.client_certificate().cloned());
+    let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
+    let served = (contributions.role == Role::Main).then(|| ServedIngress {
+        key: key.clone(),
+        object: object.clone(),
+        created: object.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()),
+        rules,
+        shared_hosts,
+        contributions,
+        patterns,
+    });
+    Reading { served, referenced, diagnostics: reader.diagnostics }
+}
+
+fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
+    let spec = reader.ingress.object.spec.as_ref();
+    let mut rules = Vec::new();
+    for (at, rule) in spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten().enumerate() {
+        let host = rule.host.as_deref().unwrap_or_default();
+        match HostPattern::parse(host, WildcardSpan::OneLabel) {
+            Ok(pattern) => rules.push((pattern, at)),
+            Err(error) => {
+                let origin = reader.field(&format!("spec.rules[{at}].host"));
+                let found = Diagnostic::new(Severity::Error, "invalid-host", origin);
+                reader.report(found.because(format!("\"{host}\" {error}"), "the rule is not served"));
+            }
+        }
+    }
+    rules
+}
+
+/// Reports Secrets of `spec.tls` that do not exist; what is wrong inside one is said with the certificate.
+fn report_missing_secrets(reader: &mut Reader<'_>, resources: &Resources) {
+    let tls = reader.ingress.object.spec.as_ref().and_then(|spec| spec.tls.as_ref());
+    for (at, name) in tls.into_iter().flatten().map(|tls| tls.secret_name.as_deref()).enumerate() {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
+        let key = ObjectKey { namespace: reader.key.namespace.clone(), name: name.into() };
+        if !resources.secrets.contains_key(&key) {
+            let origin = reader.field(&format!("spec.tls[{at}].secretName"));
+            let found = Diagnostic::new(Severity::Error, "missing-reference", origin);
+            reader.report(found.because(
+                format!("Secret {key} does not exist"),
+                "the default certificate is shown to clients of its hosts",
+            ));
+        }
+    }
+}

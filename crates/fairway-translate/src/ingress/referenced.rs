@@ -1,0 +1,24 @@
+//! The objects that an Ingress names, whether they exist or not: in its rules, its `tls` section and its annotations.
+
+use crate::ingress::annotations::read;
+use crate::ingress::reader::Annotations;
+use crate::object::ObjectKey;
+use crate::shared::references::Referenced;
+
+/// What an Ingress refers to, before anything is judged.
+pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {
+    let mut referenced = Referenced::default();
+    let namespace = &annotations.key.namespace;
+    let here = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.into() };
+    let Some(spec) = &annotations.ingress.spec else { return referenced };
+    let paths =
+        spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
+    for backend in paths.map(|path| &path.backend).chain(&spec.default_backend) {
+        referenced.services.extend(backend.service.iter().map(|service| here(&service.name)));
+    }
+    let tls = spec.tls.iter().flatten().filter_map(|tls| tls.secret_name.as_deref());
+    referenced.certificates.extend(tls.filter(|name| !name.is_empty()).map(here));
+    referenced.secrets.extend(referenced.certificates.iter().cloned());
+    read::refer(annotations, &mut referenced);
+    referenced
+}

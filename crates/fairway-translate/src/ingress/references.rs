@@ -1,0 +1,202 @@
+//! Which Secrets and ConfigMaps the served Ingresses name, so that a source need not hold any other. Owns a small note
+//! of every Ingress that names one; never an object, and never a judgement about what is named.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+
+use crate::ingress::class::{Classes, NamedClass};
+use crate::ingress::reader::Annotations;
+use crate::ingress::referenced;
+use crate::object::{Kind, ObjectKey, ObjectRef};
+use crate::options::Options;
+use crate::shared::references::{Counts, Difference};
+
+/// Secrets and ConfigMaps by the served Ingresses that name them.
+#[derive(Clone, Debug)]
+pub struct References {
+    options: Options,
+    objects: BTreeMap<Arc<str>, Arc<IngressClass>>,
+    classes: Classes,
+    ingresses: BTreeMap<ObjectKey, Naming>,
+    /// How many served Ingresses name an object.
+    users: Counts,
+}
+
+/// An Ingress that names something.
+#[derive(Clone, Debug)]
+struct Naming {
+    class: NamedClass,
+    /// Without repetition.
+    named: Box<[ObjectRef]>,
+    served: bool,
+}
+
+impl References {
+    /// Without objects.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        Self {
+            classes: Classes::of(std::iter::empty(), options),
+            options: options.clone(),
+            objects: BTreeMap::new(),
+            ingresses: BTreeMap::new(),
+            users: Counts::default(),
+        }
+    }
+
+    /// Takes an IngressClass as it is now; `None` when it is gone.
+    pub fn set_class(&mut self, name: &str, class: Option<&IngressClass>) -> Difference {
+        match class {
+            Some(class) => drop(self.objects.insert(name.into(), Arc::new(class.clone()))),
+            None => drop(self.objects.remove(name)),
+        }
+        let objects = self.objects.iter().map(|(name, class)| (name.clone(), class.clone()));
+        let classes = Classes::of(objects, &self.options);
+        let mut difference = Difference::default();
+        if classes == self.classes {
+            return difference;
+        }
+        self.classes = classes;
+        for naming in self.ingresses.values_mut() {
+            let served = self.classes.selection_by(&naming.class).is_served();
+            match (naming.served, served) {
+                (false, true) => self.users.add(&naming.named, &mut difference),
+                (true, false) => self.users.remove(&naming.named, &mut difference),
+                (true, true) | (false, false) => {}
+            }
+            naming.served = served;
+        }
+        difference.settle();
+        difference
+    }
+
+    /// Takes an Ingress as it is now; `None` when it is gone.
+    pub fn set_ingress(&mut self, key: &ObjectKey, ingress: Option<&Ingress>) -> Difference {
+        let mut difference = Difference::default();
+        let naming = ingress.and_then(|ingress| self.naming(key, ingress));
+        if let Some(naming) = naming.as_ref().filter(|naming| naming.served) {
+            self.users.add(&naming.named, &mut difference);
+        }
+        let before = match naming {
+            Some(naming) => self.ingresses.insert(key.clone(), naming),
+            None => self.ingresses.remove(key),
+        };
+        if let Some(before) = before.filter(|before| before.served) {
+            self.users.remove(&before.named, &mut difference);
+        }
+        difference.settle();
+        difference
+    }
+
+    /// What an Ingress names, if it is served.
+    pub fn of(&self, ingress: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
+        self.ingresses
+            .get(ingress)
+            .filter(|naming| naming.served)
+            .into_iter()
+            .flat_map(|naming| naming.named.iter())
+    }
+
+    /// Whether a served Ingress names it.
+    #[must_use]
+    pub fn contains(&self, object: &ObjectRef) -> bool {
+        self.users.contains(object)
+    }
+
+    /// All that served Ingresses name.
+    pub fn iter(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.users.objects()
+    }
+
+    fn naming(&self, key: &ObjectKey, ingress: &Ingress) -> Option<Naming> {
+        let annotations = Annotations { key, ingress, prefix: &self.options.annotations_prefix };
+        let referenced = referenced::by_ingress(&annotations);
+        // Names in other namespaces are refused by whoever reads them: nobody may make us look there.
+        let here = |named: &ObjectKey| named.namespace == key.namespace;
+        let secrets =
+            referenced.secrets.into_iter().filter(here).map(|key| ObjectRef::new(Kind::Secret, key));
+        let maps =
+            referenced.config_maps.into_iter().filter(here).map(|key| ObjectRef::new(Kind::ConfigMap, key));
+        let named: Box<[_]> = secrets.chain(maps).collect();
+        let class = NamedClass::of(ingress);
+        let served = self.classes.selection_by(&class).is_served();
+        (!named.is_empty()).then_some(Naming { class, named, served })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ingress(class: Option<&str>, secrets: &[&str], annotations: &[(&str, &str)]) -> Ingress {
+        let tls: Vec<_> = secrets.iter().map(|name| serde_json::json!({ "secretName": name })).collect();
+        let annotations: BTreeMap<_, _> = annotations
+            .iter()
+            .map(|(name, value)| (format!("nginx.ingress.kubernetes.io/{name}"), *value))
+            .collect();
+        serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "i", "namespace": "shop", "annotations": annotations },
+            "spec": { "ingressClassName": class, "tls": tls },
+        }))
+        .expect("an Ingress")
+    }
+
+    fn secret(namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef::new(Kind::Secret, ObjectKey::new(namespace, name))
+    }
+
+    #[test]
+    fn only_a_served_ingress_makes_its_secrets_wanted() {
+        let mut references = References::new(&Options::default());
+        let (ours, theirs) = (ObjectKey::new("shop", "ours"), ObjectKey::new("shop", "theirs"));
+        let gained = references.set_ingress(&ours, Some(&ingress(Some("fairway"), &["a", ""], &[])));
+        assert_eq!(gained.gained, [secret("shop", "a")].into());
+        references.set_ingress(&theirs, Some(&ingress(Some("other"), &["b"], &[])));
+        assert!(!references.contains(&secret("shop", "b")));
+        assert_eq!(references.set_ingress(&ours, None).lost, [secret("shop", "a")].into());
+        assert_eq!(references.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_class_that_comes_and_goes_takes_the_secrets_of_its_ingresses_along() {
+        let mut references = References::new(&Options::default());
+        let key = ObjectKey::new("shop", "i");
+        references.set_ingress(&key, Some(&ingress(Some("edge"), &["a"], &[])));
+        assert_eq!(references.of(&key).count(), 0);
+        let class: IngressClass = serde_json::from_value(
+            serde_json::json!({ "spec": { "controller": "fairway.dev/ingress-controller" } }),
+        )
+        .expect("an IngressClass");
+        assert_eq!(references.set_class("edge", Some(&class)).gained, [secret("shop", "a")].into());
+        assert_eq!(references.set_class("edge", Some(&class)), Difference::default());
+        assert_eq!(references.set_class("edge", None).lost, [secret("shop", "a")].into());
+    }
+
+    #[test]
+    fn a_secret_stays_wanted_while_one_of_its_ingresses_names_it() {
+        let mut references = References::new(&Options::default());
+        let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
+        references.set_ingress(&one, Some(&ingress(Some("fairway"), &["a"], &[])));
+        references.set_ingress(&two, Some(&ingress(Some("fairway"), &["a"], &[])));
+        assert_eq!(references.set_ingress(&one, None), Difference::default());
+        let moved = references.set_ingress(&two, Some(&ingress(Some("fairway"), &["b"], &[])));
+        assert_eq!((moved.gained, moved.lost), ([secret("shop", "b")].into(), [secret("shop", "a")].into()));
+    }
+
+    #[test]
+    fn annotations_name_objects_too_but_never_those_of_another_namespace() {
+        let mut references = References::new(&Options::default());
+        let annotations = [("proxy-ssl-secret", "shop/upstream"), ("custom-headers", "headers")];
+        let named = ingress(Some("fairway"), &[], &annotations);
+        let map = ObjectRef::new(Kind::ConfigMap, ObjectKey::new("shop", "headers"));
+        let gained = references.set_ingress(&ObjectKey::new("shop", "i"), Some(&named)).gained;
+        assert_eq!(gained, [secret("shop", "upstream"), map].into());
+        let foreign = ingress(Some("fairway"), &[], &[("proxy-ssl-secret", "kube-system/token")]);
+        assert_eq!(
+            references.set_ingress(&ObjectKey::new("shop", "j"), Some(&foreign)),
+            Difference::default()
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The settings while they are read key by key, and what is wrong with a key. Owns no key.
+
+use fairway_model::{AnswerReason, Origin, Settings};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::closed::Closed;
+use crate::ingress::defaults::{Defaults, Hsts};
+use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
+use crate::ingress::trust::TrustsEverybody;
+use crate::options::{Options, UnsupportedProtection};
+
+/// What reading the ConfigMap gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) settings: Settings,
+    pub(crate) defaults: Defaults,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Settings while they are read key by key.
+pub(super) struct Draft<'a> {
+    pub(super) options: &'a Options,
+    pub(super) settings: Settings,
+    pub(super) defaults: Defaults,
+    pub(super) hsts: Hsts,
+    pub(super) forwarded: Forwarded,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// Why a key has not the effect that it should have.
+#[derive(Clone, Copy)]
+pub(super) enum KeyProblem {
+    /// The value is not what it should be.
+    NotA(&'static str),
+    /// A part of the value is not what it should be, and what becomes of it.
+    Partly(&'static str, &'static str),
+    /// The key works, with something to know.
+    Note(&'static str, &'static str),
+    /// The key has not the whole effect that it has in ingress-nginx.
+    Lost(&'static str, &'static str),
+    /// The key protects and is not supported.
+    Unprotected(&'static str),
+    /// The key is not known.
+    Unknown,
+}
+
+/// A key with its value and its place.
+pub(super) struct Setting<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a str,
+    pub(super) origin: Origin,
+}
+
+impl<'a> Draft<'a> {
+    /// The defaults.
+    pub(super) fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            settings: Settings { downstream: options.downstream, ..Settings::default() },
+            defaults: Defaults { forwarded_path: options.hosts.forwarded_path, ..Defaults::default() },
+            hsts: Hsts::default(),
+            forwarded: Forwarded::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Reports that a key has not the effect that it should have.
+    pub(super) fn report(&mut self, problem: KeyProblem, setting: Setting<'_>) {
+        let Setting { name, value, origin } = setting;
+        let found = |severity, code| Diagnostic::new(severity, code, origin);
+        let found = match problem {
+            KeyProblem::NotA(what) => found(Severity::Warning, "invalid-setting")
+                .because(format!("{name}: \"{value}\" is not {what}"), "the default is used"),
+            KeyProblem::Partly(what, consequence) => found(Severity::Error, "invalid-setting")
+                .because(format!("{name}: \"{value}\" is not {what}"), consequence),
+            KeyProblem::Note(problem, consequence) => {
+                found(Severity::Note, "setting").because(format!("{name}: {problem}"), consequence)
+            }
+            KeyProblem::Lost(problem, consequence) => found(Severity::Warning, "unsupported-setting")
+                .because(format!("{name}: {problem}"), consequence),
+            KeyProblem::Unknown => found(Severity::Warning, "unknown-setting").because(
+                format!("{name} is not a setting that is read"),
+                format!("\"{}\" has no effect", value.lines().next().unwrap_or_default()),
+            ),
+            KeyProblem::Unprotected(effect) => {
+                let (severity, consequence) = self.unprotected();
+                found(severity, "unsupported-protection")
+                    .because(format!("{name} is not supported yet: {effect}"), consequence)
+            }
+        };
+        self.diagnostics.push(found);
+    }
+
+    /// What a protection that is not supported means: all Ingresses are closed, unless the operator says otherwise.
+    fn unprotected(&mut self) -> (Severity, &'static str) {
+        match self.options.unsupported_protection {
+            UnsupportedProtection::Ignored => {
+                (Severity::Warning, "every Ingress is served without it, as the flag says")
+            }
+            UnsupportedProtection::Closed => {
+                self.defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                (Severity::Error, "all paths of all Ingresses answer 503")
+            }
+        }
+    }
+
+    /// The settings as a whole; `at` is the place of a key.
+    pub(super) fn finish(mut self, at: impl Fn(&str) -> Origin) -> Reading {
+        self.defaults.hsts = self.hsts.value();
+        let TrustedForwarders { ranges, everybody, problem } =
+            self.forwarded.settle(&self.options.trust.forwarders, at);
+        self.settings.forwarded.ranges = ranges;
+        self.diagnostics.extend(problem);
+        let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
+        let trusts: Vec<_> = everybody.into_iter().chain(by_proxy_protocol).collect();
+        self.defaults.source_ranges.claimable_by = trusts.iter().map(|trust| trust.source).collect();
+        self.defaults.trusts_everybody = trusts;
+        Reading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }
+    }
+}

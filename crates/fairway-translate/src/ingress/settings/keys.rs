@@ -1,0 +1,258 @@
+//! The keys of the settings ConfigMap, one by one. Owns their spellings and what each sets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{AccessLog, ForwardedPath};
+use ipnet::IpNet;
+
+use crate::ingress::defaults::HstsSent;
+use crate::ingress::settings::draft::{Draft, KeyProblem};
+use crate::ingress::settings::forwarded::{ClientField, Switch};
+use crate::ingress::to_https::ToHttps;
+use crate::options::ProxySenders;
+use crate::shared::text::{self, bytes, switch};
+
+const NOT_A_SWITCH: KeyProblem = KeyProblem::NotA("true or false");
+const NOT_A_NUMBER: KeyProblem = KeyProblem::NotA("a whole number");
+const NOT_A_TIME: KeyProblem = KeyProblem::NotA("a time such as 60, 60s or 1h");
+const NOT_ALL_RANGES: KeyProblem =
+    KeyProblem::Partly("a list of addresses and ranges", "only the ranges that can be read are believed");
+const NOT_RANGES: KeyProblem = KeyProblem::NotA("a list of addresses and ranges");
+
+fn flag(value: &str) -> Result<bool, KeyProblem> {
+    switch(value).ok_or(NOT_A_SWITCH)
+}
+
+fn number<T: std::str::FromStr>(value: &str) -> Result<T, KeyProblem> {
+    value.parse().map_err(|_| NOT_A_NUMBER)
+}
+
+fn duration(value: &str) -> Result<Duration, KeyProblem> {
+    text::duration(value).ok_or(NOT_A_TIME)
+}
+
+fn patience(value: &str) -> Result<Duration, KeyProblem> {
+    duration(value).and_then(|time| if time.is_zero() { Err(NOT_A_TIME) } else { Ok(time) })
+}
+
+fn ranges(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
+    if value.is_empty() { Ok(Vec::new()) } else { text::ranges(value).map_err(|_| NOT_RANGES) }
+}
+
+fn list(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// Reads one key.
+pub(super) fn read(draft: &mut Draft<'_>, name: &str, value: &str) -> Result<(), KeyProblem> {
+    draft.read_key(name, value)
+}
+
+impl Draft<'_> {
+    fn read_key(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        match name {
+            "worker-processes" => self.workers(value),
+            "worker-connections" | "max-worker-connections" => {
+                let limit = number::<u32>(value)?;
+                self.settings.downstream.connections_per_worker = (limit > 0).then_some(limit);
+                Ok(())
+            }
+            "worker-rlimit-nofile" | "max-worker-open-files" => {
+                number::<u64>(value)?;
+                Err(KeyProblem::Note(
+                    "the limit of open files is the one that Fairway was started with",
+                    "the number is not needed",
+                ))
+            }
+            "keep-alive" | "keepalive-timeout" => {
+                self.settings.downstream.idle_timeout = duration(value)?;
+                Ok(())
+            }
+            "keep-alive-requests" | "keepalive-requests" => {
+                self.settings.downstream.requests_per_connection = number(value)?;
+                Ok(())
+            }
+            "client-header-timeout" => {
+                self.settings.downstream.head_timeout = patience(value)?;
+                Ok(())
+            }
+            "disable-access-log"
+            | "disable-http-access-log"
+            | "access-log-off"
+            | "access-log"
+            | "access_log" => self.access_log(name, value),
+            _ => self.read_upstream(name, value),
+        }
+    }
+
+    fn read_upstream(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        let upstream = &mut self.settings.upstream;
+        let defaults = &mut self.defaults;
+        match name {
+            "keepalive" | "upstream-keepalive-connections" => upstream.idle_connections = number(value)?,
+            "upstream-keepalive-requests" => upstream.requests_per_connection = number(value)?,
+            "upstream-keepalive-timeout" => upstream.idle_timeout = duration(value)?,
+            "proxy-connect-timeout" => defaults.timeouts.connect = patience(value)?,
+            "proxy-send-timeout" => defaults.timeouts.send = patience(value)?,
+            "proxy-read-timeout" => defaults.timeouts.read = patience(value)?,
+            "proxy-body-size" => {
+                let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
+                defaults.max_body = (size > 0).then_some(size);
+            }
+            "forwarded-path" => {
+                defaults.forwarded_path = match value {
+                    "received" => ForwardedPath::AsReceived,
+                    "normalised" => ForwardedPath::Normalised,
+                    _ => return Err(KeyProblem::NotA("received or normalised")),
+                };
+            }
+            _ => return self.read_redirect(name, value),
+        }
+        Ok(())
+    }
+
+    fn read_redirect(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        let defaults = &mut self.defaults;
+        match name {
+            "ssl-redirect" => {
+                let on = flag(value)?;
+                if defaults.to_https != ToHttps::Always {
+                    defaults.to_https = if on { ToHttps::WithCertificate } else { ToHttps::Never };
+                }
+            }
+            "force-ssl-redirect" => {
+                if flag(value)? {
+                    defaults.to_https = ToHttps::Always;
+                }
+            }
+            "http-redirect-code" => {
+                let allowed = |status: &u16| matches!(status, 301 | 302 | 307 | 308);
+                let status = number::<u16>(value).ok().filter(allowed);
+                defaults.redirect_status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
+            }
+            "no-tls-redirect-locations" => defaults.never_to_https = list(value).map(Arc::from).collect(),
+            "hsts" => self.hsts.sent = if flag(value)? { HstsSent::Yes } else { HstsSent::No },
+            "hsts-max-age" => self.hsts.max_age = number(value)?,
+            "hsts-include-subdomains" => self.hsts.include_subdomains = flag(value)?,
+            "hsts-preload" => self.hsts.preload = flag(value)?,
+            _ => return self.read_client(name, value),
+        }
+        Ok(())
+    }
+
+    fn read_client(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        match name {
+            "global-allowed-response-headers" => {
+                self.defaults.allowed_headers = list(value).map(str::to_ascii_lowercase).collect();
+            }
+            "compute-full-forwarded-for" => self.settings.forwarded.append = flag(value)?,
+            "use-forwarded-headers"
+            | "proxy-real-ip-cidr"
+            | "forwarded-for-header"
+            | "enable-real-ip"
+            | "use-proxy-protocol" => return self.read_proxies(name, value),
+            "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
+            "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
+            "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,
+            _ => return protection(name, value),
+        }
+        Ok(())
+    }
+
+    /// Keys about proxies in front of this one.
+    fn read_proxies(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        match name {
+            "use-forwarded-headers" => {
+                self.forwarded.switch = if flag(value)? { Switch::On } else { Switch::Off };
+            }
+            "proxy-real-ip-cidr" => {
+                let (ranges, wrong): (Vec<_>, Vec<_>) = list(value).map(text::range).partition(Result::is_ok);
+                self.forwarded.ranges = Some(ranges.into_iter().flatten().collect());
+                if !wrong.is_empty() || value.is_empty() {
+                    return Err(NOT_ALL_RANGES);
+                }
+            }
+            "forwarded-for-header" if !value.eq_ignore_ascii_case("X-Forwarded-For") => {
+                self.forwarded.header = ClientField::Another;
+                return Err(KeyProblem::Lost(
+                    "only X-Forwarded-For is read",
+                    "nobody's X-Forwarded-* are believed: requests through a proxy have the proxy's address, also \
+                     where source ranges are checked",
+                ));
+            }
+            "enable-real-ip" if flag(value)? => {
+                return Err(KeyProblem::Lost(
+                    "X-Forwarded-For is believed with use-forwarded-headers only",
+                    "it has no effect",
+                ));
+            }
+            "use-proxy-protocol"
+                if flag(value)? && self.options.trust.proxy_protocol == ProxySenders::Nobody =>
+            {
+                return Err(KeyProblem::Lost(
+                    "listeners expect a PROXY protocol header by the flag --proxy-protocol, which is not given",
+                    "it has no effect",
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn workers(&mut self, value: &str) -> Result<(), KeyProblem> {
+        if value != "auto" {
+            self.settings.workers = Some(number::<u32>(value)?.max(1));
+        }
+        Err(KeyProblem::Note(
+            "the number of workers changes only at a restart",
+            "it is applied at the next start",
+        ))
+    }
+
+    fn access_log(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        let off = match name {
+            "access-log" | "access_log" => match value {
+                "off" => true,
+                _ => {
+                    return Err(KeyProblem::Note(
+                        "only \"off\" is read",
+                        "the format is that of --access-log",
+                    ));
+                }
+            },
+            _ => flag(value)?,
+        };
+        self.settings.access_log = Some(if off { AccessLog::Off } else { AccessLog::On });
+        Ok(())
+    }
+}
+
+/// A list that keeps somebody out: one that cannot be read keeps everybody out.
+fn guard(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
+    ranges(value)
+        .map_err(|_| KeyProblem::Unprotected("the list has something that is neither an address nor a range"))
+}
+
+/// Keys that protect and do not work yet.
+fn protection(name: &str, value: &str) -> Result<(), KeyProblem> {
+    let asked = !value.is_empty() && switch(value) != Some(false);
+    match name {
+        "global-auth-url" if asked => {
+            Err(KeyProblem::Unprotected("everybody would be let in without authentication"))
+        }
+        "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" if asked => {
+            Err(KeyProblem::Unprotected("requests would pass without the web application firewall"))
+        }
+        "block-user-agents" | "block-referers" if asked => {
+            Err(KeyProblem::Unprotected("the clients it names would be let in"))
+        }
+        "global-auth-url"
+        | "enable-modsecurity"
+        | "enable-owasp-modsecurity-crs"
+        | "modsecurity-snippet"
+        | "block-user-agents"
+        | "block-referers" => Ok(()),
+        _ => Err(KeyProblem::Unknown),
+    }
+}

@@ -1,0 +1,36 @@
+//! The settings ConfigMap: what the data plane as a whole does, and what an Ingress does that says nothing.
+//!
+//! Keys of ingress-nginx and of the F5 controller that mean the same have the same effect.
+
+mod draft;
+mod forwarded;
+mod keys;
+
+use fairway_model::Origin;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::inputs::Inputs;
+use crate::object::Kind;
+
+pub(crate) use draft::Reading;
+use draft::{Draft, Setting};
+
+/// Reads the ConfigMap that the options name.
+pub(crate) fn read(inputs: Inputs<'_>) -> Reading {
+    let mut draft = Draft::new(inputs.options);
+    let Some(key) = &inputs.options.configmap else { return draft.finish(|_| Origin::default()) };
+    let object = Origin::object("ConfigMap", &key.namespace, &key.name);
+    let Some(map) = inputs.resources.config_maps.get(key) else {
+        let found = Diagnostic::new(Severity::Warning, "missing-reference", object.clone());
+        let problem = "the settings ConfigMap does not exist";
+        draft.diagnostics.push(found.because(problem, "every setting has its default"));
+        return draft.finish(|_| object.clone());
+    };
+    let at = |name: &str| map.origin(Kind::ConfigMap, key, &format!("data.{name}"));
+    for (name, value) in map.object.data.iter().flatten() {
+        if let Err(problem) = keys::read(&mut draft, name, value.trim()) {
+            draft.report(problem, Setting { name, value, origin: at(name) });
+        }
+    }
+    draft.finish(at)
+}

@@ -1,0 +1,321 @@
+//! What one Ingress of a host changes of another's answers: patterns that take requests from a path, paths that become
+//! patterns, a root that is redirected, plain requests that go to https. Sharing a host is normal, so everything else
+//! is silent: a longer path that takes its own requests from a shorter one is what both authors asked for.
+
+mod sample;
+
+use std::sync::Arc;
+
+use fairway_model::{HostPattern, Origin, PathMatch};
+use fairway_pattern::{Anchor, Pattern, literal_start};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::layout::{Layout, Matching};
+use crate::ingress::location::{Location, PathKind, Place};
+use crate::ingress::order::Entry;
+use crate::ingress::ownership::decides;
+use crate::ingress::pattern::looks_like_pattern;
+use crate::ingress::served::ServedIngress;
+use crate::ingress::to_https::ToHttps;
+
+use sample::{Optional, sample};
+
+/// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
+/// patterns would hold up every other change.
+const MOST_TESTS: usize = 20_000;
+/// Paths that are longer are not tried.
+const LONGEST_PROBE: usize = 1024;
+/// What stands for any segment below a path: letters that no rule is likely to spell out.
+const SEGMENT: &str = "zqxjkv";
+
+/// A host as it will be served.
+pub(crate) struct SharedHost<'a> {
+    pub(crate) host: &'a HostPattern,
+    pub(crate) layout: &'a Layout,
+    pub(crate) entries: &'a [Entry],
+    /// The location whose Ingress redirects `/`.
+    pub(crate) root: Option<&'a Location>,
+    /// The Ingress whose `tls` section gives the host its certificate, where no wildcard gives it one.
+    pub(crate) tls: Option<&'a Arc<ServedIngress>>,
+    pub(crate) annotations_prefix: &'a str,
+}
+
+/// A request that a path would answer if it were alone.
+struct Probe<'a> {
+    location: usize,
+    path: String,
+    kind: ProbeKind,
+    /// The entry that answers it, as far as the entries were tried.
+    answered: Option<&'a Entry>,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProbeKind {
+    /// The text of a path.
+    Itself,
+    /// Something below it, or a sample of what a pattern matches.
+    Below,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The path has not been tried.
+    Pending,
+    /// The path matches the request.
+    Matched,
+}
+
+impl SharedHost<'_> {
+    /// All that authors of Ingresses of this host should know of each other.
+    pub(crate) fn describe(&self) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        self.report_roots(&mut found);
+        self.report_https(&mut found);
+        if self.layout.matching == Matching::Patterns && self.is_shared() {
+            self.report_turned(&mut found);
+            self.report_taken(&mut found);
+        }
+        found
+    }
+
+    fn is_shared(&self) -> bool {
+        let mut owners = self.layout.locations.iter().filter_map(|location| location.owner.as_ref());
+        let first = owners.next();
+        owners.any(|owner| first.is_some_and(|first| first.key != owner.key))
+    }
+
+    /// `app-root`: whose `/` it takes, and whose `app-root` gives way.
+    fn report_roots(&self, found: &mut Vec<Diagnostic>) {
+        let winner = self.root.and_then(|root| root.owner.as_ref());
+        let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
+        for ingress in self.layout.locations.iter().filter_map(|location| location.owner.as_ref()) {
+            let asks = ingress.contributions.app_root.is_some() && ingress.contributions.closed.is_none();
+            if !asks || reported.iter().chain(&winner).any(|known| known.key == ingress.key) {
+                continue;
+            }
+            reported.push(ingress);
+            found.extend(self.overruled_root(ingress, winner));
+        }
+        let Some(winner) = winner else { return };
+        let Some(location) = self.at_root().filter(|location| is_of_another(location, winner)) else {
+            return;
+        };
+        let to = winner.contributions.app_root.as_deref().unwrap_or_default();
+        let problem =
+            format!("/ of host {} is redirected to {to} by app-root of {}", self.host, winner.origin(""));
+        let origin = place(location, "");
+        let found_here = Diagnostic::new(Severity::Warning, "root-redirected", origin);
+        found.push(found_here.because(problem, "this path does not answer requests for /"));
+    }
+
+    fn overruled_root(
+        &self,
+        ingress: &ServedIngress,
+        winner: Option<&Arc<ServedIngress>>,
+    ) -> Option<Diagnostic> {
+        let problem = match (winner, &self.layout.host_owner) {
+            (_, Some(owner)) if !decides(Some(owner), ingress) => {
+                format!("/ of host {} is redirected only by its owner, namespace {owner}", self.host)
+            }
+            (Some(winner), _) => {
+                format!("/ of host {} is redirected by app-root of {}", self.host, winner.origin(""))
+            }
+            (None, _) => return None,
+        };
+        let field = format!("metadata.annotations[\"{}/app-root\"]", self.annotations_prefix);
+        let found = Diagnostic::new(Severity::Warning, "root-redirected", ingress.origin(&field));
+        Some(found.because(problem, "this app-root has no effect there"))
+    }
+
+    /// The location that would answer `/`.
+    fn at_root(&self) -> Option<&Location> {
+        let exact = |entry: &&Entry| entry.condition.path == PathMatch::Exact("/".into());
+        let prefix = |entry: &&Entry| entry.condition.path == PathMatch::Prefix("/".into());
+        let pattern = |entry: &&Entry| {
+            may_match(entry, "/") && Tester::of(entry).is_some_and(|tester| tester.matches("/"))
+        };
+        let entries = || self.entries.iter();
+        let entry = match self.layout.matching {
+            Matching::Text => entries().find(exact).or_else(|| entries().find(prefix)),
+            Matching::Patterns => entries().find(pattern),
+        };
+        entry.map(|entry| &self.layout.locations[entry.location])
+    }
+
+    /// A `tls` section sends the plain requests of older Ingresses to https.
+    fn report_https(&self, found: &mut Vec<Diagnostic>) {
+        let Some(tls) = self.tls else { return };
+        let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
+        for location in self.layout.locations.iter().filter(|location| is_of_another(location, tls)) {
+            let Some(owner) = &location.owner else { continue };
+            let is_sent = owner.contributions.to_https == ToHttps::WithCertificate
+                && owner.contributions.closed.is_none();
+            if !is_sent || owner.age() > tls.age() || reported.iter().any(|known| known.key == owner.key) {
+                continue;
+            }
+            reported.push(owner);
+            let problem =
+                format!("{}, which is younger, gives host {} a certificate", tls.origin(""), self.host);
+            let found_here = Diagnostic::new(Severity::Warning, "sent-to-https", place(location, ""));
+            found.push(
+                found_here
+                    .because(problem, "plain requests for paths of this Ingress are redirected to https"),
+            );
+        }
+    }
+
+    /// Paths that are patterns because another Ingress asks for it.
+    fn report_turned(&self, found: &mut Vec<Diagnostic>) {
+        let Some(cause) = self.layout.asking_for_patterns() else { return };
+        let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
+        for location in &self.layout.locations {
+            let Some(owner) = &location.owner else { continue };
+            let plain = location.is_path() && &*location.path != "/" && !location.asks_for_patterns();
+            if !plain || owner.key == cause.key || reported.iter().any(|known| known.key == owner.key) {
+                continue;
+            }
+            reported.push(owner);
+            let problem = format!(
+                "all paths of host {} are regular expressions, because {} has use-regex or a rewrite-target there",
+                self.host,
+                cause.origin("")
+            );
+            let consequence = "paths of this Ingress also answer requests that only begin with their text, in upper or lower case";
+            let found_here = Diagnostic::new(Severity::Note, "path-as-pattern", place(location, ".path"));
+            found.push(found_here.because(problem, consequence));
+        }
+    }
+
+    /// Requests that a path would answer, and that a pattern of another Ingress gets.
+    fn report_taken(&self, found: &mut Vec<Diagnostic>) {
+        let mut probes = self.probes();
+        let mut tests = 0;
+        for entry in self.entries {
+            let mut tester = None;
+            for probe in &mut probes {
+                let own = probe.location == entry.location;
+                let open = if own { probe.progress == Progress::Pending } else { probe.answered.is_none() };
+                if !open || !may_match(entry, &probe.path) {
+                    continue;
+                }
+                tests += 1;
+                if tests > MOST_TESTS {
+                    return;
+                }
+                let tester = tester.get_or_insert_with(|| Tester::of(entry));
+                if !tester.as_ref().is_some_and(|tester| tester.matches(&probe.path)) {
+                    continue;
+                }
+                probe.answered.get_or_insert(entry);
+                if own {
+                    probe.progress = Progress::Matched;
+                }
+            }
+        }
+        let mut reported = None;
+        for probe in probes.iter().filter(|probe| probe.progress == Progress::Matched) {
+            if reported == Some(probe.location) {
+                continue;
+            }
+            if let Some(diagnostic) = self.loss(probe) {
+                reported = Some(probe.location);
+                found.push(diagnostic);
+            }
+        }
+    }
+
+    fn probes<'a>(&self) -> Vec<Probe<'a>> {
+        let mut probes = Vec::new();
+        for (at, location) in self.layout.locations.iter().enumerate().filter(|(_, it)| it.is_path()) {
+            let mut push = |kind, path: String| {
+                if path.len() <= LONGEST_PROBE {
+                    probes.push(Probe {
+                        location: at,
+                        path,
+                        kind,
+                        answered: None,
+                        progress: Progress::Pending,
+                    });
+                }
+            };
+            if location.is_pattern() {
+                for optional in [Optional::Absent, Optional::Once] {
+                    push(ProbeKind::Below, sample(&location.path, optional, LONGEST_PROBE));
+                }
+            } else {
+                push(ProbeKind::Itself, location.path.to_string());
+                if location.kind == PathKind::Prefix {
+                    push(ProbeKind::Below, format!("{}/{SEGMENT}", location.path.trim_end_matches('/')));
+                }
+            }
+        }
+        probes
+    }
+
+    fn loss(&self, probe: &Probe<'_>) -> Option<Diagnostic> {
+        let taker = &self.layout.locations[probe.answered?.location];
+        let location = &self.layout.locations[probe.location];
+        let owner = taker.owner.as_ref().filter(|owner| is_of_another(location, owner))?;
+        if probe.kind == ProbeKind::Below && !looks_like_pattern(&taker.path) {
+            return None;
+        }
+        let problem = format!(
+            "path \"{}\" of {} is tried before this one, because all paths of host {} are regular expressions, the \
+             longest first",
+            taker.path,
+            owner.origin(""),
+            self.host
+        );
+        let consequence = format!("it gets requests of this path, such as {}", probe.path);
+        let found = Diagnostic::new(Severity::Warning, "taken-by-pattern", place(location, ".path"));
+        Some(found.because(problem, consequence))
+    }
+}
+
+/// Holds an entry against paths.
+enum Tester<'a> {
+    Text(&'a str),
+    Pattern(Arc<Pattern>),
+}
+
+impl<'a> Tester<'a> {
+    /// `None` where it is no pattern that can be compiled.
+    fn of(entry: &'a Entry) -> Option<Self> {
+        let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return None };
+        if !is_special(pattern) {
+            return Some(Self::Text(pattern));
+        }
+        Pattern::shared(pattern, Anchor::Start, true).ok().map(Self::Pattern)
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Text(text) => starts_with(path, text),
+            Self::Pattern(pattern) => pattern.is_match(path.as_bytes()),
+        }
+    }
+}
+
+fn is_special(pattern: &str) -> bool {
+    literal_start(pattern).len() < pattern.len()
+}
+
+/// Whether an entry can match a path as far as the text that its pattern begins with tells: most cannot, and then it is
+/// not compiled.
+fn may_match(entry: &Entry, path: &str) -> bool {
+    let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return false };
+    starts_with(path, &literal_start(pattern))
+}
+
+fn starts_with(path: &str, start: &str) -> bool {
+    path.as_bytes().get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+fn is_of_another(location: &Location, ingress: &ServedIngress) -> bool {
+    location.place != Place::Nowhere && location.owner.as_ref().is_some_and(|owner| owner.key != ingress.key)
+}
+
+fn place(location: &Location, field: &str) -> Origin {
+    location.origin(if location.is_path() { field } else { "" })
+}

@@ -1,0 +1,96 @@
+//! When every client may claim any address: by what, and what that makes of the source ranges of Ingresses.
+
+use std::fmt;
+
+use fairway_model::Origin;
+use ipnet::IpNet;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::object::ObjectKey;
+use crate::options::{ProxySenders, Trust};
+
+/// At most this many Ingresses are named in one text; each has a warning of its own too.
+const NAMED: usize = 20;
+
+/// How a client says what its address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddressSource {
+    /// In `X-Forwarded-For`.
+    ForwardedHeaders,
+    /// In a PROXY protocol header.
+    ProxyProtocol,
+}
+
+/// That every client is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TrustsEverybody {
+    pub(crate) source: AddressSource,
+    /// What makes it so.
+    pub(crate) origin: Origin,
+    /// The same in words.
+    pub(crate) problem: &'static str,
+}
+
+impl TrustsEverybody {
+    /// By the PROXY protocol, where every peer may use it.
+    pub(crate) fn by_proxy_protocol(trust: &Trust) -> Option<Self> {
+        let ProxySenders::Peers(ranges) = &trust.proxy_protocol else { return None };
+        let (flag, problem) = if ranges.is_empty() {
+            (
+                "--proxy-protocol",
+                "--proxy-protocol-trusted names no range: the PROXY header of every peer is believed",
+            )
+        } else if is_everybody(ranges) {
+            (
+                "--proxy-protocol-trusted",
+                "its ranges are those of everybody: the PROXY header of every peer is believed",
+            )
+        } else {
+            return None;
+        };
+        let origin = Origin::object("Flag", "", flag);
+        Some(Self { source: AddressSource::ProxyProtocol, origin, problem })
+    }
+
+    /// What it means where these Ingresses check source ranges.
+    pub(crate) fn describe<'k>(
+        &self,
+        restricting: impl ExactSizeIterator<Item = &'k ObjectKey>,
+    ) -> Diagnostic {
+        let count = restricting.len();
+        let named = restricting.take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let more = count.checked_sub(NAMED).filter(|more| *more > 0);
+        let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+        let effect = match count {
+            0 => String::new(),
+            1 => format!("; the source ranges of Ingress {named} keep nobody out"),
+            _ => format!("; the source ranges of Ingresses {named}{more} keep nobody out"),
+        };
+        Diagnostic::new(Severity::Warning, "trusts-everybody", self.origin.clone())
+            .because(self.problem, format!("any client can claim any address{effect}"))
+    }
+}
+
+impl AddressSource {
+    /// What ends it.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::ForwardedHeaders => "proxy-real-ip-cidr or --trusted-forwarders names the proxies in front",
+            Self::ProxyProtocol => "--proxy-protocol-trusted names the load balancers in front",
+        }
+    }
+}
+
+impl fmt::Display for AddressSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ForwardedHeaders => "in X-Forwarded-For (use-forwarded-headers)",
+            Self::ProxyProtocol => "in a PROXY header (--proxy-protocol)",
+        })
+    }
+}
+
+/// Whether the ranges together hold all of IPv4 or all of IPv6.
+pub(crate) fn is_everybody(ranges: &[IpNet]) -> bool {
+    IpNet::aggregate(&ranges.to_vec()).iter().any(|range| range.prefix_len() == 0)
+}

@@ -1,0 +1,158 @@
+//! From a Service and port that a rule names to a backend: which port of the Service is meant, how the backend is named,
+//! and where its addresses come from.
+
+use std::sync::Arc;
+
+use fairway_model::{Backend, BackendKey, BackendProtocol, Balancing, ServiceName};
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::inputs::Inputs;
+use crate::object::{Kind, ObjectKey, Sourced};
+use crate::options::ExternalNames;
+use crate::shared::endpoints::{self, PortChoice};
+use crate::shared::external::{self, ExternalName};
+use crate::shared::transport::Transport;
+
+/// A Service and port that some rule forwards to, and what is spoken there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackendRef {
+    pub(crate) key: BackendKey,
+    pub(crate) service: ObjectKey,
+    /// As the rule wrote it.
+    pub(crate) port: Arc<str>,
+    pub(crate) transport: Transport,
+}
+
+/// Where the addresses of a Service and port come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// From its slices.
+    Slices(PortChoice),
+    /// From the addresses of a name.
+    External(ExternalName),
+}
+
+/// Why a reference leads to no backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ResolveError {
+    /// The Service does not exist.
+    NoService,
+    /// It has no such port, but these.
+    NoPort { known: String },
+    /// It is of type ExternalName, and such are refused.
+    External,
+}
+
+impl BackendRef {
+    /// `port` of `service`, as a rule wrote them.
+    pub(crate) fn new(service: ObjectKey, port: Arc<str>, transport: &Transport) -> Self {
+        let key = BackendKey(format!("{service}:{port}{}", transport.suffix()).into());
+        Self { key, service, port, transport: transport.clone() }
+    }
+
+    /// Where its addresses come from.
+    pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
+        let service = inputs.resources.services.get(&self.service).ok_or(ResolveError::NoService)?;
+        let spec = service.object.spec.as_ref();
+        let ports = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+        if let Some(name) = external_name(&service.object) {
+            return match inputs.options.trust.external.names {
+                ExternalNames::Refused => Err(ResolveError::External),
+                ExternalNames::Resolved => self.external(name, ports),
+            };
+        }
+        if let Some(port) = service_port(ports, &self.port) {
+            return Ok(Target::Slices(choice(port)));
+        }
+        // A headless Service may have no ports: the number is then the pods' own.
+        match (ports, self.port.parse()) {
+            ([], Ok(number)) => Ok(Target::Slices(PortChoice { name: "".into(), number: Some(number) })),
+            _ => Err(ResolveError::NoPort { known: known_ports(ports) }),
+        }
+    }
+
+    fn external(&self, name: &str, ports: &[ServicePort]) -> Result<Target, ResolveError> {
+        let own = service_port(ports, &self.port).and_then(|port| match &port.target_port {
+            Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
+            _ => u16::try_from(port.port).ok(),
+        });
+        let port = own.or_else(|| self.port.parse().ok());
+        let port = port.ok_or_else(|| ResolveError::NoPort { known: known_ports(ports) })?;
+        let name = name.to_ascii_lowercase().trim_end_matches('.').into();
+        Ok(Target::External(ExternalName { name, port }))
+    }
+}
+
+fn external_name(service: &Service) -> Option<&str> {
+    let spec = service.spec.as_ref()?;
+    (spec.type_.as_deref() == Some("ExternalName")).then(|| spec.external_name.as_deref().unwrap_or_default())
+}
+
+/// The port by its number or name; else, as ingress-nginx does, by its target port.
+fn service_port<'a>(ports: &'a [ServicePort], port: &str) -> Option<&'a ServicePort> {
+    let by_name = |it: &&ServicePort| it.name.as_deref() == Some(port) || it.port.to_string() == port;
+    let by_target = |it: &&ServicePort| match &it.target_port {
+        Some(IntOrString::Int(number)) => number.to_string() == port,
+        Some(IntOrString::String(name)) => name == port,
+        None => false,
+    };
+    ports.iter().find(by_name).or_else(|| ports.iter().find(by_target))
+}
+
+fn choice(port: &ServicePort) -> PortChoice {
+    let number = match &port.target_port {
+        Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
+        Some(IntOrString::String(_)) => None,
+        None => u16::try_from(port.port).ok(),
+    };
+    PortChoice { name: port.name.as_deref().unwrap_or_default().into(), number }
+}
+
+fn known_ports(ports: &[ServicePort]) -> String {
+    let text = |port: &ServicePort| match &port.name {
+        Some(name) if !name.is_empty() => format!("{name} ({})", port.port),
+        _ => port.port.to_string(),
+    };
+    if ports.is_empty() { "none".to_owned() } else { ports.iter().map(text).collect::<Vec<_>>().join(", ") }
+}
+
+/// Makes the backend.
+pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
+    let service = inputs.resources.services.get(&reference.service)?;
+    let origin = service.origin(Kind::Service, &reference.service, "");
+    let mut diagnostics = Vec::new();
+    let endpoints = match reference.target(inputs).ok()? {
+        Target::Slices(port) => endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics),
+        Target::External(name) => {
+            let (endpoints, refused) = external::endpoints(&name, inputs, &origin);
+            diagnostics.extend(refused);
+            endpoints
+        }
+    };
+    if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
+        diagnostics.push(no_endpoints(reference, service));
+    }
+    let backend = Backend {
+        key: reference.key.clone(),
+        origin,
+        service: ServiceName {
+            namespace: reference.service.namespace.clone(),
+            name: reference.service.name.clone(),
+            port: reference.port.clone(),
+        },
+        endpoints,
+        protocol: BackendProtocol::Http1,
+        tls: reference.transport.tls(&reference.service),
+        balancing: Balancing::RoundRobin,
+    };
+    Some((backend, diagnostics))
+}
+
+fn no_endpoints(reference: &BackendRef, service: &Sourced<Service>) -> Diagnostic {
+    let origin = service.origin(Kind::Service, &reference.service, "");
+    let problem = format!("port {} has no endpoint that is ready", reference.port);
+    Diagnostic::new(Severity::Warning, "no-endpoints", origin)
+        .because(problem, "its paths answer 503 until it has")
+}

@@ -1,0 +1,281 @@
+//! Where a Service of type ExternalName may lead. Whoever writes such a Service chooses the name and often its addresses,
+//! so each address is judged whenever the name is resolved, and literal ones as well: what is special on the machine or
+//! in its network, and what is Fairway itself, is left out. Private ranges are not special: pods and Services live there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+
+use fairway_model::{Endpoint, Origin};
+use ipnet::IpNet;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::inputs::Inputs;
+use crate::object::ObjectKey;
+use crate::options::{External, Own};
+
+/// The code of what is said about addresses that are left out.
+pub(crate) const REFUSED: &str = "external-name-address";
+
+/// Ranges with a meaning of their own, and that meaning.
+const SPECIAL: [(&str, &str); 19] = [
+    ("0.0.0.0/8", "unspecified addresses"),
+    ("127.0.0.0/8", "loopback"),
+    ("169.254.0.0/16", "link-local, with the metadata services of clouds"),
+    ("224.0.0.0/4", "multicast"),
+    ("255.255.255.255/32", "broadcast"),
+    ("100.100.100.200/32", "a cloud's metadata service"),
+    ("168.63.129.16/32", "a cloud's metadata service"),
+    ("192.0.0.192/32", "a cloud's metadata service"),
+    ("::/128", "the unspecified address"),
+    ("::1/128", "loopback"),
+    ("fe80::/10", "link-local"),
+    ("ff00::/8", "multicast"),
+    ("fd00:ec2::/32", "a cloud's metadata service"),
+    ("fd20:ce::254/128", "a cloud's metadata service"),
+    ("fd00:c1::a9fe:a9fe/128", "a cloud's metadata service"),
+    ("fd00:42::42/128", "a cloud's metadata service"),
+    // RFC 8215: where the IPv4 address stands in it is the network's own choice.
+    ("64:ff9b:1::/48", "IPv4 addresses behind a translator"),
+    ("100::/64", "discarded packets"),
+    ("5f00::/16", "segment routing"),
+];
+
+static RANGES: LazyLock<Vec<(IpNet, &str)>> = LazyLock::new(|| {
+    SPECIAL.iter().map(|(range, what)| (range.parse().expect("it is a range"), *what)).collect()
+});
+
+/// A name outside of the cluster, and the port there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExternalName {
+    pub(crate) name: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl ExternalName {
+    /// The name, unless it is an address: whether it must be resolved.
+    pub(crate) fn to_resolve(&self) -> Option<&Arc<str>> {
+        self.name.parse::<IpAddr>().is_err().then_some(&self.name)
+    }
+}
+
+/// Why an address gets no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// It is in this range, or holds an IPv4 address that is.
+    Special(IpNet, &'static str),
+    /// Fairway listens there.
+    Own,
+}
+
+/// The endpoints behind a name, and what was left out of them.
+pub(crate) fn endpoints(
+    at: &ExternalName,
+    inputs: Inputs<'_>,
+    origin: &Origin,
+) -> (Vec<Endpoint>, Option<Diagnostic>) {
+    let (name, port, external) = (&*at.name, at.port, &inputs.options.trust.external);
+    let resolved =
+        inputs.resources.resolved.get(&ObjectKey::new("", name)).map(|addresses| addresses.to_vec());
+    let literal = name.parse::<IpAddr>().ok().map(|address| vec![address]);
+    let mut addresses = literal.or(resolved).unwrap_or_default();
+    addresses.iter_mut().for_each(|address| *address = address.to_canonical());
+    addresses.sort_unstable();
+    addresses.dedup();
+    let mut refused = Vec::new();
+    addresses.retain(|address| match judge(SocketAddr::new(*address, port), external) {
+        None => true,
+        Some(why) => {
+            refused.push((SocketAddr::new(*address, port), why));
+            false
+        }
+    });
+    let found = describe(name, &refused, addresses.len()).map(|(severity, problem, consequence)| {
+        Diagnostic::new(severity, REFUSED, origin.at("spec.externalName")).because(problem, consequence)
+    });
+    let endpoint = |ip| Endpoint { address: SocketAddr::new(ip, port), name: None };
+    (addresses.into_iter().map(endpoint).collect(), found)
+}
+
+/// Names the first address only: a name server can give any number, and others each time.
+fn describe(
+    name: &str,
+    refused: &[(SocketAddr, Refused)],
+    left: usize,
+) -> Option<(Severity, String, String)> {
+    let (address, why) = refused.first()?;
+    let ip = address.ip();
+    let (what, remedy) = match why {
+        Refused::Special(range, what) => {
+            let exception = format!("; --external-name-allow {} opens it", IpNet::from(ip));
+            (format!("{ip}, which is in {range} ({what})"), exception)
+        }
+        Refused::Own => (format!("{address}, where Fairway itself listens"), String::new()),
+    };
+    let more = match refused.len() - 1 {
+        0 => String::new(),
+        more => format!(" and to {more} more refused addresses"),
+    };
+    let problem = format!("\"{name}\" leads to {what}{more}");
+    Some(match left {
+        0 => (
+            Severity::Error,
+            problem,
+            format!("the Service has no endpoint, and its paths answer 503{remedy}"),
+        ),
+        _ => (Severity::Warning, problem, format!("the other addresses are used{remedy}")),
+    })
+}
+
+fn judge(address: SocketAddr, external: &External) -> Option<Refused> {
+    let ip = address.ip();
+    let meant: Vec<IpAddr> = [Some(ip), embedded(ip).map(IpAddr::V4)].into_iter().flatten().collect();
+    if meant.iter().any(|ip| external.own.is_reached(SocketAddr::new(*ip, address.port()))) {
+        return Some(Refused::Own);
+    }
+    if external.allowed.iter().any(|range| range.contains(&ip)) {
+        return None;
+    }
+    let special = |ip| RANGES.iter().find(|(range, _)| range.contains(ip));
+    meant.iter().find_map(special).map(|(range, what)| Refused::Special(*range, what))
+}
+
+/// The IPv4 address that an IPv6 address stands for, where a translator or tunnel would lead there.
+fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let segments = v6.segments();
+    let at = |index: usize| {
+        let [a, b] = segments[index].to_be_bytes();
+        let [c, d] = segments[index + 1].to_be_bytes();
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match segments {
+        // IPv4-compatible (RFC 4291 §2.5.5.1), except the unspecified and the loopback address.
+        [0, 0, 0, 0, 0, 0, ..] if v6 != Ipv6Addr::UNSPECIFIED && v6 != Ipv6Addr::LOCALHOST => Some(at(6)),
+        // IPv4-mapped, and IPv4-translated (RFC 2765 §2.1).
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Some(at(6)),
+        // NAT64 (RFC 6052 §2.1).
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some(at(6)),
+        // 6to4 (RFC 3056 §2).
+        [0x2002, ..] => Some(at(1)),
+        // Teredo: the client's address, inverted (RFC 4380 §4).
+        [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!at(6).to_bits())),
+        // ISATAP (RFC 5214 §6.1).
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => Some(at(6)),
+        _ => None,
+    }
+}
+
+impl Own {
+    /// Whether a connect to `address` would reach this process.
+    fn is_reached(&self, address: SocketAddr) -> bool {
+        let ip = address.ip();
+        let is_here = || ip.is_loopback() || ip.is_unspecified() || self.addresses.contains(&ip);
+        self.listeners.iter().any(|listener| {
+            listener.port() == address.port()
+                && (listener.ip().to_canonical() == ip || (listener.ip().is_unspecified() && is_here()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(ip: &str, external: &External) -> Option<Refused> {
+        judge(SocketAddr::new(ip.parse::<IpAddr>().unwrap().to_canonical(), 80), external)
+    }
+
+    #[test]
+    fn special_addresses_are_refused_in_every_disguise() {
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "169.254.169.254",
+            "169.254.170.2",
+            "fe80::1",
+            "febf::1",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "100.100.100.200",
+            "168.63.129.16",
+            "224.0.0.1",
+            "239.255.255.255",
+            "255.255.255.255",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::a00:1",
+            "2002:7f00:1::1",
+            "2002:a9fe:a9fe::",
+            "2001:0:1:2:3:4:80ff:fffe",
+            "2001:db8::5efe:127.0.0.1",
+        ] {
+            assert!(judged(bad, &External::default()).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pods_services_and_the_internet_are_reachable() {
+        for good in [
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "198.51.100.7",
+            "240.0.0.1",
+            "8.8.8.8",
+            "fd00::1",
+            "2001:db8::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::8.8.8.8",
+            "2002:808:808::1",
+        ] {
+            assert_eq!(judged(good, &External::default()), None, "{good}");
+        }
+    }
+
+    #[test]
+    fn an_exception_opens_its_range_and_nothing_else() {
+        let allowed = vec!["127.0.0.0/8".parse().unwrap(), "fd00:ec2::254/128".parse().unwrap()];
+        let external = External { allowed, ..External::default() };
+        for open in ["127.0.0.1", "::ffff:127.0.0.1", "fd00:ec2::254"] {
+            assert_eq!(judged(open, &external), None, "{open}");
+        }
+        for closed in ["::1", "64:ff9b::127.0.0.1", "169.254.169.254", "fd00:ec2::253"] {
+            assert!(judged(closed, &external).is_some(), "{closed}");
+        }
+    }
+
+    #[test]
+    fn what_fairway_listens_at_is_refused_whatever_is_allowed() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let own = Own {
+            listeners: vec![address("[::]:8080"), address("127.0.0.1:10254"), address("10.1.2.3:9443")],
+            addresses: vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
+        };
+        let allowed = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+        let external = External { own, allowed, ..External::default() };
+        let refused = |text: &str| judge(address(text), &external) == Some(Refused::Own);
+        for own in [
+            "10.1.2.3:8080",
+            "[fd00::3]:8080",
+            "127.0.0.9:8080",
+            "127.0.0.1:10254",
+            "10.1.2.3:9443",
+            "[64:ff9b::10.1.2.3]:8080",
+        ] {
+            assert!(refused(own), "{own}");
+        }
+        for other in ["10.1.2.3:3000", "10.1.2.4:8080", "10.1.2.3:10254", "127.0.0.1:9443"] {
+            assert!(!refused(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Which objects an object names, and how many name one. Owns counts and sets of names; never an object, and never a
+//! judgement about what is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::object::{ObjectKey, ObjectRef};
+
+/// What an object refers to, whether it exists or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Referenced {
+    pub(crate) services: BTreeSet<ObjectKey>,
+    pub(crate) secrets: BTreeSet<ObjectKey>,
+    /// Those Secrets whose certificate is used.
+    pub(crate) certificates: BTreeSet<ObjectKey>,
+    pub(crate) config_maps: BTreeSet<ObjectKey>,
+}
+
+/// What changed for the named objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Named from now on.
+    pub gained: BTreeSet<ObjectRef>,
+    /// Named no longer.
+    pub lost: BTreeSet<ObjectRef>,
+}
+
+/// How many objects name an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(BTreeMap<ObjectRef, usize>);
+
+impl Counts {
+    /// Whether anything names it.
+    pub(crate) fn contains(&self, object: &ObjectRef) -> bool {
+        self.0.contains_key(object)
+    }
+
+    /// All that are named.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.0.keys()
+    }
+
+    /// One more object names these.
+    pub(crate) fn add(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+        for object in named {
+            let count = self.0.entry(object.clone()).or_default();
+            *count += 1;
+            if *count == 1 {
+                difference.gained.insert(object.clone());
+            }
+        }
+    }
+
+    /// One object fewer names these.
+    pub(crate) fn remove(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+        for object in named {
+            let Some(count) = self.0.get_mut(object) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(object);
+                difference.lost.insert(object.clone());
+            }
+        }
+    }
+}
+
+impl Difference {
+    /// What was lost by one and gained by another was named all the time.
+    pub(crate) fn settle(&mut self) {
+        let both: Vec<_> = self.gained.intersection(&self.lost).cloned().collect();
+        for object in both {
+            self.gained.remove(&object);
+            self.lost.remove(&object);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The text forms of values, as Go and nginx read them. Owns no defaults.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// A switch as Go's `strconv.ParseBool` reads it.
+pub(crate) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// A size as nginx reads it (`ngx_parse_offset`): digits and at most one of `k`, `m`, `g`.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return None,
+    };
+    let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
+    number.checked_mul(unit)
+}
+
+/// A time as nginx reads it: a whole number of seconds, or with one of `ms`, `s`, `m`, `h`, `d`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
+    let unit = match &text[digits.len()..] {
+        "ms" => return Some(Duration::from_millis(number)),
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.checked_mul(unit).map(Duration::from_secs)
+}
+
+/// Comma-separated addresses and ranges, sorted; the error is the first that is neither.
+pub(crate) fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
+    let mut ranges = text.split(',').map(str::trim).map(range).collect::<Result<Vec<_>, _>>()?;
+    ranges.sort();
+    ranges.dedup();
+    Ok(ranges)
+}
+
+/// An address or a range.
+pub(crate) fn range(text: &str) -> Result<IpNet, &str> {
+    let net = text.parse::<IpNet>().map(|net| net.trunc());
+    net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_addresses_and_ranges_of_both_families() {
+        let expected: Vec<IpNet> =
+            ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"].map(|net| net.parse().unwrap()).into();
+        assert_eq!(ranges("2001:db8::/32, 10.1.2.3/8,192.0.2.1").unwrap(), expected);
+    }
+
+    #[test]
+    fn one_wrong_range_spoils_the_list() {
+        assert_eq!(ranges("10.0.0.0/8,x"), Err("x"));
+        assert_eq!(ranges(""), Err(""));
+        assert_eq!(ranges("10.0.0.0/33"), Err("10.0.0.0/33"));
+    }
+
+    #[test]
+    fn sizes_are_those_of_nginx() {
+        assert_eq!(bytes("8"), Some(8));
+        assert_eq!(bytes("1k"), Some(1024));
+        assert_eq!(bytes("2M"), Some(2 << 20));
+        assert_eq!(bytes("1g"), Some(1 << 30));
+        for bad in ["", "k", "lots", "1kb", "-1", "+1", "1.5m", "1 m", "99999999999999999999"] {
+            assert_eq!(bytes(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn switches_are_those_of_go() {
+        assert_eq!((switch("True"), switch("f"), switch("yes")), (Some(true), Some(false), None));
+    }
+}

@@ -1,0 +1,93 @@
+//! What is spoken to the endpoints of a backend: HTTP in the clear or over TLS, and with which names and certificates.
+
+use std::sync::Arc;
+
+use fairway_model::{CertificateKey, UpstreamTls, UpstreamVerification};
+
+use crate::object::ObjectKey;
+
+/// What is spoken to the endpoints of a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) enum Transport {
+    /// HTTP in the clear.
+    #[default]
+    Plain,
+    /// HTTP over TLS.
+    Tls(TlsOrigination),
+}
+
+/// How TLS to endpoints begins; names that are absent are made of the Service's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) struct TlsOrigination {
+    /// The name of the backend's certificate and of SNI.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) sni: Sni,
+    /// The Secret, by which backends are told apart.
+    pub(crate) secret: Option<ObjectKey>,
+    /// The trusted roots as PEM, where the certificate is verified.
+    pub(crate) roots: Option<Arc<str>>,
+    pub(crate) client_certificate: ClientCertificate,
+}
+
+/// Whether the endpoint is told the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) enum Sni {
+    #[default]
+    Off,
+    On,
+}
+
+/// Whether the Secret has a certificate for the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) enum ClientCertificate {
+    #[default]
+    None,
+    Sent,
+}
+
+impl Transport {
+    /// What tells backends of the same Service and port apart; empty for plain HTTP.
+    pub(crate) fn suffix(&self) -> String {
+        let Self::Tls(tls) = self else { return String::new() };
+        let mut suffix = ";https".to_owned();
+        let mut add = |name: &str, value: &str| suffix.extend([";", name, "=", value]);
+        if let Some(secret) = &tls.secret {
+            add("secret", &secret.to_string());
+        }
+        if let Some(name) = &tls.name {
+            add("name", name);
+        }
+        if tls.sni == Sni::On {
+            add("sni", "on");
+        }
+        if tls.roots.is_some() {
+            add("verify", "on");
+        }
+        suffix
+    }
+
+    /// The TLS towards the endpoints of `service`.
+    pub(crate) fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
+        let Self::Tls(tls) = self else { return None };
+        let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
+        let name: Arc<str> = tls.name.clone().unwrap_or_else(default_name);
+        Some(UpstreamTls {
+            server_name: (tls.sni == Sni::On).then(|| name.clone()),
+            verification: match &tls.roots {
+                Some(roots) => UpstreamVerification::Chain { roots: roots.clone(), name },
+                None => UpstreamVerification::Off,
+            },
+            client_certificate: self.client_certificate().map(|key| CertificateKey(key.to_string().into())),
+        })
+    }
+
+    /// The Secret with the certificate that endpoints get.
+    pub(crate) fn client_certificate(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Tls(TlsOrigination { secret, client_certificate: ClientCertificate::Sent, .. }) => {
+                secret.as_ref()
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Makes the backends that are marked, and forgets those that no host uses.
+
+use std::sync::Arc;
+
+use fairway_model::{Backend, BackendKey, HostPattern};
+use imbl::OrdSet;
+
+use crate::diagnostic::Scope;
+use crate::inputs::Inputs;
+use crate::resources::{Resources, slice_service};
+use crate::shared::backend::{self, BackendRef, Target};
+use crate::translator::state::{BackendMemo, CertificateUser, State};
+use crate::translator::work::Work;
+
+impl State {
+    /// Marks the backends whose slices changed: those of the Service that each names, and named before.
+    pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
+        for key in std::mem::take(&mut work.slices) {
+            let service = resources.slices.get(&key).and_then(|slice| slice_service(&key, &slice.object));
+            let before = match &service {
+                Some(service) => self.slice_services.insert(key, service.clone()),
+                None => self.slice_services.remove(&key),
+            };
+            for service in before.iter().chain(&service) {
+                work.backends.extend(self.dependencies.backends.of(service).cloned());
+            }
+        }
+    }
+
+    /// Notes that a host uses a backend, and marks it where that is new.
+    pub(super) fn use_backend(&mut self, host: &HostPattern, reference: BackendRef, work: &mut Work) {
+        let key = reference.key.clone();
+        match self.backends.get_mut(&key) {
+            Some(memo) => {
+                memo.users.insert(host.clone());
+                if memo.reference != reference {
+                    memo.reference = reference;
+                    work.backends.insert(key);
+                }
+            }
+            None => {
+                self.dependencies.backends.add(&reference.service, key.clone());
+                let users = OrdSet::unit(host.clone());
+                let memo = BackendMemo { reference, users, external: None, certificate: None };
+                self.backends.insert(key.clone(), memo);
+                work.backends.insert(key);
+            }
+        }
+    }
+
+    /// Notes that a host no longer uses a backend, and marks it when it was the last.
+    pub(super) fn release_backend(&mut self, host: &HostPattern, key: &BackendKey, work: &mut Work) {
+        if let Some(memo) = self.backends.get_mut(key) {
+            memo.users.remove(host);
+            if memo.users.is_empty() {
+                work.backends.insert(key.clone());
+            }
+        }
+    }
+
+    /// Makes backends, and forgets those that no host uses.
+    pub(super) fn make_backends(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for key in std::mem::take(&mut work.backends) {
+            let Some(mut memo) = self.backends.remove(&key) else { continue };
+            let used = !memo.users.is_empty();
+            let built = used.then(|| backend::build(&memo.reference, inputs)).flatten();
+            let external = match memo.reference.target(inputs) {
+                Ok(Target::External(name)) if used => name.to_resolve().cloned(),
+                _ => None,
+            };
+            self.exchange_external(&key, memo.external.as_ref(), external.as_ref());
+            let certificate = memo.reference.transport.client_certificate().filter(|_| used).cloned();
+            let user = CertificateUser::Backend(key.clone());
+            let secrets = self.exchange_certificate(user, memo.certificate.as_ref(), certificate.as_ref());
+            work.certificates.extend(secrets);
+            let (made, diagnostics) = built.unzip();
+            self.current.diagnostics.replace(Scope::Backend(key.0.clone()), diagnostics.unwrap_or_default());
+            self.set_backend(&key, made);
+            if used {
+                (memo.external, memo.certificate) = (external, certificate);
+                self.backends.insert(key, memo);
+            } else {
+                self.dependencies.backends.remove(&memo.reference.service, &key);
+            }
+        }
+    }
+
+    fn set_backend(&mut self, key: &BackendKey, made: Option<Backend>) {
+        let backends = &mut self.current.config.backends;
+        match made {
+            None => drop(backends.remove(key)),
+            Some(made) if backends.get(key).is_some_and(|before| **before == made) => {}
+            Some(made) => drop(backends.insert(key.clone(), Arc::new(made))),
+        }
+    }
+
+    fn exchange_external(&mut self, key: &BackendKey, before: Option<&Arc<str>>, after: Option<&Arc<str>>) {
+        if let Some(name) = before {
+            self.dependencies.external.remove(name, key);
+            if !self.dependencies.external.has(name) {
+                self.current.external_names.remove(name);
+            }
+        }
+        if let Some(name) = after {
+            self.dependencies.external.add(name, key.clone());
+            self.current.external_names.insert(name.clone());
+        }
+    }
+}

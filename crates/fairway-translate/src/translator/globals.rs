@@ -1,0 +1,64 @@
+//! What concerns all Ingresses: classes, settings, and whose word about client addresses is taken.
+
+use fairway_model::{HostPattern, Origin};
+
+use crate::diagnostic::{Diagnostic, Scope, Severity};
+use crate::ingress::class::Classes;
+use crate::ingress::settings;
+use crate::inputs::Inputs;
+use crate::translator::state::State;
+use crate::translator::work::{TrustWork, Work};
+
+impl State {
+    /// The classes and the settings; where they mean something else now, every Ingress is read again.
+    pub(super) fn read_globals(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        let mut all = false;
+        if work.classes {
+            let classes = Classes::read(inputs.resources, inputs.options);
+            all |= classes != self.classes;
+            self.classes = classes;
+        }
+        if work.settings {
+            let read = settings::read(inputs);
+            all |= read.defaults != self.defaults;
+            self.defaults = read.defaults;
+            work.trust = TrustWork::Report;
+            self.current.config.settings = read.settings;
+            let mut found = read.diagnostics;
+            found.extend(missing_default_certificate(inputs));
+            self.current.diagnostics.replace(Scope::Settings, found);
+        }
+        if all {
+            work.ingresses.extend(inputs.resources.ingresses.keys().cloned());
+            work.hosts.insert(HostPattern::Any);
+        }
+    }
+
+    /// Reports again what is wrong with the settings, after the Secret of the default certificate changed.
+    pub(super) fn report_settings(&mut self, inputs: Inputs<'_>) {
+        let found = settings::read(inputs).diagnostics.into_iter().chain(missing_default_certificate(inputs));
+        self.current.diagnostics.replace(Scope::Settings, found.collect());
+    }
+
+    /// Reports that every client may claim any address, with the Ingresses whose source ranges that makes worthless.
+    pub(super) fn report_trust(&mut self, work: &Work) {
+        if work.trust == TrustWork::None {
+            return;
+        }
+        let restricting = &self.dependencies.restricting;
+        let trusts = &self.defaults.trusts_everybody;
+        let found = trusts.iter().map(|trust| trust.describe(restricting.iter())).collect();
+        self.current.diagnostics.replace(Scope::Trust, found);
+    }
+}
+
+fn missing_default_certificate(inputs: Inputs<'_>) -> Option<Diagnostic> {
+    let key = inputs.options.default_certificate.as_ref()?;
+    if inputs.resources.secrets.contains_key(key) {
+        return None;
+    }
+    let origin = Origin::object("Secret", &key.namespace, &key.name);
+    let problem = "the Secret of the default certificate does not exist";
+    let found = Diagnostic::new(Severity::Error, "missing-reference", origin);
+    Some(found.because(problem, "a self-signed certificate is used in its place"))
+}

@@ -1,0 +1,126 @@
+//! Makes the hosts that are marked, and marks the backends and certificates that they use.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::{HostKey, HostPattern, WildcardSpan};
+use imbl::OrdMap;
+
+use crate::diagnostic::Scope;
+use crate::ingress::host::{self, Built, HostInputs};
+use crate::ingress::ownership::{HostIngresses, Ownership};
+use crate::inputs::Inputs;
+use crate::listeners::INGRESS_TABLE;
+use crate::object::ObjectKey;
+use crate::options::HostOwnership;
+use crate::translator::dependencies::parent;
+use crate::translator::state::{CertificateUser, HostMemo, State};
+use crate::translator::work::Work;
+
+impl State {
+    /// Makes hosts: wildcards first, because hosts below them may show their certificate or belong to their owner.
+    pub(super) fn make_hosts(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        let (exact, wide): (Vec<_>, Vec<_>) = std::mem::take(&mut work.hosts)
+            .into_iter()
+            .partition(|host| matches!(host, HostPattern::Exact(_)));
+        let mut exact: BTreeSet<HostPattern> = exact.into_iter().collect();
+        for host in wide {
+            let seen_below = |hosts: &OrdMap<HostPattern, HostMemo>| {
+                hosts
+                    .get(&host)
+                    .map(|memo| (memo.own_certificate.clone(), memo.ownership.clone()))
+                    .unwrap_or_default()
+            };
+            let before = seen_below(&self.hosts);
+            self.make_host(&host, inputs, work);
+            let after = seen_below(&self.hosts);
+            if let HostPattern::Wildcard { suffix, .. } = &host
+                && before != after
+            {
+                exact.extend(self.dependencies.below.of(suffix).cloned());
+            }
+        }
+        for host in exact {
+            self.make_host(&host, inputs, work);
+        }
+    }
+
+    fn make_host(&mut self, host: &HostPattern, inputs: Inputs<'_>, work: &mut Work) {
+        let key = HostKey { table: INGRESS_TABLE.into(), host: host.clone() };
+        let scope = Scope::Host(key.clone());
+        let wildcard =
+            parent(host).map(|suffix| HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel });
+        let above = wildcard.as_ref().and_then(|wildcard| Some((wildcard, self.hosts.get(wildcard)?)));
+        let (serving, ownership) = self.serving(host, above, inputs.options.hosts.ownership);
+        if serving.ingresses.is_empty() && *host != HostPattern::Any {
+            self.remember_host(host, HostMemo::default(), work);
+            self.hosts.remove(host);
+            self.current.config.hosts.remove(&key);
+            self.current.diagnostics.replace(scope, serving.diagnostics);
+            return;
+        }
+        let Built { host: made, certificate: own_certificate, backends, mut diagnostics } =
+            self.built_host(host, &serving, above.map(|(_, memo)| memo), inputs);
+        diagnostics.extend(serving.diagnostics);
+        let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0));
+        let mut memo = HostMemo { own_certificate, ownership, backends: BTreeSet::new(), certificate: shown };
+        for reference in backends {
+            memo.backends.insert(reference.key.clone());
+            self.use_backend(host, reference, work);
+        }
+        self.remember_host(host, memo, work);
+        self.current.diagnostics.replace(scope, diagnostics);
+        if self.current.config.hosts.get(&key).is_none_or(|before| **before != made) {
+            self.current.config.hosts.insert(key, Arc::new(made));
+        }
+    }
+
+    /// Who serves a host, and what they say about its ownership where hosts below it must know.
+    fn serving(
+        &self,
+        host: &HostPattern,
+        above: Option<(&HostPattern, &HostMemo)>,
+        hosts: HostOwnership,
+    ) -> (HostIngresses, Ownership) {
+        let keys = self.dependencies.hosts.of(host);
+        let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
+        if hosts == HostOwnership::Off {
+            return (HostIngresses::equal(ingresses), Ownership::default());
+        }
+        let ownership = match host {
+            HostPattern::Wildcard { .. } => Ownership::of(&ingresses),
+            HostPattern::Exact(_) | HostPattern::Any => Ownership::default(),
+        };
+        let above = above.map(|(wildcard, memo)| (wildcard, &memo.ownership));
+        (HostIngresses::of(host, ingresses, above), ownership)
+    }
+
+    fn built_host(
+        &self,
+        host: &HostPattern,
+        serving: &HostIngresses,
+        above: Option<&HostMemo>,
+        inputs: Inputs<'_>,
+    ) -> Built {
+        // A certificate comes from a wildcard only where both have one owner, or none.
+        let wildcard = above.filter(|memo| memo.ownership.owner() == serving.owner.as_ref());
+        let inputs = HostInputs {
+            context: self.context(inputs),
+            certificates: &|key| self.certificates.certificate(key),
+            wildcard: wildcard.map(|memo| memo.own_certificate.clone()).unwrap_or_default(),
+        };
+        host::build(host, serving, &inputs)
+    }
+
+    /// Puts the memory of a host in the place of the earlier one, and releases what it no longer uses.
+    fn remember_host(&mut self, host: &HostPattern, memo: HostMemo, work: &mut Work) {
+        let before = self.hosts.remove(host).unwrap_or_default();
+        for key in before.backends.difference(&memo.backends) {
+            self.release_backend(host, key, work);
+        }
+        let user = CertificateUser::Host(host.clone());
+        let secrets = self.exchange_certificate(user, before.certificate.as_ref(), memo.certificate.as_ref());
+        work.certificates.extend(secrets);
+        self.hosts.insert(host.clone(), memo);
+    }
+}

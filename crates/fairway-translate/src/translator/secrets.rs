@@ -1,0 +1,67 @@
+//! Reads the Secrets whose certificates are used or may be, and puts those that are used into the configuration.
+
+use fairway_model::CertificateKey;
+
+use crate::diagnostic::Scope;
+use crate::inputs::Inputs;
+use crate::object::ObjectKey;
+use crate::translator::state::{CertificateUser, Progress, State};
+use crate::translator::work::Work;
+
+impl State {
+    /// Reads Secrets with certificates, and looks at the time.
+    pub(super) fn read_secrets(&mut self, inputs: Inputs<'_>, work: &mut Work, now: i64) {
+        let default = inputs.options.default_certificate.as_ref();
+        if self.progress == Progress::New {
+            work.secrets.extend(default.cloned());
+        }
+        for key in &work.secrets {
+            let shown = self.dependencies.certificates.has(key) || default == Some(key);
+            match inputs.resources.secrets.get(key).filter(|_| shown) {
+                Some(secret) => self.certificates.put(key, secret),
+                None => self.certificates.drop(key),
+            }
+        }
+        if let Some(default) = default.filter(|default| work.secrets.contains(default)) {
+            self.show_default(inputs, default);
+        }
+        let stale = match self.progress {
+            Progress::New => true,
+            Progress::Running { since, until } => now < since || now >= until,
+        };
+        let all = stale.then(|| self.certificates.keys().cloned().collect::<Vec<_>>());
+        for key in work.secrets.iter().chain(all.iter().flatten()) {
+            let is_default = default == Some(key);
+            let substitute = if is_default { "a self-signed certificate" } else { "the default certificate" };
+            let found = self.certificates.diagnostics(key, now, substitute);
+            self.current.diagnostics.replace(Scope::Certificate(key.clone()), found);
+        }
+        if stale || !work.secrets.is_empty() {
+            self.progress = Progress::Running { since: now, until: self.certificates.next_moment(now) };
+        }
+        work.certificates.append(&mut work.secrets);
+    }
+
+    fn show_default(&mut self, inputs: Inputs<'_>, key: &ObjectKey) {
+        self.report_settings(inputs);
+        self.certificate_users.add(key, CertificateUser::Default);
+        let usable = self.certificates.certificate(key).is_some();
+        self.current.config.default_certificate = usable.then(|| CertificateKey(key.to_string().into()));
+    }
+
+    /// Puts the certificates that somebody shows into the configuration, and takes the others out.
+    pub(super) fn make_certificates(&mut self, work: &Work) {
+        let certificates = &mut self.current.config.certificates;
+        for key in &work.certificates {
+            let name = CertificateKey(key.to_string().into());
+            match self.certificates.certificate(key).filter(|_| self.certificate_users.has(key)) {
+                None => drop(certificates.remove(&name)),
+                Some(certificate) => {
+                    if certificates.get(&name).is_none_or(|before| *before != certificate) {
+                        certificates.insert(name, certificate);
+                    }
+                }
+            }
+        }
+    }
+}

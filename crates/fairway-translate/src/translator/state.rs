@@ -1,0 +1,120 @@
+//! What is remembered between two updates. Owns the memory, and nothing of how it comes about.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::{BackendKey, Config, HostPattern};
+use imbl::{OrdMap, OrdSet};
+
+use crate::ingress::class::Classes;
+use crate::ingress::context::Context;
+use crate::ingress::defaults::Defaults;
+use crate::ingress::host_certificate::HostCertificate;
+use crate::ingress::ownership::Ownership;
+use crate::ingress::served::ServedIngress;
+use crate::inputs::Inputs;
+use crate::listeners;
+use crate::object::ObjectKey;
+use crate::options::Options;
+use crate::shared::backend::BackendRef;
+use crate::translation::Translation;
+use crate::translator::certificates::Certificates;
+use crate::translator::dependencies::{Dependencies, Users};
+
+/// Everything that the next update may need of the earlier ones. A clone costs nothing.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) progress: Progress,
+    pub(super) classes: Classes,
+    pub(super) defaults: Defaults,
+    pub(super) ingresses: OrdMap<ObjectKey, Arc<ServedIngress>>,
+    pub(super) dependencies: Dependencies,
+    pub(super) hosts: OrdMap<HostPattern, HostMemo>,
+    pub(super) backends: OrdMap<BackendKey, BackendMemo>,
+    pub(super) certificates: Certificates,
+    pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
+    /// The Service of each slice.
+    pub(super) slice_services: OrdMap<ObjectKey, ObjectKey>,
+    pub(super) current: Translation,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing was visited yet.
+    New,
+    /// All was visited; diagnostics of certificates hold from the first moment to before the second.
+    Running { since: i64, until: i64 },
+}
+
+/// What is remembered of a host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostMemo {
+    /// Its own, before that of a wildcard host takes its place.
+    pub(super) own_certificate: HostCertificate,
+    /// Of a wildcard: what the Ingresses that name it say about its ownership.
+    pub(super) ownership: Ownership,
+    pub(super) backends: BTreeSet<BackendKey>,
+    pub(super) certificate: Option<ObjectKey>,
+}
+
+/// What is remembered of a backend.
+#[derive(Clone, Debug)]
+pub(super) struct BackendMemo {
+    pub(super) reference: BackendRef,
+    pub(super) users: OrdSet<HostPattern>,
+    pub(super) external: Option<Arc<str>>,
+    pub(super) certificate: Option<ObjectKey>,
+}
+
+/// Who shows a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CertificateUser {
+    Default,
+    Host(HostPattern),
+    Backend(BackendKey),
+}
+
+impl State {
+    /// Before the first update.
+    pub(super) fn new(options: &Options) -> Self {
+        let config = Config { listeners: listeners::of_ingresses(options), ..Config::default() };
+        Self {
+            progress: Progress::New,
+            classes: Classes::default(),
+            defaults: Defaults::default(),
+            ingresses: OrdMap::new(),
+            dependencies: Dependencies::default(),
+            hosts: OrdMap::new(),
+            backends: OrdMap::new(),
+            certificates: Certificates::default(),
+            certificate_users: Users::default(),
+            slice_services: OrdMap::new(),
+            current: Translation { config, ..Translation::default() },
+        }
+    }
+
+    /// What readers of Ingresses may look at.
+    pub(super) fn context<'a>(&'a self, inputs: Inputs<'a>) -> Context<'a> {
+        Context { inputs, defaults: &self.defaults }
+    }
+
+    /// Notes who shows which certificate from now on, and gives the Secrets that this concerns.
+    pub(super) fn exchange_certificate(
+        &mut self,
+        user: CertificateUser,
+        before: Option<&ObjectKey>,
+        after: Option<&ObjectKey>,
+    ) -> Vec<ObjectKey> {
+        if before == after {
+            return Vec::new();
+        }
+        if let Some(before) = before {
+            self.certificate_users.remove(before, &user);
+        }
+        if let Some(after) = after {
+            self.certificate_users.add(after, user);
+        }
+        before.into_iter().chain(after).cloned().collect()
+    }
+}

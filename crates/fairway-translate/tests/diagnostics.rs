@@ -1,0 +1,230 @@
+//! Every diagnostic that translation can give, as one file: what the golden cases give, and what each known annotation
+//! and each key of the settings ConfigMap gives with good and with bad values. A message that changes shows here.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test diagnostics` writes the file from what is said now.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fairway_translate::{
+    Change, ObjectKey, Options, Resources, UnsupportedProtection, known_annotations, translate,
+};
+use serde_json::{Value, json};
+
+use support::{NOW, object, scene};
+
+const PREFIX: &str = "nginx.ingress.kubernetes.io";
+
+/// Some are good for one annotation, some for another, and some for none.
+const VALUES: &[&str] = &[
+    "",
+    "!",
+    "*",
+    "/$1",
+    "/app",
+    "/x?y={z}",
+    "10",
+    "10.0.0.0/8",
+    "10.0.0.0/8,x",
+    "8m",
+    "GRPC",
+    "HTTPS",
+    "default/absent",
+    "default/headers",
+    "default/tls",
+    "false",
+    "https://$1.test",
+    "https://x.test",
+    "on",
+    "other/tls",
+    "true",
+];
+
+/// Annotations that are read only beside another one, and that other one.
+const COMPANIONS: &[(&str, &[(&str, &str)])] = &[
+    ("cors-", &[("enable-cors", "true")]),
+    ("permanent-redirect-code", &[("permanent-redirect", "https://x.test")]),
+    ("proxy-ssl-", &[("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/tls")]),
+    ("temporal-redirect-code", &[("temporal-redirect", "https://x.test")]),
+];
+
+/// The keys of the settings ConfigMap, and one that does not exist.
+const KEYS: &[&str] = &[
+    "access-log",
+    "block-cidrs",
+    "block-referers",
+    "block-user-agents",
+    "client-header-timeout",
+    "compute-full-forwarded-for",
+    "denylist-source-range",
+    "disable-access-log",
+    "enable-modsecurity",
+    "enable-owasp-modsecurity-crs",
+    "enable-real-ip",
+    "force-ssl-redirect",
+    "forwarded-for-header",
+    "forwarded-path",
+    "global-allowed-response-headers",
+    "global-auth-url",
+    "hsts",
+    "hsts-include-subdomains",
+    "hsts-max-age",
+    "hsts-preload",
+    "http-redirect-code",
+    "keep-alive",
+    "keep-alive-requests",
+    "max-worker-connections",
+    "max-worker-open-files",
+    "modsecurity-snippet",
+    "no-such-key",
+    "no-tls-redirect-locations",
+    "proxy-body-size",
+    "proxy-connect-timeout",
+    "proxy-read-timeout",
+    "proxy-real-ip-cidr",
+    "proxy-send-timeout",
+    "ssl-redirect",
+    "upstream-keepalive-connections",
+    "upstream-keepalive-requests",
+    "upstream-keepalive-timeout",
+    "use-forwarded-headers",
+    "use-proxy-protocol",
+    "whitelist-source-range",
+    "worker-processes",
+];
+
+/// What is said, with the inputs for which it is said. A value that a diagnostic repeats stands there as `VALUE`.
+#[derive(Default)]
+struct Said(BTreeMap<String, BTreeSet<String>>);
+
+impl Said {
+    fn note(&mut self, resources: &Resources, options: &Options, input: &str) {
+        let value = input.trim_end_matches(" alone");
+        for diagnostic in translate(resources, options, NOW).diagnostics.iter() {
+            let text = diagnostic.to_string().replace(value, "\"VALUE\"");
+            self.0.entry(text).or_default().insert(input.to_owned());
+        }
+    }
+
+    fn write(&self, title: &str, text: &mut String) {
+        _ = writeln!(text, "## {title}");
+        for (diagnostic, inputs) in &self.0 {
+            let inputs = inputs.iter().map(String::as_str).collect::<Vec<_>>().join(" | ");
+            _ = writeln!(text, "{diagnostic}\n    {inputs}");
+        }
+        text.push('\n');
+    }
+}
+
+#[test]
+fn every_diagnostic_is_what_it_was() {
+    let mut found = String::new();
+    golden_cases().write("golden cases", &mut found);
+    for known in known_annotations() {
+        annotation(known.name).write(&format!("annotation {}", known.name), &mut found);
+    }
+    for key in KEYS {
+        setting(key).write(&format!("setting {key}"), &mut found);
+    }
+    let file = golden().join("diagnostics.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&file, &found).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+    assert_eq!(differs, None, "found, expected");
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn golden_cases() -> Said {
+    let mut said = Said::default();
+    let entries = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path());
+    let cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    assert!(cases.len() >= 78, "only {} cases", cases.len());
+    for case in cases {
+        let scene = scene(&fs::read_to_string(case.join("in.yaml")).unwrap());
+        said.note(&scene.resources, &scene.options, case.file_name().unwrap().to_str().unwrap());
+    }
+    said
+}
+
+/// What is said of one annotation with all values, alone and beside its companions.
+fn annotation(name: &str) -> Said {
+    let beside: Vec<_> = COMPANIONS.iter().filter(|(start, _)| name.starts_with(start)).collect();
+    let mut said = Said::default();
+    for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
+        let options = Options { unsupported_protection: protection, ..Options::default() };
+        for value in VALUES {
+            let mut annotations: BTreeMap<&str, &str> =
+                beside.iter().flat_map(|(_, companions)| companions.iter().copied()).collect();
+            annotations.insert(name, value);
+            said.note(&resources(&annotations, None), &options, &format!("{value:?}"));
+            if !beside.is_empty() {
+                said.note(&resources(&[(name, *value)].into(), None), &options, &format!("{value:?} alone"));
+            }
+        }
+    }
+    said
+}
+
+/// What is said of one key with all values.
+fn setting(key: &str) -> Said {
+    let mut said = Said::default();
+    let configmap = Some(ObjectKey::new("default", "settings"));
+    let protected = [("allowlist-source-range", "10.0.0.0/8")].into();
+    for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
+        let options = Options {
+            configmap: configmap.clone(),
+            unsupported_protection: protection,
+            ..Options::default()
+        };
+        for value in VALUES {
+            said.note(&resources(&protected, Some((key, value))), &options, &format!("{value:?}"));
+        }
+    }
+    said
+}
+
+/// An Ingress with these annotations, and everything that it may refer to.
+fn resources(annotations: &BTreeMap<&str, &str>, setting: Option<(&str, &str)>) -> Resources {
+    let annotations: BTreeMap<String, &str> =
+        annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), *value)).collect();
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    let backend = json!({"service": {"name": "main", "port": {"number": 80}}});
+    let paths = json!([{"path": "/path/(.*)", "pathType": "ImplementationSpecific", "backend": backend}]);
+    let mut ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata("web"),
+        "spec": {"ingressClassName": "fairway", "rules": [{"host": "a.test", "http": {"paths": paths}}]},
+    });
+    ingress["metadata"]["annotations"] = json!(annotations);
+    let mut slice = metadata("main-1");
+    slice["labels"] = json!({"kubernetes.io/service-name": "main"});
+    let class = json!({"controller": "fairway.dev/ingress-controller"});
+    let mut objects: Vec<Value> = vec![
+        ingress,
+        json!({"kind": "IngressClass", "metadata": {"name": "fairway"}, "spec": class}),
+        json!({"kind": "Service", "metadata": metadata("main"), "spec": {"ports": [{"port": 80}]}}),
+        json!({"kind": "EndpointSlice", "metadata": slice, "addressType": "IPv4", "ports": [{"port": 80}],
+               "endpoints": [{"addresses": ["10.0.0.1"]}]}),
+        json!({"kind": "ConfigMap", "metadata": metadata("headers"), "data": {"X-One": "1"}}),
+        json!({"kind": "Secret", "metadata": metadata("tls"), "stringData": {"ca.crt": "a root"}}),
+    ];
+    if let Some((key, value)) = setting {
+        objects.push(json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": {key: value}}));
+    }
+    let mut resources = Resources::default();
+    for value in objects {
+        resources.apply(Change::Set(object(value), None));
+    }
+    resources
+}
