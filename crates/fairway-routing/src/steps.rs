@@ -86,7 +86,7 @@ impl Steps {
             match filter {
                 Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
                 Filter::Redirect(to) => {
-                    request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?))
+                    request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
                 }
                 Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
                 Filter::Cors(cors) => {
