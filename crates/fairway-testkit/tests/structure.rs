@@ -53,12 +53,13 @@ const CRATES: &[Place] = &[
         never: &["httparse", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
+    Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
         name: "fairway",
         may: &[
             "fairway-control",
+            "fairway-echo",
             "fairway-http1",
-            "fairway-lab",
             "fairway-model",
             "fairway-proxy",
             "fairway-routing",
@@ -130,9 +131,10 @@ fn nothing_right_of_the_model_knows_kubernetes() {
 
 #[test]
 fn the_laboratory_shares_no_crate_with_the_proxy() {
-    let is_own = |name: &str| name == "fairway-testkit" || name.starts_with("fairway-lab");
+    let is_lab = |name: &str| name == "fairway-echo" || name.starts_with("fairway-lab");
+    let is_own = |name: &str| name == "fairway-testkit" || is_lab(name);
     let packages = packages();
-    let lab = packages.iter().filter(|(name, _)| name.starts_with("fairway-lab"));
+    let lab = packages.iter().filter(|(name, _)| is_lab(name));
     let used = lab.flat_map(|(_, package)| package.normal.iter().chain(&package.development));
     let shared: Vec<_> = used.filter(|name| name.starts_with("fairway") && !is_own(name)).collect();
     assert!(shared.is_empty(), "one parser bug would blind both sides: {shared:?}");

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use fairway_lab::echo::{EchoOptions, EchoServer, EchoTls};
+use fairway_echo::{EchoOptions, EchoServer, EchoTls};
 use fairway_lab::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
 use fairway_lab::results::Class;
 use fairway_testkit::{Answer, Authority, Backend};

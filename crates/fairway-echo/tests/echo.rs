@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fairway_lab::echo::{EchoOptions, EchoServer, EchoTls, Identity, OnSigterm, pattern};
+use fairway_echo::{EchoOptions, EchoServer, EchoTls, Identity, OnSigterm, pattern};
 use fairway_testkit::certificates::Validity;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{PATIENCE, holds_within};

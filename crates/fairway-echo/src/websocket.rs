@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Response, StatusCode, header, request};
 use hyper::ext::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::body::EchoBody;
+use crate::body::EchoBody;
 
 /// What a server adds to the key (RFC 6455 §1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -24,7 +24,7 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 /// The answer that opens a WebSocket, or `None` when the request does not ask for one.
-pub(super) fn opening(request: &request::Parts) -> Option<Response<EchoBody>> {
+pub(crate) fn opening(request: &request::Parts) -> Option<Response<EchoBody>> {
     let mut answer = Response::new(EchoBody::from(Bytes::new()));
     if request.extensions.get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket") {
         return Some(answer);
@@ -70,7 +70,7 @@ enum Refusal {
 }
 
 /// Sends every frame back until the client closes.
-pub(super) async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+pub(crate) async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     loop {
         let frame = match read_frame(&mut stream).await? {
             Ok(frame) => frame,

@@ -23,7 +23,7 @@ pub fn pattern(position: usize) -> u8 {
 }
 
 /// What an answer carries.
-pub(super) enum EchoBody {
+pub(crate) enum EchoBody {
     /// All of it at once.
     Whole(Bytes),
     /// The pattern from `sent` on to `length`.
@@ -39,14 +39,14 @@ pub(super) enum EchoBody {
 
 /// Whether the length of a body is known before it is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     Before,
     Never,
 }
 
 impl EchoBody {
     /// `length` bytes of the pattern, with a length in front.
-    pub(super) fn pattern(length: u64) -> Self {
+    pub(crate) fn pattern(length: u64) -> Self {
         match usize::try_from(length) {
             Ok(short) if short <= BLOCK => Self::Whole(block().slice(..short)),
             _ => Self::Pattern { sent: 0, length, told: Told::Before },
@@ -54,7 +54,7 @@ impl EchoBody {
     }
 
     /// `length` bytes of the pattern, in chunks.
-    pub(super) fn chunked(length: u64) -> Self {
+    pub(crate) fn chunked(length: u64) -> Self {
         Self::Pattern { sent: 0, length, told: Told::Never }
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::query::Query;
+use crate::query::Query;
 
 /// What `/retry/` does about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(crate) enum Attempt {
     /// Echoes.
     Succeed,
     /// Answers this status after this time.
@@ -21,11 +21,11 @@ pub(super) enum Attempt {
 
 /// How often each `uuid` failed.
 #[derive(Default)]
-pub(super) struct Retries(Mutex<HashMap<String, u64>>);
+pub(crate) struct Retries(Mutex<HashMap<String, u64>>);
 
 impl Retries {
     /// Decides about the next attempt; an error says what is wrong with the query.
-    pub(super) fn attempt(&self, query: Query<'_>) -> Result<Attempt, String> {
+    pub(crate) fn attempt(&self, query: Query<'_>) -> Result<Attempt, String> {
         let uuid = query.first("uuid").filter(|uuid| !uuid.is_empty()).ok_or("uuid is required")?;
         let succeed_after: u64 = query.number("succeedAfter").ok_or("succeedAfter is required")?;
         let delay = query.duration("delayRetry")?.unwrap_or_default();
@@ -45,7 +45,7 @@ impl Retries {
 }
 
 /// A status that can end an exchange.
-pub(super) fn final_status(code: u16) -> Option<StatusCode> {
+pub(crate) fn final_status(code: u16) -> Option<StatusCode> {
     StatusCode::from_u16(code).ok().filter(|status| !status.is_informational())
 }
 

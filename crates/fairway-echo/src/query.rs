@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// The query of a target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Query<'q>(pub(super) &'q str);
+pub(crate) struct Query<'q>(pub(crate) &'q str);
 
 impl Query<'_> {
     /// The first value of `name`, decoded.
-    pub(super) fn first(self, name: &str) -> Option<String> {
+    pub(crate) fn first(self, name: &str) -> Option<String> {
         self.0.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(key) == name).then(|| decoded(value))
@@ -16,12 +16,12 @@ impl Query<'_> {
     }
 
     /// The first value of `name` as a number.
-    pub(super) fn number<N: std::str::FromStr>(self, name: &str) -> Option<N> {
+    pub(crate) fn number<N: std::str::FromStr>(self, name: &str) -> Option<N> {
         self.first(name)?.parse().ok()
     }
 
     /// The first value of `name` as a duration; an empty one is none.
-    pub(super) fn duration(self, name: &str) -> Result<Option<Duration>, String> {
+    pub(crate) fn duration(self, name: &str) -> Result<Option<Duration>, String> {
         match self.first(name) {
             Some(text) if !text.is_empty() => duration(&text).map(Some),
             _ => Ok(None),
@@ -57,7 +57,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// A duration such as `3s`, `1.5h` or `1m30s`. Negative ones are no time at all.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("invalid duration {text:?}");
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -95,7 +95,7 @@ fn unit(name: &str) -> Option<f64> {
 }
 
 /// The path without empty and dot segments, as Go's router wants it; `None` when it is that already.
-pub(super) fn cleaned(path: &str) -> Option<String> {
+pub(crate) fn cleaned(path: &str) -> Option<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {

@@ -10,7 +10,7 @@ use http::{HeaderMap, Version, header, request};
 use rustls::{ProtocolVersion, ServerConnection};
 use serde::Serialize;
 
-use super::options::Identity;
+use crate::options::Identity;
 
 /// The JSON answer.
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct Assertions<'r> {
 /// What a handshake agreed on.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TlsAssertions {
+pub(crate) struct TlsAssertions {
     version: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peer_certificates: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct TlsAssertions {
 }
 
 impl TlsAssertions {
-    pub(super) fn of(session: &ServerConnection) -> Arc<Self> {
+    pub(crate) fn of(session: &ServerConnection) -> Arc<Self> {
         let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
         Arc::new(Self {
             version: match session.protocol_version() {
@@ -68,7 +68,7 @@ impl TlsAssertions {
 }
 
 /// The JSON of a request that came to `port`.
-pub(super) fn json(
+pub(crate) fn json(
     request: &request::Parts,
     port: u16,
     identity: &Identity,
@@ -96,7 +96,7 @@ pub(super) fn json(
 }
 
 /// The request target: in HTTP/1 as it was sent, in HTTP/2 what `:path` says.
-pub(super) fn target(request: &request::Parts) -> String {
+pub(crate) fn target(request: &request::Parts) -> String {
     match request.uri.path_and_query() {
         Some(path) if request.version == Version::HTTP_2 => path.to_string(),
         _ => request.uri.to_string(),
@@ -123,7 +123,7 @@ fn canonical(fields: &HeaderMap) -> BTreeMap<String, Vec<String>> {
 }
 
 /// `x-request-id` becomes `X-Request-Id`.
-pub(super) fn canonical_name(name: &str) -> String {
+pub(crate) fn canonical_name(name: &str) -> String {
     let mut starts = true;
     let letters = name.chars().map(|letter| {
         let cased = if starts { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };

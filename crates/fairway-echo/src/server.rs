@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::answer::{Backend, Connection, answer};
-use super::assertions::TlsAssertions;
-use super::numbers::Numbers;
-use super::options::{EchoOptions, OnSigterm};
-use super::retry::Retries;
-use super::transport::{ResetOrder, Transport};
+use crate::answer::{Backend, Connection, answer};
+use crate::assertions::TlsAssertions;
+use crate::numbers::Numbers;
+use crate::options::{EchoOptions, OnSigterm};
+use crate::retry::Retries;
+use crate::transport::{ResetOrder, Transport};
 
 /// How long accepting rests when it fails, so that a lack of descriptors does not spin.
 const REST: Duration = Duration::from_millis(20);
@@ -30,10 +30,10 @@ const MOST_FIELDS: usize = 256;
 
 /// Everything that is spawned; it ends with the backend.
 #[derive(Default)]
-pub(super) struct Tasks(Mutex<JoinSet<()>>);
+pub(crate) struct Tasks(Mutex<JoinSet<()>>);
 
 impl Tasks {
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.0.lock().expect("no holder of this lock panics");
         while running.try_join_next().is_some() {}
         running.spawn(task);

@@ -14,40 +14,40 @@ use hyper::body::{Body, Incoming};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
-use super::assertions::{self, TlsAssertions};
-use super::body::EchoBody;
-use super::numbers::{NUMBER_FIELD, Numbers};
-use super::options::Identity;
-use super::query::{Query, cleaned};
-use super::retry::{Attempt, Retries, final_status};
-use super::server::Tasks;
-use super::transport::ResetOrder;
-use super::websocket;
+use crate::assertions::{self, TlsAssertions};
+use crate::body::EchoBody;
+use crate::numbers::{NUMBER_FIELD, Numbers};
+use crate::options::Identity;
+use crate::query::{Query, cleaned};
+use crate::retry::{Attempt, Retries, final_status};
+use crate::server::Tasks;
+use crate::transport::ResetOrder;
+use crate::websocket;
 
 /// The request field that sets answer fields.
 const SET_FIELD: &str = "x-echo-set-header";
 
 /// What all connections of a backend share.
-pub(super) struct Backend {
-    pub(super) identity: Identity,
-    pub(super) numbers: Numbers,
-    pub(super) retries: Retries,
-    pub(super) tasks: Tasks,
+pub(crate) struct Backend {
+    pub(crate) identity: Identity,
+    pub(crate) numbers: Numbers,
+    pub(crate) retries: Retries,
+    pub(crate) tasks: Tasks,
 }
 
 /// What requests of one connection know of it.
-pub(super) struct Connection {
-    pub(super) backend: Arc<Backend>,
-    pub(super) peer: SocketAddr,
-    pub(super) port: u16,
-    pub(super) tls: Option<Arc<TlsAssertions>>,
-    pub(super) reset: ResetOrder,
+pub(crate) struct Connection {
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) port: u16,
+    pub(crate) tls: Option<Arc<TlsAssertions>>,
+    pub(crate) reset: ResetOrder,
 }
 
 type Answer = Response<EchoBody>;
 
 /// Answers a request.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     connection: Arc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Answer, hyper::Error> {

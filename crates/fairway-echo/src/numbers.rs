@@ -13,14 +13,14 @@ use serde::Serialize;
 pub const NUMBER_FIELD: &str = "x-request-number";
 
 /// The numbers of all requests.
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     counts: Mutex<HashMap<String, u32>>,
     file: Option<File>,
 }
 
 /// What `/seen` answers.
 #[derive(Debug, Serialize)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Numbered requests.
     requests: u64,
     /// Different pairs of method and number.
@@ -34,13 +34,13 @@ pub(super) struct Seen {
 
 impl Numbers {
     /// Counts in memory, and appends to `file` when there is one.
-    pub(super) fn new(file: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn new(file: Option<&Path>) -> io::Result<Self> {
         let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
         Ok(Self { counts: Mutex::default(), file: file.map(open).transpose()? })
     }
 
     /// Notes a request whose head arrived.
-    pub(super) fn note(&self, method: &Method, number: &str) {
+    pub(crate) fn note(&self, method: &Method, number: &str) {
         let mut line = format!("{method} {number}");
         *self.counts.lock().expect("no holder of this lock panics").entry(line.clone()).or_default() += 1;
         if let Some(mut file) = self.file.as_ref() {
@@ -53,7 +53,7 @@ impl Numbers {
     }
 
     /// What came, of one method or all.
-    pub(super) fn seen(&self, method: Option<&str>, all: bool) -> Seen {
+    pub(crate) fn seen(&self, method: Option<&str>, all: bool) -> Seen {
         let counts = self.counts.lock().expect("no holder of this lock panics");
         let wanted = |line: &str| method.is_none_or(|method| line.split(' ').next() == Some(method));
         let of_interest = || counts.iter().filter(|(line, _)| wanted(line));

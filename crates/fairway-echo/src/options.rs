@@ -86,7 +86,7 @@ pub enum OnSigterm {
 
 impl EchoTls {
     /// Reads the files.
-    pub(super) fn server_config(&self) -> io::Result<ServerConfig> {
+    pub(crate) fn server_config(&self) -> io::Result<ServerConfig> {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| unusable(&self.key, error))?;
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))

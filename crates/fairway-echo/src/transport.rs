@@ -11,23 +11,23 @@ use tokio::net::TcpStream;
 
 /// Orders the end of a connection.
 #[derive(Clone, Default)]
-pub(super) struct ResetOrder(Arc<AtomicBool>);
+pub(crate) struct ResetOrder(Arc<AtomicBool>);
 
 impl ResetOrder {
     /// Whatever is written next becomes a RST instead.
-    pub(super) fn give(&self) {
+    pub(crate) fn give(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// The connection.
-pub(super) struct Transport {
+pub(crate) struct Transport {
     socket: TcpStream,
     order: ResetOrder,
 }
 
 impl Transport {
-    pub(super) fn new(socket: TcpStream) -> (Self, ResetOrder) {
+    pub(crate) fn new(socket: TcpStream) -> (Self, ResetOrder) {
         let order = ResetOrder::default();
         (Self { socket, order: order.clone() }, order)
     }
