@@ -14,10 +14,10 @@
 pub mod adapter;
 pub mod cluster;
 pub mod command;
-pub mod measure;
 pub mod peers;
 pub mod scenario;
 
+pub use fairway_lab_measure as measure;
 pub use fairway_lab_report as report;
 pub use fairway_lab_results as results;
 pub use fairway_lab_traffic::{backend, crosscheck, load};

@@ -42,8 +42,14 @@ const CRATES: &[Place] = &[
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &["fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
+        may: &["fairway-lab-measure", "fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
         never: &["httparse"],
+    },
+    // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
+    Place {
+        name: "fairway-lab-measure",
+        may: &["fairway-lab-results"],
+        never: &["httparse", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-lab-report", may: &["fairway-lab-results"], never: INPUT_OUTPUT },
     Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
@@ -68,7 +74,11 @@ const CRATES: &[Place] = &[
         never: &["kube"],
     },
     // Measures from outside: it starts proxies as processes.
-    Place { name: "fairway-bench", may: &["fairway-testkit"], never: KUBERNETES },
+    Place {
+        name: "fairway-bench",
+        may: &["fairway-lab-measure", "fairway-lab-results", "fairway-lab-traffic", "fairway-testkit"],
+        never: KUBERNETES,
+    },
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::cgroup::Containers;
-use super::process;
-use super::samples::Samples;
-use crate::results::Cost;
+use crate::cgroup::Containers;
+use crate::process;
+use crate::samples::Samples;
+use fairway_lab_results::Cost;
 
 /// One of those that are measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,11 +20,11 @@ pub enum Subject {
 
 /// What one subject has used since it began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    pub(super) cpu_ns: u64,
-    pub(super) user_ns: Option<u64>,
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) switches: u64,
+pub(crate) struct Usage {
+    pub(crate) cpu_ns: u64,
+    pub(crate) user_ns: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) switches: u64,
 }
 
 /// Sums of what subjects used between the beginning and the last reading.
@@ -41,7 +41,7 @@ pub struct Spent {
     /// How long, seconds.
     pub seconds: f64,
     /// What the sums rest on, where somebody else's samples were all there is.
-    pub(super) samples: Option<Samples>,
+    pub(crate) samples: Option<Samples>,
 }
 
 /// Reads what subjects use.

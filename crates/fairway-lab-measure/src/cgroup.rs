@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::meter::Usage;
-use super::process;
+use crate::meter::Usage;
+use crate::process;
 
 /// How deep below the root a container's cgroup may be.
 const DEPTH: usize = 8;
 
 /// Where containers are, found once each.
 #[derive(Default)]
-pub(super) struct Containers {
+pub(crate) struct Containers {
     places: HashMap<String, Option<Place>>,
 }
 
@@ -29,7 +29,7 @@ enum Place {
 
 impl Containers {
     /// What a container has used since it began; nothing where its cgroup cannot be found or has gone.
-    pub(super) fn usage(&mut self, container: &str) -> Option<Usage> {
+    pub(crate) fn usage(&mut self, container: &str) -> Option<Usage> {
         let known = self.places.get(container);
         let place = match known {
             Some(Some(place)) => place.clone(),

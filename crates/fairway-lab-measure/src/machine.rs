@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::results::Environment;
+use fairway_lab_results::Environment;
 
 /// What can be known without a cluster; the place and Kubernetes' version are the caller's.
 #[must_use]

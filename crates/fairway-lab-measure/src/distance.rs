@@ -5,7 +5,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::pinning::Pin;
+use fairway_lab_results::Distance;
+
+use crate::pinning::pin_thread;
 
 const TRIPS: u32 = 200;
 /// Undisturbed series are rare while other work runs on the machine; a quiet one is done in a millisecond.
@@ -15,50 +17,39 @@ const ENOUGH: u32 = 10;
 /// Two CPUs of one core pass a line in 60 to 80 ns, two cores in 300 to 450 ns; nothing lies between.
 const ONE_CORE_NS: f64 = 150.0;
 
-/// Where the two CPUs were during a block.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Distance {
-    /// On one physical core, or everything is pinned to one CPU.
-    OneCore,
-    TwoCores,
-    /// Nothing is pinned, or no probe came through.
-    Unknown,
-}
-
-impl Distance {
-    pub(crate) fn of(pin: Pin, round_trip_ns: Option<f64>) -> Self {
-        match round_trip_ns {
-            _ if pin == Pin::Together => Self::OneCore,
-            None => Self::Unknown,
-            Some(ns) if ns < ONE_CORE_NS => Self::OneCore,
-            Some(_) => Self::TwoCores,
-        }
-    }
-
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::OneCore => "CPUs on one core",
-            Self::TwoCores => "CPUs on two cores",
-            Self::Unknown => "CPUs anywhere",
-        }
+/// What a round trip says.
+#[must_use]
+pub fn distance(round_trip_ns: Option<f64>) -> Distance {
+    match round_trip_ns {
+        None => Distance::Unknown,
+        Some(ns) if ns < ONE_CORE_NS => Distance::OneCore,
+        Some(_) => Distance::TwoCores,
     }
 }
 
-/// Nanoseconds for one round trip, the best of many short series, so that whoever else runs does not count.
-/// `None` when nothing is pinned or no series was undisturbed.
-pub(crate) fn round_trip_ns(pin: Pin) -> anyhow::Result<Option<f64>> {
-    if pin != Pin::Apart {
-        return Ok(None);
+/// Where the CPUs were during a block, by a probe before it and one after; an error when they moved.
+///
+/// # Errors
+/// A sentence.
+pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
+    match (before, after) {
+        (Distance::Unknown, known) | (known, Distance::Unknown) => Ok(known),
+        (before, after) if before == after => Ok(before),
+        _ => Err("the host moved a CPU".to_owned()),
     }
+}
+
+/// Nanoseconds for one round trip between two CPUs, the best of many short series, so that whoever else runs does not
+/// count. Nothing where no series was undisturbed, or a CPU may not be used.
+#[must_use]
+pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
-    let best = std::thread::scope(|scope| {
-        scope.spawn(|| pin.as_proxy().map(|()| answer(&ball, &over)));
-        let best = call(&ball);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pin_thread(there).map(|()| answer(&ball, &over)));
+        let best = scope.spawn(|| pin_thread(here).ok().and_then(|()| call(&ball))).join().ok().flatten();
         over.store(true, Ordering::Release);
         best
-    });
-    Ok(best)
+    })
 }
 
 /// Even values wait for the other side, which makes them odd.
@@ -92,4 +83,19 @@ fn call(ball: &AtomicU32) -> Option<f64> {
         best = Some(best.map_or(each, |best| best.min(each)));
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_says_where_the_cpus_are() {
+        assert_eq!(
+            [None, Some(70.0), Some(400.0)].map(distance),
+            [Distance::Unknown, Distance::OneCore, Distance::TwoCores]
+        );
+        // Nobody answers from a CPU that is not there.
+        assert!(round_trip_ns(0, usize::MAX / 2).is_none());
+    }
 }

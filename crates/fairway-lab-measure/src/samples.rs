@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::meter::Spent;
+use crate::meter::Spent;
 
 /// Less than this of a pod's time, seconds, is one or two samples and says little.
 const LEAST_S: f64 = 10.0;
@@ -53,36 +53,36 @@ pub struct Sample {
 
 /// Time that samples cover, and what was used in it; pods add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Piece {
-    pub(super) cpu_s: f64,
-    pub(super) seconds: f64,
+pub(crate) struct Piece {
+    pub(crate) cpu_s: f64,
+    pub(crate) seconds: f64,
 }
 
 /// What samples say of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Between samples that were both taken in it.
-    pub(super) covered: Piece,
+    pub(crate) covered: Piece,
     /// Between one before its beginning and one in it: it counts where the time before counts too.
-    pub(super) bridge: Piece,
+    pub(crate) bridge: Piece,
     /// How long pods were there, all together.
-    pub(super) present_s: f64,
+    pub(crate) present_s: f64,
 }
 
 impl Samples {
     /// The part of the pods' time that is covered.
-    pub(super) fn part(&self) -> f64 {
+    pub(crate) fn part(&self) -> f64 {
         if self.present_s > 0.0 { (self.covered.seconds / self.present_s).min(1.0) } else { 0.0 }
     }
 
     /// CPU time: the mean use while samples covered it, for as long as pods were there.
-    pub(super) fn cpu_s(&self) -> f64 {
+    pub(crate) fn cpu_s(&self) -> f64 {
         let mean = if self.covered.seconds > 0.0 { self.covered.cpu_s / self.covered.seconds } else { 0.0 };
         mean * self.present_s
     }
 
     /// Why that is no figure, if it is none.
-    pub(super) fn wanting(&self, seconds: f64) -> Option<String> {
+    pub(crate) fn wanting(&self, seconds: f64) -> Option<String> {
         let covered = self.part() * seconds;
         (covered < LEAST_S || self.part() < LEAST_PART).then(|| {
             format!(
@@ -92,7 +92,7 @@ impl Samples {
         })
     }
 
-    pub(super) fn and(self, next: &Self) -> Self {
+    pub(crate) fn and(self, next: &Self) -> Self {
         let sum = |one: Piece, other: Piece| Piece {
             cpu_s: one.cpu_s + other.cpu_s,
             seconds: one.seconds + other.seconds,

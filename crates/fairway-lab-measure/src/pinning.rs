@@ -6,6 +6,8 @@ use anyhow::Context;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::process::threads;
+
 /// Keeps processes, with all the threads they have now, on these CPUs.
 ///
 /// # Errors
@@ -14,10 +16,10 @@ pub fn pin(processes: &[u32], cpus: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
     for process in processes {
-        let tasks = fs::read_dir(format!("/proc/{process}/task"))
-            .with_context(|| format!("find process {process}"))?;
-        for task in tasks.flatten() {
-            let id = task.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        let threads = threads(*process);
+        anyhow::ensure!(!threads.is_empty(), "find process {process}");
+        for thread in threads {
+            let id = thread.rsplit('/').next().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
             // A thread may have ended meanwhile.
             if let Err(error) = sched_setaffinity(id, &set)
                 && error != rustix::io::Errno::SRCH
@@ -27,6 +29,17 @@ pub fn pin(processes: &[u32], cpus: &[usize]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Keeps the calling thread, and the threads and processes that it starts from now on, on one CPU.
+///
+/// # Errors
+/// A CPU that this process may not use.
+pub fn pin_thread(cpu: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("keep a thread on CPU {cpu}"))
 }
 
 /// The machine's time so far, in clock ticks of all CPUs.
