@@ -4,10 +4,9 @@
 //! Owns the answers. Never parses more than the end of a head and the first bytes of the path; never sees a body,
 //! because the generator sends none.
 
-use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::pinning::Idle;
@@ -76,7 +75,7 @@ pub(crate) enum Backing {
     /// A thread of its own, which sleeps when there is nothing to do.
     Thread,
     /// The generator, between its own turns; neither ever sleeps.
-    Generator(Rc<RefCell<Backend>>),
+    Generator(Arc<Mutex<Backend>>),
 }
 
 /// Listens on a free loopback port, for as long as the process lives.
@@ -84,7 +83,7 @@ pub(crate) fn start(idle: Idle) -> anyhow::Result<(SocketAddr, Backing)> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     if idle == Idle::Spin {
-        return Ok((address, Backing::Generator(Rc::new(RefCell::new(Backend::new(listener)?)))));
+        return Ok((address, Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)))));
     }
     std::thread::Builder::new().name("backend".into()).spawn(move || {
         let ended = Backend::new(listener).and_then(|mut backend| {

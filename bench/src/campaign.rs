@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use rustls::ClientConfig;
 use tempfile::TempDir;
 
+use crate::backend;
 use crate::backend::Backing;
 use crate::measure::{self, Effort};
 use crate::peers::{self, Binaries, Peer};
@@ -17,13 +16,11 @@ use crate::report::{Findings, Origin, Report, summarise};
 use crate::running::Running;
 use crate::scenario::{Load, Scenario};
 use crate::site::{Certificate, Site};
-use crate::{backend, load};
 
 pub(crate) struct Campaign {
     found: Vec<(&'static Peer, PathBuf)>,
     backend: (SocketAddr, Backing),
     certificate: Certificate,
-    tls: Arc<ClientConfig>,
     directory: TempDir,
     report: Report,
 }
@@ -42,7 +39,6 @@ impl Campaign {
             found: Vec::new(),
             backend: backend::start(origin.idle)?,
             certificate: Certificate::generate()?,
-            tls: load::client()?,
             directory: tempfile::Builder::new().prefix("fairway-bench-").tempdir()?,
             report: Report {
                 origin,
@@ -110,11 +106,10 @@ impl Campaign {
         }
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = *base;
-        let blocks = measure::blocks(scenario, &mut running, &self.tls, self.report.effort)?;
+        let blocks = measure::blocks(scenario, &mut running, self.report.effort)?;
         let summary = summarise(&blocks, base);
         let findings =
             Findings { scenario: *scenario, base: base.to_owned(), summary, memory: Vec::new(), blocks };
-        running.into_iter().for_each(|(_, proxy)| proxy.stop());
         Ok(Some(findings))
     }
 
@@ -123,8 +118,7 @@ impl Campaign {
         let mut memory = Vec::new();
         for (peer, binary) in self.taking_part(scenario) {
             if let Some(proxy) = self.start(peer, &binary)? {
-                memory.push(measure::idle(scenario, (peer.name, &proxy), &self.tls)?);
-                proxy.stop();
+                memory.push(measure::idle(scenario, (peer.name, &proxy))?);
             }
         }
         let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();

@@ -1,13 +1,132 @@
-//! The load generator: a closed loop of N connections on one thread, every answer checked for status and exact length.
-//!
-//! `answer` reads answers, `connection` is one socket with or without TLS, `failure` names what goes wrong,
-//! `generator` is the loop, `tls` the client's side of the handshake. Nothing here knows which proxy it talks to.
+//! The load of a block: a closed loop of N connections on one thread, by the laboratory's generator, every answer checked
+//! for status and exact length. It begins and ends with nothing in flight, so that the CPU read before and after belongs
+//! to exactly the requests that were counted. Never reads a proxy's CPU.
 
-mod answer;
-mod connection;
-mod failure;
-mod generator;
-mod tls;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-pub(crate) use generator::{Generator, Plan, Tally};
-pub(crate) use tls::client;
+use fairway_lab_results::Class;
+use fairway_lab_traffic::load::{Between, Expect, Outcome, Plan, Reuse, Stream, TlsPlan, TlsVersion};
+
+use crate::backend::{Backing, Body};
+use crate::interrupt::wait_until;
+use crate::scenario::Load;
+use crate::site::HOST;
+
+/// How long a connection, and an answer, may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is asked of the proxy.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub(crate) address: SocketAddr,
+    pub(crate) load: Load,
+    pub(crate) tls: bool,
+    pub(crate) connections: usize,
+    pub(crate) body: Body,
+    pub(crate) backing: Backing,
+}
+
+/// What it came to.
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    /// By class, as the report names them.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Connections that were open at the end.
+    pub(crate) open: usize,
+    pub(crate) outcome: Outcome,
+}
+
+impl Tally {
+    pub(crate) fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+/// Open connections with nothing in flight.
+pub(crate) struct Generator(Stream);
+
+impl Generator {
+    /// Opens the connections of a load for `window`; an idle one ends when each connection was used once.
+    pub(crate) fn open(ask: &Ask, window: Duration) -> anyhow::Result<Self> {
+        Ok(Self(Stream::open(plan(ask, window)?, ask.backing.between())?))
+    }
+
+    /// Sends as planned, and waits until nothing is in flight. The connections stay open.
+    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
+        self.0.begin();
+        wait_until(Duration::MAX, || self.0.is_finished()).map(drop)
+    }
+
+    /// Closes the connections.
+    pub(crate) fn end(self) -> anyhow::Result<Tally> {
+        let outcome = self.0.join()?;
+        let mut errors = BTreeMap::new();
+        for (class, count) in &outcome.load.errors {
+            *errors.entry(name(*class)).or_default() += count;
+        }
+        Ok(Tally { requests: outcome.load.counts.ok, errors, open: outcome.open, outcome })
+    }
+}
+
+/// A whole load, from the first connection to the last.
+pub(crate) fn send(ask: &Ask, window: Duration) -> anyhow::Result<Tally> {
+    let mut generator = Generator::open(ask, window)?;
+    generator.run()?;
+    generator.end()
+}
+
+fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
+    let scheme = if ask.tls { "https" } else { "http" };
+    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", ask.body.path()), vec![ask.address])?;
+    let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    plan.request.headers = vec![field("user-agent", "fairway-bench"), field("accept", "*/*")];
+    plan.shape.connections = ask.connections;
+    plan.bounds.timeout = PATIENCE;
+    plan.bounds.duration = Some(window);
+    (plan.wire.reuse, plan.bounds.requests) = match ask.load {
+        Load::KeepAlive => (Reuse::KeepAlive, None),
+        Load::Once => (Reuse::ConnectionPerRequest, None),
+        Load::Idle => (Reuse::OneAfterTheOther, Some(ask.connections as u64)),
+    };
+    let length = field("content-length", &ask.body.bytes().to_string());
+    plan.expect = Expect { statuses: vec![200..=200], header: Some(length) };
+    // Every peer has to do the same work, so nothing is left to choose.
+    plan.wire.tls = ask.tls.then(|| TlsPlan {
+        versions: vec![TlsVersion::Tls13],
+        ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
+        groups: vec!["X25519".to_owned()],
+        resumption: false,
+        ..TlsPlan::default()
+    });
+    Ok(plan)
+}
+
+impl Backing {
+    /// What the generator does between its turns instead of sleeping.
+    fn between(&self) -> Option<Between> {
+        let Self::Generator(backend) = self else { return None };
+        let backend = Arc::clone(backend);
+        Some(Box::new(move || backend.lock().unwrap_or_else(PoisonError::into_inner).turn(Duration::ZERO)))
+    }
+}
+
+/// What went wrong, as the report has it.
+fn name(class: Class) -> String {
+    let name = match class {
+        Class::ConnectRefused => "connection refused",
+        Class::ConnectReset | Class::ConnectTimeout | Class::ConnectOther => "connect failed",
+        Class::Tls | Class::TlsTimeout => "TLS failure",
+        Class::Write | Class::ReadReset => "connection reset",
+        Class::ReadEof => "EOF before the head",
+        Class::Malformed => "unreadable answer",
+        Class::Truncated => "truncated body",
+        Class::WrongRoute => "wrong length",
+        Class::HeadTimeout | Class::BodyTimeout | Class::NotSent => "timed out",
+        Class::Duplicated => "delivered twice",
+        Class::Status(code) => return format!("status {code}"),
+    };
+    name.to_owned()
+}

@@ -2,16 +2,15 @@
 //!
 //! Owns the command line. `campaign` is a run from beginning to end; `peers` start proxies, `load` and `backend` are
 //! the two ends of the wire, `measure` alternates the blocks, `report` says what came out. Only loopback is ever used.
+//! What sends and what measures is the laboratory's.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command line tool: table on one, progress on the other"
 )]
 
-mod accounting;
 mod backend;
 mod campaign;
-mod distance;
 mod interrupt;
 mod load;
 mod measure;
@@ -23,7 +22,6 @@ mod report;
 mod running;
 mod scenario;
 mod site;
-mod statistics;
 
 use std::path::PathBuf;
 

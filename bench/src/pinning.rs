@@ -1,7 +1,10 @@
 //! Which CPU runs what. Apart means: the proxies on CPU 0, the generator and the backend on CPU 1, so that the
 //! scheduler does not move them about in the middle of a block.
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use fairway_lab_measure::{Distance, distance, pin_thread, round_trip_ns};
+
+const PROXY: usize = 0;
+const GENERATOR: usize = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,20 +40,25 @@ pub(crate) fn conditions(pin: Pin, idle: Idle) -> (Pin, Idle) {
 impl Pin {
     /// Moves this thread, and the threads it will start, to the generator's CPU.
     pub(crate) fn as_generator(self) -> anyhow::Result<()> {
-        self.to(if self == Self::Apart { 1 } else { 0 })
+        self.to(if self == Self::Apart { GENERATOR } else { PROXY })
     }
 
     /// Moves this thread to the proxies' CPU, so that a process started now inherits it.
     pub(crate) fn as_proxy(self) -> anyhow::Result<()> {
-        self.to(0)
+        self.to(PROXY)
     }
 
     fn to(self, cpu: usize) -> anyhow::Result<()> {
-        if self != Self::Off {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            sched_setaffinity(None, &set)?;
-        }
-        Ok(())
+        if self == Self::Off { Ok(()) } else { pin_thread(cpu) }
+    }
+
+    /// Nanoseconds from one CPU to the other and back, now; nothing where there are no two, or no probe came through.
+    pub(crate) fn probe(self) -> Option<f64> {
+        if self == Self::Apart { round_trip_ns(GENERATOR, PROXY) } else { None }
+    }
+
+    /// Where the two are, by what [`Pin::probe`] said.
+    pub(crate) fn distance(self, round_trip_ns: Option<f64>) -> Distance {
+        if self == Self::Together { Distance::OneCore } else { distance(round_trip_ns) }
     }
 }

@@ -1,12 +1,15 @@
-//! Epoll behind one small type, for the backend and the load generator. Never decides what a token means.
+//! Epoll behind one small type, for the backend. Never decides what a token means.
 
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+
+/// Events taken at a time.
+const EVENTS: usize = 512;
 
 /// What a socket is ready for.
 #[derive(Clone, Copy)]
@@ -17,12 +20,11 @@ pub(crate) struct Ready {
 
 pub(crate) struct Readiness {
     epoll: OwnedFd,
-    events: Vec<Event>,
 }
 
 impl Readiness {
     pub(crate) fn new() -> anyhow::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(512) })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
     /// Level-triggered interest in reading.
@@ -37,16 +39,19 @@ impl Readiness {
     }
 
     /// Fills `into` with what is ready, after at most `limit`. An interrupted wait is an empty one.
-    pub(crate) fn wait(&mut self, limit: Duration, into: &mut Vec<Ready>) -> anyhow::Result<()> {
+    pub(crate) fn wait(&self, limit: Duration, into: &mut Vec<Ready>) -> anyhow::Result<()> {
         into.clear();
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&limit)) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let mut room = [MaybeUninit::uninit(); EVENTS];
+        let events = match epoll::wait(&self.epoll, &mut room[..], Some(&limit)) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
-        }
-        into.extend(self.events.drain(..).map(|Event { flags, data, .. }| Ready {
-            token: data.u64() as usize,
-            writable: flags.contains(EventFlags::OUT),
+        };
+        into.extend(events.iter().map(|event| {
+            // The fields of a packed structure are copied before they are looked at.
+            let (flags, data) = (event.flags, event.data);
+            Ready { token: data.u64() as usize, writable: flags.contains(EventFlags::OUT) }
         }));
         Ok(())
     }

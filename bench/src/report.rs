@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use origin::Origin;
 pub(crate) use table::print;
 
-use crate::distance::Distance;
+use fairway_lab_measure::{Distance, Spread};
+
 use crate::measure::{Block, Effort, Memory};
 use crate::scenario::Scenario;
-use crate::statistics::Ratio;
 
 /// A whole run.
 #[derive(serde::Serialize)]
@@ -55,6 +55,22 @@ pub(crate) struct Summary {
     pub(crate) p99_us: u64,
     pub(crate) kept: usize,
     pub(crate) discarded: usize,
+}
+
+/// The median of some ratios and its bootstrap 95% interval.
+#[derive(Clone, Copy, serde::Serialize)]
+pub(crate) struct Ratio {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) pairs: usize,
+}
+
+impl Ratio {
+    fn of(ratios: &[f64]) -> Option<Self> {
+        let Spread { median, interval: (low, high) } = Spread::of(ratios)?;
+        Some(Self { median, low, high, pairs: ratios.len() })
+    }
 }
 
 /// Sums up blocks, each distance of the CPUs on its own, in the order in which the first round measured the proxies.

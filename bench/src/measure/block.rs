@@ -2,18 +2,13 @@
 //! (A B B A), so that what drifts on the machine falls on all alike; ratios are taken within a round.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
+use fairway_lab_measure::{CpuTime, Distance, MachineTime, during};
 
-use super::by_class;
-use crate::accounting::{CpuTime, machine_ticks};
-use crate::distance::{Distance, round_trip_ns};
-use crate::load::{Generator, Plan, Tally};
+use crate::load::{Ask, Generator, Tally, send};
 use crate::running::{Running, settle};
-use crate::scenario::{Load, Scenario};
-use crate::site::HOST;
+use crate::scenario::Scenario;
 
 /// Load before the clock starts: pools fill, caches and branch predictors warm.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -66,7 +61,6 @@ impl Block {
 pub(crate) fn blocks(
     scenario: &Scenario,
     proxies: &mut [(&'static str, Running)],
-    tls: &Arc<ClientConfig>,
     effort: Effort,
 ) -> anyhow::Result<Vec<Block>> {
     let mut order: Vec<(usize, String)> =
@@ -76,8 +70,7 @@ pub(crate) fn blocks(
     for round in 0..effort.blocks {
         let mut line = format!("  {} {}/{}:", scenario.name, round + 1, effort.blocks);
         for (index, name) in &order {
-            let block =
-                Measurement::take(scenario, &mut proxies[*index].1, tls, effort)?.into_block(round, name);
+            let block = Measurement::take(scenario, &mut proxies[*index].1, effort)?.into_block(round, name);
             let mark = if block.discarded.is_some() { "!" } else { "" };
             line += &format!(" {name} {:.1}{mark}", block.cpu_us());
             blocks.push(block);
@@ -99,40 +92,38 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn take(
-        scenario: &Scenario,
-        proxy: &mut Running,
-        tls: &Arc<ClientConfig>,
-        effort: Effort,
-    ) -> anyhow::Result<Self> {
-        let before_ns = round_trip_ns(proxy.pin)?;
-        let mut generator = Generator::new(plan(scenario, proxy, tls))?;
-        generator.run(WARM_UP)?;
+    fn take(scenario: &Scenario, proxy: &mut Running, effort: Effort) -> anyhow::Result<Self> {
+        let before_ns = proxy.pin.probe();
+        let ask = ask(scenario, proxy);
+        send(&ask, WARM_UP)?;
+        let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
         settle(SETTLE)?;
-        let (cpu, machine) = (CpuTime::of(&proxy.processes), machine_ticks());
-        let tally = generator.run(Duration::from_secs_f64(effort.seconds))?;
+        let (cpu, machine) = (CpuTime::of(&proxy.processes), MachineTime::now());
+        generator.run()?;
         settle(SETTLE)?;
         let cpu = CpuTime::of(&proxy.processes).since(cpu);
-        let stolen = stolen_since(machine);
-        let distance_ns = [before_ns, round_trip_ns(proxy.pin)?];
-        let distance = distance_ns.map(|ns| Distance::of(proxy.pin, ns));
+        let stolen = MachineTime::now().stolen_since(machine);
+        let tally = generator.end()?;
+        let distance_ns = [before_ns, proxy.pin.probe()];
+        let distance = distance_ns.map(|ns| proxy.pin.distance(ns));
         Ok(Self { tally, cpu, stolen, distance, distance_ns, obituary: proxy.obituary() })
     }
 
     fn into_block(self, round: usize, peer: &str) -> Block {
         let discarded = self.verdict();
         let Self { tally, cpu, stolen, distance, distance_ns, .. } = self;
+        let latency = &tally.outcome.latency;
         Block {
             round,
             peer: peer.to_owned(),
             requests: tally.requests,
-            errors: by_class(&tally),
-            seconds: tally.wall.as_secs_f64(),
+            errors: tally.errors,
+            seconds: tally.outcome.load.seconds,
             cpu,
             latency_us: Latency {
-                p50: tally.latency_us.value_at_quantile(0.5),
-                p99: tally.latency_us.value_at_quantile(0.99),
-                max: tally.latency_us.max(),
+                p50: latency.value_at_quantile(0.5),
+                p99: latency.value_at_quantile(0.99),
+                max: latency.max(),
             },
             stolen,
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
@@ -152,24 +143,17 @@ impl Measurement {
         if self.stolen > STOLEN_AT_MOST {
             return Some(format!("{:.1}% of the machine was stolen", self.stolen * 100.0));
         }
-        let moved = self.distance[0] != self.distance[1] && !self.distance.contains(&Distance::Unknown);
-        moved.then(|| "the host moved a CPU".to_owned())
+        during(self.distance[0], self.distance[1]).err()
     }
 }
 
-pub(super) fn plan(scenario: &Scenario, proxy: &Running, tls: &Arc<ClientConfig>) -> Plan {
-    Plan {
+pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
+    Ask {
         address: if scenario.tls { proxy.site.https } else { proxy.site.http },
-        host: HOST,
-        tls: scenario.tls.then(|| tls.clone()),
+        load: scenario.load,
+        tls: scenario.tls,
         connections: scenario.connections,
         body: scenario.body,
         backing: proxy.site.backing.clone(),
-        once: scenario.load == Load::Once,
     }
-}
-
-fn stolen_since((all, stolen): (u64, u64)) -> f64 {
-    let (all_now, stolen_now) = machine_ticks();
-    stolen_now.saturating_sub(stolen) as f64 / all_now.saturating_sub(all).max(1) as f64
 }

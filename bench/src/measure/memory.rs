@@ -2,21 +2,20 @@
 //! have each been answered once and then stay silent.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
+use fairway_lab_measure::resident_bytes;
 
-use super::block::plan;
-use super::by_class;
-use crate::accounting::resident_bytes;
-use crate::load::{Generator, Plan};
+use super::block::ask;
+use crate::load::{Ask, Generator, Tally, send};
 use crate::running::{Running, settle};
-use crate::scenario::Scenario;
+use crate::scenario::{Load, Scenario};
 
 /// Connections that come and go first, so that what a proxy allocates once is not counted per connection.
 const FIRST: usize = 50;
 const FIRST_FOR: Duration = Duration::from_millis(500);
+/// All connections together take no longer.
+const LONGEST: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(serde::Serialize)]
@@ -34,21 +33,16 @@ impl Memory {
     }
 }
 
-pub(crate) fn idle(
-    scenario: &Scenario,
-    (name, proxy): (&str, &Running),
-    tls: &Arc<ClientConfig>,
-) -> anyhow::Result<Memory> {
-    let all = plan(scenario, proxy, tls);
-    Generator::new(Plan { connections: FIRST, ..all.clone() })?.run(FIRST_FOR)?;
+pub(crate) fn idle(scenario: &Scenario, (name, proxy): (&str, &Running)) -> anyhow::Result<Memory> {
+    let all = ask(scenario, proxy);
+    send(&Ask { connections: FIRST, load: Load::KeepAlive, ..all.clone() }, FIRST_FOR)?;
     settle(SETTLE)?;
     let before_bytes = resident_bytes(&proxy.processes);
-    let mut generator = Generator::new(all)?;
-    let tally = generator.visit_each()?;
+    let mut generator = Generator::open(&all, LONGEST)?;
+    generator.run()?;
     settle(SETTLE)?;
     let after_bytes = resident_bytes(&proxy.processes);
-    let open = generator.open();
-    let mut errors = by_class(&tally);
+    let Tally { open, mut errors, .. } = generator.end()?;
     if open < scenario.connections {
         errors.insert("not open at the end".to_owned(), (scenario.connections - open) as u64);
     }

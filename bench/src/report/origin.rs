@@ -1,8 +1,9 @@
 //! Where and of what a result was made: command, machine, kernel, revision. Never an absolute path of the machine.
 
-use std::fs;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use fairway_lab_measure::environment;
 
 use crate::pinning::{Idle, Pin};
 
@@ -13,7 +14,7 @@ pub(crate) struct Origin {
     pub(crate) revision: String,
     pub(crate) kernel: String,
     pub(crate) cpu: String,
-    pub(crate) cpus: usize,
+    pub(crate) cpus: u32,
     pub(crate) pin: Pin,
     pub(crate) idle: Idle,
     /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
@@ -22,19 +23,21 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) fn here((pin, idle): (Pin, Idle)) -> Self {
+        let here = environment();
+        let load_averages = here.facts.get("load averages at the beginning");
         Self {
             command: command(),
             unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             revision: revision(),
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-            cpu: cpu_model(),
-            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            kernel: here.kernel,
+            cpu: here.cpu,
+            cpus: here.cpus,
             pin,
             idle,
-            load_average: fs::read_to_string("/proc/loadavg")
-                .ok()
-                .and_then(|text| text.split_whitespace().next().map(str::to_owned))
-                .unwrap_or_default(),
+            load_average: load_averages
+                .and_then(|text| text.split_whitespace().next())
+                .unwrap_or_default()
+                .to_owned(),
         }
     }
 }
@@ -57,10 +60,4 @@ fn revision() -> String {
     let changed =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
     if changed { format!("{revision} with changes") } else { revision }
-}
-
-fn cpu_model() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
-    line.map_or_else(|| "unknown".to_owned(), |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
 }

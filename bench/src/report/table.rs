@@ -1,5 +1,7 @@
 //! The tables on standard output. Owns widths and rounding, nothing else.
 
+use fairway_lab_measure::Distance;
+
 use super::{Findings, Report, Summary};
 use crate::measure::Memory;
 
@@ -22,7 +24,7 @@ fn print_findings(findings: &Findings) {
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
             "  {:<17} {:>8} {:>8} {:>9}   {:<24} {:>8} {:>5} {:>8} {:>8}  blocks",
-            rows[0].distance.words(),
+            words(rows[0].distance),
             "user us",
             "sys us",
             "us/req",
@@ -38,6 +40,14 @@ fn print_findings(findings: &Findings) {
     for block in findings.blocks.iter().filter(|block| block.discarded.is_some()) {
         let why = block.discarded.as_deref().unwrap_or_default();
         println!("  discarded: {} round {}: {why} {:?}", block.peer, block.round + 1, block.errors);
+    }
+}
+
+fn words(distance: Distance) -> &'static str {
+    match distance {
+        Distance::OneCore => "CPUs on one core",
+        Distance::TwoCores => "CPUs on two cores",
+        Distance::Unknown => "CPUs anywhere",
     }
 }
 

@@ -11,6 +11,21 @@ pub struct Backstage {
     /// What backends say of the requests; none where these had no ids, and in files of older versions.
     #[serde(default)]
     pub deliveries: Option<Deliveries>,
+    /// How far the proxy's CPU was from the others, where blocks are interleaved and it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
+}
+
+/// Where two CPUs are: what the kernel spends on a request over loopback depends on it more than on the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// On one physical core, or everything is pinned to one CPU.
+    OneCore,
+    /// On two.
+    TwoCores,
+    /// Nothing is pinned, or no probe came through.
+    Unknown,
 }
 
 /// What backends say of the requests of a measure.

@@ -14,7 +14,7 @@ mod file;
 mod measure;
 mod run;
 
-pub use delivery::{Backstage, Delivered, Deliveries};
+pub use delivery::{Backstage, Delivered, Deliveries, Distance};
 pub use environment::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Settings};
 pub use file::{HISTOGRAMS, RESULTS, read, write};
 pub use measure::{

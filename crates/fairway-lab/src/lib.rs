@@ -11,24 +11,13 @@
 //!
 //! Never uses a crate of the proxy: one parser bug must not blind both sides.
 
-pub mod echo;
-
-#[cfg(feature = "laboratory")]
 pub mod adapter;
-#[cfg(feature = "laboratory")]
 pub mod cluster;
-#[cfg(feature = "laboratory")]
 pub mod command;
-#[cfg(feature = "laboratory")]
-pub mod measure;
-#[cfg(feature = "laboratory")]
 pub mod peers;
-#[cfg(feature = "laboratory")]
 pub mod scenario;
 
-#[cfg(feature = "laboratory")]
+pub use fairway_lab_measure as measure;
 pub use fairway_lab_report as report;
-#[cfg(feature = "laboratory")]
 pub use fairway_lab_results as results;
-#[cfg(feature = "laboratory")]
 pub use fairway_lab_traffic::{backend, crosscheck, load};

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
+use fairway_echo::{EchoOptions, EchoServer};
 use fairway_lab::backend::{Options, Server};
-use fairway_lab::echo::{EchoOptions, EchoServer};
 use fairway_testkit::{Answer, Authority, Backend, Step};
 use serde_json::Value;
 

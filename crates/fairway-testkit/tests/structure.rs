@@ -47,8 +47,14 @@ const CRATES: &[Place] = &[
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &["fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
+        may: &["fairway-lab-measure", "fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
         never: &["httparse"],
+    },
+    // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
+    Place {
+        name: "fairway-lab-measure",
+        may: &["fairway-lab-results"],
+        never: &["httparse", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-lab-report", may: &["fairway-lab-results"], never: INPUT_OUTPUT },
     Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
@@ -58,11 +64,12 @@ const CRATES: &[Place] = &[
         never: &["httparse", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
+    Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
         name: "fairway",
         may: &[
             "fairway-control",
-            "fairway-lab",
+            "fairway-echo",
             "fairway-message",
             "fairway-model",
             "fairway-proxy",
@@ -72,7 +79,11 @@ const CRATES: &[Place] = &[
         never: &["kube"],
     },
     // Measures from outside: it starts proxies as processes.
-    Place { name: "fairway-bench", may: &["fairway-testkit"], never: KUBERNETES },
+    Place {
+        name: "fairway-bench",
+        may: &["fairway-lab-measure", "fairway-lab-results", "fairway-lab-traffic", "fairway-testkit"],
+        never: KUBERNETES,
+    },
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
@@ -141,9 +152,10 @@ fn nothing_right_of_the_model_knows_kubernetes() {
 
 #[test]
 fn the_laboratory_shares_no_crate_with_the_proxy() {
-    let is_own = |name: &str| name == "fairway-testkit" || name.starts_with("fairway-lab");
+    let is_lab = |name: &str| name == "fairway-echo" || name.starts_with("fairway-lab");
+    let is_own = |name: &str| name == "fairway-testkit" || is_lab(name);
     let packages = packages();
-    let lab = packages.iter().filter(|(name, _)| name.starts_with("fairway-lab"));
+    let lab = packages.iter().filter(|(name, _)| is_lab(name));
     let used = lab.flat_map(|(_, package)| package.normal.iter().chain(&package.development));
     let shared: Vec<_> = used.filter(|name| name.starts_with("fairway") && !is_own(name)).collect();
     assert!(shared.is_empty(), "one parser bug would blind both sides: {shared:?}");

@@ -1,9 +1,9 @@
-//! `fairway echo`: hands its flags to the laboratory.
+//! `fairway echo`: hands its flags to `fairway-echo`.
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use fairway_lab::echo::{EchoOptions, EchoServer, EchoTls, Identity, OnSigterm};
+use fairway_echo::{EchoOptions, EchoServer, EchoTls, Identity, OnSigterm};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{EchoArgs, LogFormat};

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_lab::echo::{EchoOptions, EchoServer};
+use fairway_echo::{EchoOptions, EchoServer};
 use fairway_testkit::certificates::{Authority, KeyKind, Leaf, Validity, tls_secret_yaml, trusting_anything};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};

@@ -21,6 +21,7 @@ mod register;
 mod request;
 mod respond;
 mod server;
+mod spawned;
 
 pub use collector::Collector;
 pub use delay::Delay;
@@ -28,3 +29,4 @@ pub use ledger::{Ledger, Seen};
 pub use options::{Faults, OnSigterm, Options};
 pub use register::Register;
 pub use server::Server;
+pub use spawned::Spawned;

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::backend::Backend;
 use super::block::own;
 use super::tools::{Task, Tool};
 use super::{Block, Report};
-use crate::backend::Delay;
+use crate::backend::{Delay, Spawned};
 
 /// Arguments of `fairway-lab crosscheck`.
 #[derive(clap::Args)]
@@ -55,10 +54,10 @@ impl CrosscheckArguments {
             self.connections
         );
         self.delay.parse::<Delay>().map_err(|error| anyhow::anyhow!("--delay: {error}"))?;
-        let backend = Backend::start(&self.delay)?;
-        let report = self.report(backend.url());
-        backend.end()?;
-        let report = report?;
+        let program = std::env::current_exe().context("find this program")?;
+        let backend = Spawned::start(&program, 1, &["--delay", &self.delay])?;
+        let report = self.report(&format!("http://{}/", backend.addresses()[0]))?;
+        drop(backend);
         self.write(&report)?;
         let is_good = report.blocks.iter().all(Block::agrees);
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

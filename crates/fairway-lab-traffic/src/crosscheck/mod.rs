@@ -12,7 +12,6 @@
 
 pub mod command;
 
-mod backend;
 mod block;
 mod figures;
 mod oha;

@@ -100,81 +100,44 @@ impl Installed {
     /// # Errors
     /// It failed, or printed something else than expected.
     pub(super) fn run(&self, task: &Task) -> anyhow::Result<Figures> {
-        let connections = task.connections.to_string();
-        let each = (task.rate / task.connections as u64).max(1).to_string();
-        let time = format!("{}s", task.seconds);
+        let Task { url, rate, seconds, connections } = task;
+        let each = (rate / *connections as u64).max(1);
         match self.tool {
-            Tool::Wrk => Figures::of_wrk(&self.output(&[
-                "-t1",
-                "-c",
-                &connections,
-                "-d",
-                &time,
-                "--latency",
-                &task.url,
-            ])?),
-            Tool::Hey => Figures::of_hey(&self.output(&[
-                "-z",
-                &time,
-                "-c",
-                &connections,
-                "-q",
-                &each,
-                "-cpus",
-                "1",
-                &task.url,
-            ])?),
+            Tool::Wrk => {
+                let options = format!("-t1 -c {connections} -d {seconds}s --latency");
+                Figures::of_wrk(&self.output(&options, &[url])?)
+            }
+            Tool::Hey => {
+                let options = format!("-z {seconds}s -c {connections} -q {each} -cpus 1");
+                Figures::of_hey(&self.output(&options, &[url])?)
+            }
             Tool::Oha => {
-                let rate = task.rate.to_string();
-                let wanted = [
-                    "--no-tui",
-                    "--output-format",
-                    "json",
-                    "-z",
-                    &time,
-                    "-c",
-                    &connections,
-                    "-q",
-                    &rate,
-                    &task.url,
-                ];
-                Figures::of_oha(&self.output(&wanted)?)
+                let options =
+                    format!("--no-tui --output-format json -z {seconds}s -c {connections} -q {rate}");
+                Figures::of_oha(&self.output(&options, &[url])?)
             }
             Tool::H2load => {
                 let log = tempfile::NamedTempFile::new().context("make room for the log of h2load")?;
-                let (rps, file) = (format!("--rps={each}"), format!("--log-file={}", log.path().display()));
-                let seconds = task.seconds.to_string();
-                let text = self.output(&[
-                    "--h1",
-                    "-t1",
-                    "-c",
-                    &connections,
-                    "-D",
-                    &seconds,
-                    &rps,
-                    &file,
-                    &task.url,
-                ])?;
+                let file = format!("--log-file={}", log.path().display());
+                let options = format!("--h1 -t1 -c {connections} -D {seconds} --rps={each}");
+                let text = self.output(&options, &[&file, url])?;
                 let log = std::fs::read_to_string(log.path()).context("read the log of h2load")?;
                 Figures::of_h2load(&text, &log)
             }
         }
     }
 
-    fn output(&self, arguments: &[&str]) -> anyhow::Result<String> {
+    /// What it prints with options, which have no spaces in them, and then what may have some.
+    fn output(&self, options: &str, last: &[&str]) -> anyhow::Result<String> {
         let name = self.tool.name();
+        let arguments: Vec<_> = options.split(' ').chain(last.iter().copied()).collect();
         let Output { status, stdout, stderr } = Command::new(&self.program)
-            .args(arguments)
+            .args(&arguments)
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("start {name}"))?;
-        let said = String::from_utf8_lossy(&stderr);
-        anyhow::ensure!(
-            status.success(),
-            "{name} {} ended with {status}: {}",
-            arguments.join(" "),
-            said.trim()
-        );
+        let (said, asked) = (String::from_utf8_lossy(&stderr), arguments.join(" "));
+        anyhow::ensure!(status.success(), "{name} {asked} ended with {status}: {}", said.trim());
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 }

@@ -128,7 +128,8 @@ impl TlsFlags {
             _ => vec![TlsVersion::Tls12, TlsVersion::Tls13],
         };
         let verify = if self.insecure { Verify::Off } else { Verify::Roots(self.roots()?) };
-        Ok(TlsPlan { versions, ciphers: self.cipher.clone(), resumption: !self.no_resumption, verify })
+        let (ciphers, resumption) = (self.cipher.clone(), !self.no_resumption);
+        Ok(TlsPlan { versions, ciphers, resumption, verify, ..TlsPlan::default() })
     }
 
     fn roots(&self) -> anyhow::Result<String> {

@@ -51,3 +51,4 @@ pub use plan::{
 pub use segment::Segment;
 pub use shared::Progress;
 pub use stream::Stream;
+pub use worker::Between;

@@ -32,6 +32,8 @@ pub struct Outcome {
     pub begun: Instant,
     /// What became of requests with an id, where the plan asks for ids.
     pub fates: Option<Fates>,
+    /// Connections that were open when the last request had ended.
+    pub open: usize,
 }
 
 impl Outcome {
@@ -75,6 +77,7 @@ impl Outcome {
             service: tally.distributions.service,
             begun,
             fates: tally.fates,
+            open: 0,
         }
     }
 

@@ -84,6 +84,8 @@ pub enum Reuse {
     KeepAlive,
     /// One request, with `Connection: close`; a connection is opened when its request is due.
     ConnectionPerRequest,
+    /// One request, after which the connection stays open and silent; the next one is opened when that is done.
+    OneAfterTheOther,
 }
 
 /// How TLS is spoken.
@@ -93,6 +95,8 @@ pub struct TlsPlan {
     pub versions: Vec<TlsVersion>,
     /// Cipher suites that are offered, IANA's or OpenSSL's names; all that are safe when empty.
     pub ciphers: Vec<String>,
+    /// Groups of the key exchange that are offered, by IANA's names; all that are safe when empty.
+    pub groups: Vec<String>,
     /// Whether sessions are resumed.
     pub resumption: bool,
     /// Whether the certificate is verified.
@@ -104,6 +108,7 @@ impl Default for TlsPlan {
         Self {
             versions: vec![TlsVersion::Tls12, TlsVersion::Tls13],
             ciphers: Vec::new(),
+            groups: Vec::new(),
             resumption: true,
             verify: Verify::Off,
         }

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use super::series::fine_enough;
 use super::tally::Tally;
 
-/// From the moment that the last thread is ready to the first request.
+/// From the order to begin to the first request.
 const LEAD: Duration = Duration::from_millis(2);
 
 /// What the threads of a stream share.
@@ -19,6 +19,8 @@ pub(super) struct Shared {
     begun: OnceLock<Instant>,
     unready: AtomicUsize,
     stop: AtomicBool,
+    /// Connections may close.
+    released: AtomicBool,
     /// How often the owner has asked for what was counted since.
     cuts: AtomicU32,
     pub(super) boards: Vec<Board>,
@@ -31,6 +33,8 @@ pub(super) struct Board {
     pub(super) ok: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) in_flight: AtomicU64,
+    /// Every request of this thread has ended.
+    pub(super) finished: AtomicBool,
     recent: Mutex<Recent>,
     /// How often this thread has handed over what it counted, and the last of that.
     cuts: AtomicU32,
@@ -68,16 +72,34 @@ impl Shared {
             begun: OnceLock::new(),
             unready: AtomicUsize::new(threads),
             stop: AtomicBool::new(false),
+            released: AtomicBool::new(false),
             cuts: AtomicU32::new(0),
             boards: (0..threads).map(|_| Board::default()).collect(),
         }
     }
 
-    /// A thread has its connections; the last one to say so sets the time of the first request.
+    /// A thread has its connections.
     pub(super) fn ready(&self) {
-        if self.unready.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.begun.get_or_init(|| Instant::now() + LEAD);
-        }
+        self.unready.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether all threads have theirs.
+    pub(super) fn are_ready(&self) -> bool {
+        self.unready.load(Ordering::Acquire) == 0
+    }
+
+    /// Sets the time of the first request.
+    pub(super) fn begin(&self) -> Instant {
+        *self.begun.get_or_init(|| Instant::now() + LEAD)
+    }
+
+    /// Lets threads close their connections once they have finished.
+    pub(super) fn release(&self) {
+        self.released.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
     }
 
     /// The time of the first request, once it is known.

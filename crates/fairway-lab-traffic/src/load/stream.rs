@@ -1,7 +1,7 @@
 //! A running stream of load: starts its threads, asks them how they fare, stops them and merges what they counted.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
-use super::worker::{End, Report, Worker};
+use super::worker::{Between, End, Place, Report, Worker};
 use super::{Outcome, Plan, urgency};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
@@ -18,6 +18,9 @@ const LONGEST_OPENING: Duration = Duration::from_secs(60);
 
 /// A thread looks up at least a hundred times a second.
 const LONGEST_SPLIT: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether connections are open.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A running stream of load.
 pub struct Stream {
@@ -35,7 +38,20 @@ impl Stream {
     ///
     /// # Errors
     /// A plan that cannot be carried out: no rate, no connections, fields or cipher suites that do not exist.
-    pub fn start(mut plan: Plan) -> anyhow::Result<Self> {
+    pub fn start(plan: Plan) -> anyhow::Result<Self> {
+        let mut stream = Self::open(plan, None)?;
+        stream.shared.release();
+        stream.begin();
+        Ok(stream)
+    }
+
+    /// Opens the connections and sends nothing until [`Stream::begin`]. After the last answer they stay open until
+    /// [`Stream::join`], so that whoever measures can do it while nothing is on its way. With `between` the first thread
+    /// never sleeps: it does that between its turns.
+    ///
+    /// # Errors
+    /// As [`Stream::start`].
+    pub fn open(mut plan: Plan, mut between: Option<Between>) -> anyhow::Result<Self> {
         plan.check()?;
         plan.shape.threads = plan.shape.threads.clamp(1, plan.shape.connections);
         let plan = Arc::new(plan);
@@ -45,11 +61,12 @@ impl Stream {
         let threads = (0..plan.shape.threads)
             .map(|index| {
                 let (plan, shared, report) = (plan.clone(), shared.clone(), report.clone());
+                let between = between.take();
                 std::thread::Builder::new()
                     .name(format!("load-{index}"))
                     .spawn(move || {
                         urgency::raise(&plan);
-                        let worker = Worker::new(plan, shared, run, index);
+                        let worker = Worker::new(plan, shared, Place { run, index }, between);
                         // The owner may have given up because another thread could not be made.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
                         worker?.run()
@@ -57,14 +74,30 @@ impl Stream {
                     .context("start a thread of the generator")
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        for _ in 0..plan.shape.threads {
+        let now = Instant::now();
+        // From here on an error ends the threads.
+        let stream = Self { plan, shared, threads, begun: now, split: now };
+        for _ in 0..stream.plan.shape.threads {
             if let Some(error) = reports.recv().context("a thread of the generator is gone")? {
-                shared.stop();
                 anyhow::bail!(error);
             }
         }
-        let begun = wait_until_begun(&shared)?;
-        Ok(Self { plan, shared, threads, begun, split: begun })
+        while !stream.shared.are_ready() {
+            let seconds = LONGEST_OPENING.as_secs();
+            anyhow::ensure!(
+                now.elapsed() < LONGEST_OPENING,
+                "the connections were not open after {seconds} s"
+            );
+            std::thread::sleep(LOOK);
+        }
+        Ok(stream)
+    }
+
+    /// Begins; returns when the first request is due.
+    pub fn begin(&mut self) {
+        self.begun = self.shared.begin();
+        self.split = self.begun;
+        std::thread::sleep(self.begun.saturating_duration_since(Instant::now()));
     }
 
     /// When the first request was due.
@@ -87,7 +120,11 @@ impl Stream {
     /// Whether every request has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        (0..self.threads.len()).all(|index| self.has_finished(index))
+    }
+
+    fn has_finished(&self, index: usize) -> bool {
+        self.shared.boards[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
     }
 
     /// What ended since the beginning, or since it was split last; connections and requests on their way go on.
@@ -100,12 +137,12 @@ impl Stream {
         let now = Instant::now();
         let from = std::mem::replace(&mut self.split, now);
         let mut sum: Option<Tally> = None;
-        for (index, thread) in self.threads.iter().enumerate() {
+        for index in 0..self.threads.len() {
             let tally = loop {
                 if let Some(tally) = self.shared.take(index) {
                     break tally;
                 }
-                anyhow::ensure!(!thread.is_finished(), "the stream has ended: there is nothing to split");
+                anyhow::ensure!(!self.has_finished(index), "the stream has ended: there is nothing to split");
                 anyhow::ensure!(now.elapsed() < LONGEST_SPLIT, "a thread of the generator does not answer");
                 std::thread::sleep(Duration::from_micros(200));
             };
@@ -122,9 +159,10 @@ impl Stream {
     ///
     /// # Errors
     /// The system's polling failed in a thread.
-    pub fn join(self) -> anyhow::Result<Outcome> {
+    pub fn join(mut self) -> anyhow::Result<Outcome> {
+        self.shared.release();
         let mut sum: Option<Report> = None;
-        for thread in self.threads {
+        for thread in std::mem::take(&mut self.threads) {
             let report =
                 thread.join().map_err(|_| anyhow::anyhow!("a thread of the generator panicked"))??;
             sum = Some(match sum {
@@ -132,6 +170,7 @@ impl Stream {
                 Some(mut sum) => {
                     sum.tally.add(report.tally);
                     sum.end = sum.end.max(report.end);
+                    sum.open += report.open;
                     sum
                 }
             });
@@ -141,21 +180,14 @@ impl Stream {
             End::ByNumber => None,
             End::At(nanos) => Some(nanos as f64 / 1e9),
         };
-        Ok(Outcome::new(&self.plan, report.tally, self.begun, planned))
+        Ok(Outcome { open: report.open, ..Outcome::new(&self.plan, report.tally, self.begun, planned) })
     }
 }
 
-fn wait_until_begun(shared: &Shared) -> anyhow::Result<Instant> {
-    let deadline = Instant::now() + LONGEST_OPENING;
-    loop {
-        if let Some(begun) = shared.begun() {
-            std::thread::sleep(begun.saturating_duration_since(Instant::now()));
-            return Ok(begun);
-        }
-        if Instant::now() >= deadline {
-            shared.stop();
-            anyhow::bail!("the connections were not open after {} s", LONGEST_OPENING.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+impl Drop for Stream {
+    /// The net under errors: threads whose owner is gone end.
+    fn drop(&mut self) {
+        self.shared.stop();
+        self.shared.release();
     }
 }

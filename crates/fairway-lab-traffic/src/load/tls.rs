@@ -34,7 +34,7 @@ const OPENSSL: [(&str, &str); 6] = [
 /// # Errors
 /// A cipher suite that is not known or does not fit the versions, or roots that are no certificates.
 pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Result<ClientConfig> {
-    let provider = Arc::new(provider(&plan.ciphers)?);
+    let provider = Arc::new(provider(plan)?);
     let versions: Vec<&'static SupportedProtocolVersion> = plan
         .versions
         .iter()
@@ -60,14 +60,23 @@ pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Resul
     Ok(config)
 }
 
-fn provider(ciphers: &[String]) -> anyhow::Result<CryptoProvider> {
+fn provider(plan: &TlsPlan) -> anyhow::Result<CryptoProvider> {
     let mut provider = default_provider();
-    if ciphers.is_empty() {
+    if !plan.groups.is_empty() {
+        let is_wanted = |name| plan.groups.iter().any(|group| Some(group.as_str()) == name);
+        provider.kx_groups.retain(|group| is_wanted(group.name().as_str()));
+        anyhow::ensure!(
+            !provider.kx_groups.is_empty(),
+            "none of the groups {:?} can be offered",
+            plan.groups
+        );
+    }
+    if plan.ciphers.is_empty() {
         return Ok(provider);
     }
     let known = provider.cipher_suites.clone();
     provider.cipher_suites.clear();
-    for name in ciphers {
+    for name in &plan.ciphers {
         let upper = name.to_ascii_uppercase();
         let wanted =
             OPENSSL.iter().find(|(openssl, _)| *openssl == upper).map_or(upper.as_str(), |found| found.1);

@@ -281,7 +281,7 @@ impl<'a> Stage<'a> {
             begun_s: outcome.begun.saturating_duration_since(self.clock).as_secs_f64(),
             load: outcome.load,
             cost,
-            backstage: Backstage { uncosted, deliveries },
+            backstage: Backstage { uncosted, deliveries, distance: None },
         })
     }
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use fairway_echo::{EchoOptions, EchoServer};
 use fairway_lab::backend::{Options, Server};
-use fairway_lab::echo::{EchoOptions, EchoServer};
 use fairway_lab::load::{
     Outcome, Pace, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion, Verify, at_percent,
 };
@@ -418,6 +418,59 @@ async fn a_stream_that_is_stopped_tells_what_there_is() {
     assert!(load.counts.ok >= 20 && load.counts.ok == load.counts.requests, "{:?}", load.counts);
     assert!(load.rate > 0.0 && load.seconds > 0.0, "{} {}", load.rate, load.seconds);
     server.end();
+}
+
+/// Opens a stream, lets it run to its last answer, and gives it back.
+async fn opened_and_run(plan: Plan, turns: &Arc<AtomicU64>, before: impl AsyncFn()) -> Stream {
+    let turned = turns.clone();
+    let between = move || {
+        turned.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let opening = tokio::task::spawn_blocking(move || Stream::open(plan, Some(Box::new(between))).unwrap());
+    let mut stream = opening.await.unwrap();
+    before().await;
+    tokio::task::spawn_blocking(move || {
+        stream.begin();
+        while !stream.is_finished() {
+            std::thread::yield_now();
+        }
+        stream
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_that_was_opened_sends_when_told_and_keeps_its_connections_until_it_is_joined() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let mut plan = plan(backend.address(), 20);
+    (plan.pace, plan.shape.connections) = (Pace::Closed, 4);
+    let turns = Arc::new(AtomicU64::new(0));
+    let stream = opened_and_run(plan, &turns, async || {
+        backend.until("4 connections are open", |backend| backend.open_count() == 4).await;
+        assert_eq!(backend.request_count(), 0);
+    })
+    .await;
+    assert_eq!((backend.request_count(), backend.open_count()), (20, 4));
+    let outcome = tokio::task::spawn_blocking(|| stream.join().unwrap()).await.unwrap();
+    assert_eq!((outcome.load.counts.ok, outcome.open), (20, 4));
+    assert!(turns.load(Ordering::Relaxed) > 20, "{turns:?}");
+    backend.until("no connection is open", |backend| backend.open_count() == 0).await;
+}
+
+#[tokio::test]
+async fn connections_that_are_used_one_after_the_other_stay_open() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let mut plan = plan(backend.address(), 30);
+    plan.wire.reuse = Reuse::OneAfterTheOther;
+    (plan.pace, plan.shape.connections) = (Pace::Closed, 30);
+    let nothing_is_opened_yet = async || assert_eq!(backend.open_count(), 0);
+    let stream = opened_and_run(plan, &Arc::default(), nothing_is_opened_yet).await;
+    assert_eq!((backend.request_count(), backend.connection_count(), backend.open_count()), (30, 30, 30));
+    // A stream that nobody joins closes them all the same.
+    drop(stream);
+    backend.until("no connection is open", |backend| backend.open_count() == 0).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use fairway_lab::echo::{EchoOptions, EchoServer, EchoTls};
+use fairway_echo::{EchoOptions, EchoServer, EchoTls};
 use fairway_lab::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
 use fairway_lab::results::Class;
 use fairway_testkit::{Answer, Authority, Backend};
@@ -85,6 +85,25 @@ async fn a_version_that_only_one_side_speaks_is_a_failure_of_tls() {
         let (class, text) = class_with(config, |plan| plan.wire.tls = only(client)).await;
         assert_eq!(class, Class::Tls);
         assert!(text.contains("ProtocolVersion") || text.contains("HandshakeFailure"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_groups_that_are_named_are_offered() {
+    let leaf = Authority::new("lab").leaf(&["a.test"]);
+    for (group, answered) in [("X25519", 0), ("secp384r1", 1)] {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.kx_groups.retain(|known| known.name() == rustls::NamedGroup::secp384r1);
+        let config = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(leaf.chain_der.clone(), leaf.key_der.clone_key().into())
+            .unwrap();
+        let backend = Backend::https(config, |_| Answer::ok("")).await;
+        let mut plan = https(backend.address(), 1);
+        plan.wire.tls = Some(TlsPlan { groups: vec![group.to_owned()], ..TlsPlan::default() });
+        assert_eq!(run(plan).await.load.counts.ok, answered, "{group}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use fairway_lab::echo::{EchoOptions, EchoServer, Identity};
+use fairway_echo::{EchoOptions, EchoServer, Identity};
 use fairway_testkit::certificates::Leaf;
 use fairway_testkit::manifests::{Manifests, endpoint_slices, ingress_class};
 

@@ -49,6 +49,7 @@ impl Worker {
         match after {
             After::Busy => {}
             After::Free if self.plan.wire.reuse == Reuse::ConnectionPerRequest => self.close(index, true),
+            After::Free if self.plan.wire.reuse == Reuse::OneAfterTheOther => {}
             After::Free if had_request => self.queues.idle.push_back((index, self.slots[index].epoch)),
             After::Free => {}
             After::Over => self.close(index, is_orderly),

@@ -16,7 +16,7 @@ mod phase;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -30,10 +30,13 @@ use super::poller::{Happened, Poller};
 use super::schedule::Schedule;
 use super::series::fine_enough;
 use super::shared::{Recent, Shared};
-use super::slot::Slot;
+use super::slot::{Slot, State};
 use super::tally::{Exchange, Fate, Tally};
 use super::transport::Scratch;
 use super::{Plan, Reuse};
+
+/// How often a thread that has finished looks whether it may close its connections.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// One thread.
 pub(super) struct Worker {
@@ -57,7 +60,11 @@ struct Io {
     dialer: Dialer,
     happened: Vec<Happened>,
     ended: Vec<(Exchange, Fate)>,
+    between: Option<Between>,
 }
+
+/// What a thread does between its turns instead of sleeping.
+pub type Between = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
 
 /// What happened in the running second.
 struct Second {
@@ -71,12 +78,26 @@ struct Second {
 pub(super) struct Report {
     pub(super) tally: Tally,
     pub(super) end: End,
+    /// Connections that were open then.
+    pub(super) open: usize,
+}
+
+/// Which thread of which run.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) run: u64,
+    pub(super) index: usize,
 }
 
 impl Worker {
     /// # Errors
     /// A plan that cannot be carried out, or no file descriptors.
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>, run: u64, index: usize) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        shared: Arc<Shared>,
+        Place { run, index }: Place,
+        between: Option<Between>,
+    ) -> anyhow::Result<Self> {
         let threads = plan.shape.threads;
         let connections =
             plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
@@ -90,6 +111,7 @@ impl Worker {
                 dialer: Dialer::new(&plan, index)?,
                 happened: Vec::new(),
                 ended: Vec::new(),
+                between,
             },
             slots: (0..connections).map(|_| Slot::empty()).collect(),
             queues: Queues { closed: (0..connections).rev().collect(), ..Queues::default() },
@@ -110,7 +132,11 @@ impl Worker {
     /// The system's polling failed.
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         loop {
-            let sleep = self.sleep();
+            let mut sleep = self.sleep();
+            if let Some(between) = &mut self.io.between {
+                between()?;
+                sleep = Some(0);
+            }
             let mut happened = std::mem::take(&mut self.io.happened);
             happened.clear();
             self.io.poller.wait(sleep, &mut happened)?;
@@ -131,8 +157,19 @@ impl Worker {
                 self.shared.hand_over(self.index, counted);
             }
             if let Some(end) = self.finished() {
-                return Ok(Report { tally: self.tally, end });
+                let is_open = |slot: &&Slot| !matches!(slot.state, State::Closed);
+                let open = self.slots.iter().filter(is_open).count();
+                self.linger();
+                return Ok(Report { tally: self.tally, end, open });
             }
+        }
+    }
+
+    /// Keeps the connections until the owner lets go of them.
+    fn linger(&self) {
+        self.shared.boards[self.index].finished.store(true, Ordering::Release);
+        while !self.shared.is_released() {
+            std::thread::sleep(LOOK);
         }
     }
 

@@ -2,7 +2,7 @@
 //! sends anything.
 
 use super::{Worker, nanos};
-use crate::load::{Pace, Protocol};
+use crate::load::{Pace, Protocol, Reuse};
 use fairway_lab_results::Class;
 
 /// Where the stream is. Times are nanoseconds from the stream's origin.
@@ -61,8 +61,11 @@ impl Worker {
             }
             Phase::Opening { .. } if self.shared.is_stopped() => self.phase = Phase::Opening { untried: 0 },
             Phase::Waiting => {
-                let Some(begun) = self.shared.begun() else { return };
-                let begun = nanos(self.shared.origin, begun);
+                let begun = match self.shared.begun() {
+                    Some(begun) => nanos(self.shared.origin, begun),
+                    None if self.shared.is_stopped() => self.now(),
+                    None => return,
+                };
                 if self.now() >= begun {
                     self.begin(begun);
                 }
@@ -84,8 +87,12 @@ impl Worker {
         self.phase = Phase::Running { begun };
         self.second.until = begun + 1_000_000_000;
         if self.plan.pace == Pace::Closed {
-            let each = if self.plan.wire.protocol == Protocol::Http2 { self.plan.shape.streams } else { 1 };
-            for _ in 0..self.slots.len() * each {
+            let users = match (self.plan.wire.reuse, self.plan.wire.protocol) {
+                (Reuse::OneAfterTheOther, _) => 1,
+                (_, Protocol::Http2) => self.slots.len() * self.plan.shape.streams,
+                (_, Protocol::Http1) => self.slots.len(),
+            };
+            for _ in 0..users {
                 self.user_is_free();
             }
         }

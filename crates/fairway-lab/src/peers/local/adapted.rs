@@ -7,10 +7,11 @@ use crate::adapter::haproxy::Slots;
 use crate::adapter::{
     Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
+use crate::measure::Program;
 use crate::results::NamedText;
 
 use super::super::{Workshop, adapted::find};
-use super::{BACKEND, CERTIFICATE, LocalPeer, LocalProxy, LocalSite};
+use super::{BACKEND, CERTIFICATE, LocalPeer, LocalSite, running};
 
 /// Which of them.
 #[derive(Clone, Copy)]
@@ -22,7 +23,7 @@ pub(super) enum Adapted {
 }
 
 impl LocalPeer for Adapted {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<LocalProxy> {
+    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
         let (frame, desired) = (frame(site), desired(site));
         let mut command = Command::new(find(workshop, self.program())?);
         match self {
@@ -47,7 +48,7 @@ impl LocalPeer for Adapted {
                 command.args(caddy::arguments(&frame)).envs(caddy::environment(&frame));
             }
         }
-        LocalProxy::start(&mut command, site)
+        running::start(&mut command, site)
     }
 
     fn configuration(&self, site: &LocalSite) -> anyhow::Result<Vec<NamedText>> {

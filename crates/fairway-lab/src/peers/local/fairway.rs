@@ -8,17 +8,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::measure::Program;
 use crate::results::{NamedText, Settings};
 
 use super::super::fairway::{recommended_settings, ssl_redirect_off};
 use super::super::{CERTIFICATE, Workshop};
-use super::{LocalPeer, LocalProxy, LocalSite};
+use super::{LocalPeer, LocalSite, running};
 
 /// Fairway.
 pub(super) struct Fairway;
 
 impl LocalPeer for Fairway {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<LocalProxy> {
+    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
         let manifests = site.folder.join("manifests");
         std::fs::create_dir_all(&manifests).with_context(|| format!("make {}", manifests.display()))?;
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(site, &site.key_pem) });
@@ -29,7 +30,7 @@ impl LocalPeer for Fairway {
         let mut command = Command::new(&workshop.fairway);
         command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &admin.to_string()]);
         command.args(flags(site));
-        LocalProxy::start(&mut command, site)
+        running::start(&mut command, site)
     }
 
     fn configuration(&self, site: &LocalSite) -> anyhow::Result<Vec<NamedText>> {

@@ -6,12 +6,11 @@ mod fairway;
 mod running;
 mod traefik;
 
-pub use running::LocalProxy;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::adapter::TlsChoice;
+use crate::measure::Program;
 use crate::results::{NamedText, Settings};
 
 use super::Workshop;
@@ -48,11 +47,11 @@ pub struct LocalSite {
 
 /// A proxy that can run without a cluster.
 pub trait LocalPeer: Send + Sync {
-    /// Configures and starts it, and waits until it serves.
+    /// Configures and starts it, and waits until it serves. Dropped, it is ended.
     ///
     /// # Errors
     /// It cannot be had, does not start, or does not serve within half a minute; the end of its log is in the text.
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<LocalProxy>;
+    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program>;
 
     /// The configuration that it is started with, for the report.
     ///

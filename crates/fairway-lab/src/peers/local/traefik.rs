@@ -5,17 +5,18 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::adapter::TlsChoice;
+use crate::measure::Program;
 use crate::results::{NamedText, Settings};
 
 use super::super::traefik::settings;
 use super::super::{Workshop, programs};
-use super::{BACKEND, LocalPeer, LocalProxy, LocalSite};
+use super::{BACKEND, LocalPeer, LocalSite, running};
 
 /// Traefik.
 pub(super) struct Traefik;
 
 impl LocalPeer for Traefik {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<LocalProxy> {
+    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
         let (_, program) = programs::tool(workshop, "traefik")?;
         let file = |name: &str| site.folder.join(name);
         crate::adapter::write(&file("chain.pem"), &site.chain_pem)?;
@@ -24,7 +25,7 @@ impl LocalPeer for Traefik {
         crate::adapter::write(&file("dynamic.yaml"), &dynamic(site).to_string())?;
         let mut command = Command::new(program);
         command.args(arguments(site)).env("GOMAXPROCS", site.workers.to_string());
-        LocalProxy::start(&mut command, site)
+        running::start(&mut command, site)
     }
 
     fn configuration(&self, site: &LocalSite) -> anyhow::Result<Vec<NamedText>> {

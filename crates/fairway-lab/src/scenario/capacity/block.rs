@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::runners::Runner;
 use super::{Case, Terms, Yard};
 use crate::load::Outcome;
-use crate::measure::{MachineTime, Meter, Spent, Subject};
-use crate::results::{Backstage, Measure};
+use crate::measure::{MachineTime, Meter, Spent, Subject, during};
+use crate::results::{Backstage, Distance, Measure};
 use crate::scenario::metering::split;
 use crate::scenario::stage::{file_name, finish, start as begin};
 
@@ -59,6 +59,7 @@ async fn block(
 ) -> anyhow::Result<Measure> {
     let name = runner.contender.peer.name();
     let plan = super::plan(terms, case, &runner.site)?;
+    let before = runner.distance();
     let mut stream = begin(plan)?;
     tokio::time::sleep(WARMING).await;
     tokio::task::block_in_place(|| stream.split())?;
@@ -72,20 +73,22 @@ async fn block(
     let stolen = MachineTime::now().stolen_since(machine);
     stream.stop();
     finish(stream).await?;
+    let distance = before.zip(runner.distance()).map(|(before, after)| during(before, after));
     let figure = format!(
         "{:.0}/s, p99 {:.1} ms",
         outcome.load.rate,
         outcome.latency.value_at_quantile(0.99) as f64 / 1e3
     );
     yard.progress.say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
-    measure(yard, (runner, &case.name, place), outcome, (meter.spent(), stolen, begun))
+    let conditions = Conditions { stolen, distance };
+    measure(yard, (runner, &case.name, place), outcome, (meter.spent(), conditions, begun))
 }
 
 fn measure(
     yard: &Yard<'_>,
     (runner, case, place): (&Runner<'_>, &str, u32),
     mut outcome: Outcome,
-    (spent, stolen, begun): (Spent, f64, Instant),
+    (spent, conditions, begun): (Spent, Conditions, Instant),
 ) -> anyhow::Result<Measure> {
     let (name, workers) = (runner.contender.peer.name(), runner.site.workers);
     let settings = runner.contender.settings;
@@ -102,17 +105,35 @@ fn measure(
         phase: "block".to_owned(),
         beside: None,
         block: Some(place),
-        discarded: (stolen > STOLEN).then(|| {
-            format!(
-                "the hypervisor took {:.0}% of the machine; more than {:.0}% is too much",
-                stolen * 100.0,
-                STOLEN * 100.0
-            )
-        }),
+        discarded: conditions.complaint(),
         workers: Some(workers),
         begun_s: outcome.begun.saturating_duration_since(begun).as_secs_f64(),
         load: outcome.load,
         cost,
-        backstage: Backstage { uncosted, deliveries: None },
+        backstage: Backstage {
+            uncosted,
+            deliveries: None,
+            distance: conditions.distance.and_then(Result::ok),
+        },
     })
+}
+
+/// What the machine was like during a block.
+struct Conditions {
+    stolen: f64,
+    distance: Option<Result<Distance, String>>,
+}
+
+impl Conditions {
+    /// Why the block does not count, if it does not.
+    fn complaint(&self) -> Option<String> {
+        if self.stolen > STOLEN {
+            return Some(format!(
+                "the hypervisor took {:.0}% of the machine; more than {:.0}% is too much",
+                self.stolen * 100.0,
+                STOLEN * 100.0
+            ));
+        }
+        self.distance.as_ref()?.as_ref().err().cloned()
+    }
 }

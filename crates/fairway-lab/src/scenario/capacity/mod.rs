@@ -1,7 +1,6 @@
 //! `capacity`: what one proxy can carry with so many worker threads, and what a request costs it. Proxies, backend and
 //! generator are processes on loopback; every peer is up, and blocks of load go to Fairway and to one of the others in turn.
 
-mod backend;
 mod block;
 mod ratios;
 mod runners;
@@ -10,15 +9,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use self::backend::Backend;
 use self::block::blocks;
 use self::ratios::ratios;
-use self::runners::{start, stop};
+use self::runners::start;
 use super::handover::Handover;
 use super::progress::Progress;
 use super::site::HOST;
 use super::stage::Contender;
 use crate::adapter::TlsChoice;
+use crate::backend::Spawned;
 use crate::load::{Plan, Reuse, TlsPlan, TlsVersion};
 use crate::peers::local::LocalSite;
 use crate::results::{Absent, Run};
@@ -81,7 +80,8 @@ pub(super) async fn run(
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    let backend = Backend::start(yard, terms.backends)?;
+    let program = &yard.handover.workshop.laboratory;
+    let backend = Spawned::start(program, terms.backends.max(1), &["--name", "backend"])?;
     for workers in
         terms.workers.iter().filter(|workers| usize::try_from(**workers).is_ok_and(|count| count <= cpus))
     {
@@ -93,20 +93,14 @@ pub(super) async fn run(
             }
             let runners = start(yard, &backend, (*workers, choice), absent)?;
             for case in cases {
-                let measured = blocks(yard, terms, case, &runners).await;
-                let Ok(measures) = measured else {
-                    stop(runners);
-                    return measured.map(|_| ());
-                };
+                let measures = blocks(yard, terms, case, &runners).await?;
                 let (found, missing) = ratios(&measures, &case.name, *workers);
                 run.ratios.extend(found);
                 run.notes.extend(missing);
                 run.measures.extend(measures);
             }
-            stop(runners);
         }
     }
-    drop(backend);
     Ok(())
 }
 

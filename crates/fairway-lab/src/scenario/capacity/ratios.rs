@@ -27,7 +27,10 @@ pub(super) fn ratios(measures: &[Measure], case: &str, workers: u32) -> (Vec<Rat
                         && one.phase == phase
                         && one.discarded.is_none()
                 });
-                counts.filter_map(|one| Some(Block { place: one.block?, figure: of(one)? })).collect()
+                let block = |one: &Measure| {
+                    Some(Block { place: one.block?, figure: of(one)?, distance: one.backstage.distance })
+                };
+                counts.filter_map(block).collect()
             };
             let of_peer = blocks(peer, *settings, phase);
             let Some(paired) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else {

@@ -1,26 +1,28 @@
 //! The proxies of `capacity` that are up at the same time, each with so many workers. Never sends them anything.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
 use anyhow::Context;
 
 use super::Yard;
-use super::backend::{Backend, free};
 use crate::adapter::TlsChoice;
-use crate::measure::pin;
-use crate::peers::local::{self, LocalProxy, LocalSite};
-use crate::results::Absent;
+use crate::backend::Spawned;
+use crate::measure::{Program, distance, pin, round_trip_ns};
+use crate::peers::local::{self, LocalSite};
+use crate::results::{Absent, Distance};
 use crate::scenario::site::HOST;
 use crate::scenario::stage::{Contender, file_name};
 
 /// A proxy that is up.
 pub(super) struct Runner<'a> {
     pub(super) contender: &'a Contender<'a>,
-    pub(super) proxy: LocalProxy,
+    pub(super) proxy: Program,
     pub(super) site: LocalSite,
 }
 
 pub(super) fn start<'a>(
     yard: &Yard<'a>,
-    backend: &Backend,
+    backend: &Spawned,
     (workers, tls): (u32, TlsChoice),
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Vec<Runner<'a>>> {
@@ -36,7 +38,7 @@ pub(super) fn start<'a>(
         let folder = yard.handover.workshop.folder.join(tag);
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let site = LocalSite {
-            backends: backend.addresses.clone(),
+            backends: backend.addresses().to_vec(),
             http: free()?,
             https: free()?,
             hosts: vec![HOST.to_owned()],
@@ -68,18 +70,31 @@ pub(super) fn start<'a>(
     Ok(runners)
 }
 
-pub(super) fn stop(runners: Vec<Runner<'_>>) {
-    for runner in runners {
-        runner.proxy.stop();
+/// An address on loopback that is free now.
+fn free() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+impl Runner<'_> {
+    /// How far the proxy's CPUs are from the others now; nothing where it has none of its own.
+    pub(super) fn distance(&self) -> Option<Distance> {
+        let last = own_cpus(self.site.workers).next_back()?;
+        Some(distance(round_trip_ns(0, last)))
     }
 }
 
-/// The last CPUs are the proxy's; generator and backend share the others, if there are any.
-fn placed(proxy: LocalProxy, workers: u32) -> anyhow::Result<LocalProxy> {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    let own = usize::try_from(workers)?;
-    if own < cpus {
-        pin(&proxy.pids(), &(cpus - own..cpus).collect::<Vec<_>>())?;
+fn placed(proxy: Program, workers: u32) -> anyhow::Result<Program> {
+    let own: Vec<_> = own_cpus(workers).collect();
+    if !own.is_empty() {
+        pin(&proxy.pids(), &own)?;
     }
     Ok(proxy)
+}
+
+/// The last CPUs are the proxy's; generator and backend share the others, if there are any.
+fn own_cpus(workers: u32) -> std::ops::Range<usize> {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let own = usize::try_from(workers).unwrap_or(cpus);
+    if own < cpus { cpus - own..cpus } else { cpus..cpus }
 }

@@ -1,0 +1,174 @@
+//! What a request looked like from here, as the JSON of the conformance suite. Changes nothing it shows but the case
+//! of names, which HTTP/2 loses anyway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, Version, header, request};
+use rustls::{ProtocolVersion, ServerConnection};
+use serde::Serialize;
+
+use crate::options::Identity;
+
+/// The JSON answer.
+#[derive(Serialize)]
+struct Assertions<'r> {
+    path: String,
+    host: String,
+    method: &'r str,
+    proto: &'static str,
+    headers: BTreeMap<String, Vec<String>>,
+    #[serde(rename = "httpPort")]
+    http_port: String,
+    #[serde(flatten)]
+    identity: &'r Identity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<&'r TlsAssertions>,
+}
+
+/// What a handshake agreed on.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TlsAssertions {
+    version: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peer_certificates: Vec<String>,
+    server_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    negotiated_protocol: String,
+    cipher_suite: String,
+}
+
+impl TlsAssertions {
+    pub(crate) fn of(session: &ServerConnection) -> Arc<Self> {
+        let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
+        Arc::new(Self {
+            version: match session.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "",
+            },
+            peer_certificates: session
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|c| pem(c))
+                .collect(),
+            server_name: session.server_name().unwrap_or_default().to_owned(),
+            negotiated_protocol: String::from_utf8_lossy(session.alpn_protocol().unwrap_or_default())
+                .into_owned(),
+            // The registry of IANA calls TLS13_AES_128_GCM_SHA256 what it is without the 13.
+            cipher_suite: suite
+                .and_then(|suite| suite.as_str().map(|name| name.replacen("TLS13_", "TLS_", 1)))
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// The JSON of a request that came to `port`.
+pub(crate) fn json(
+    request: &request::Parts,
+    port: u16,
+    identity: &Identity,
+    tls: Option<&TlsAssertions>,
+) -> Vec<u8> {
+    let assertions = Assertions {
+        path: target(request),
+        host: host(request),
+        method: request.method.as_str(),
+        proto: match request.version {
+            Version::HTTP_2 => "HTTP/2.0",
+            Version::HTTP_10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        },
+        headers: canonical(&request.headers),
+        http_port: port.to_string(),
+        identity,
+        tls,
+    };
+    let mut json = Vec::with_capacity(1024);
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut json, formatter);
+    assertions.serialize(&mut serializer).expect("text and lists of text can be serialised into memory");
+    json
+}
+
+/// The request target: in HTTP/1 as it was sent, in HTTP/2 what `:path` says.
+pub(crate) fn target(request: &request::Parts) -> String {
+    match request.uri.path_and_query() {
+        Some(path) if request.version == Version::HTTP_2 => path.to_string(),
+        _ => request.uri.to_string(),
+    }
+}
+
+/// The authority of the target, which wins (RFC 9112 §3.2.2), or the `Host` field.
+fn host(request: &request::Parts) -> String {
+    match request.uri.authority() {
+        Some(authority) => authority.to_string(),
+        None => request.headers.get(header::HOST).map(|host| text(host.as_bytes())).unwrap_or_default(),
+    }
+}
+
+/// The fields under their canonical names. As in Go's server, what is shown elsewhere (`Host`) or says how the message
+/// was framed (`Transfer-Encoding`, `Trailer`) is not among them, and HTTP/2 cookies are joined (RFC 9113 §8.2.3).
+fn canonical(fields: &HeaderMap) -> BTreeMap<String, Vec<String>> {
+    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let hidden = [header::HOST, header::TRANSFER_ENCODING, header::TRAILER];
+    for (name, value) in fields.iter().filter(|(name, _)| !hidden.contains(name)) {
+        shown.entry(canonical_name(name.as_str())).or_default().push(text(value.as_bytes()));
+    }
+    shown
+}
+
+/// `x-request-id` becomes `X-Request-Id`.
+pub(crate) fn canonical_name(name: &str) -> String {
+    let mut starts = true;
+    let letters = name.chars().map(|letter| {
+        let cased = if starts { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };
+        starts = letter == '-';
+        cased
+    });
+    letters.collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A certificate as PEM, 64 characters to a line (RFC 7468 §2).
+fn pem(der: &[u8]) -> String {
+    let encoded = STANDARD.encode(der);
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in encoded.as_bytes().chunks(64) {
+        pem.extend(line.iter().copied().map(char::from));
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_canonical() {
+        for (name, canonical) in
+            [("x-request-id", "X-Request-Id"), ("accept", "Accept"), ("TE", "Te"), ("-a", "-A")]
+        {
+            assert_eq!(canonical_name(name), canonical);
+        }
+    }
+
+    #[test]
+    fn the_target_is_shown_as_it_came() {
+        let parts = |uri: &str| {
+            http::Request::builder().uri(uri).header("host", "h").body(()).unwrap().into_parts().0
+        };
+        assert_eq!(target(&parts("/a%2fb//c?d=%20")), "/a%2fb//c?d=%20");
+        assert_eq!(host(&parts("/")), "h");
+        assert_eq!(target(&parts("http://other:8080/x?y")), "http://other:8080/x?y");
+        assert_eq!(host(&parts("http://other:8080/x")), "other:8080");
+    }
+}

@@ -1,0 +1,101 @@
+//! How far apart the two CPUs are right now: the time a cache line takes from one to the other and back. On a virtual
+//! machine this changes when the host moves a virtual CPU, and half of what the kernel spends on a loopback request
+//! is such transfers; blocks measured at different distances must not be compared. Never moves anything itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use fairway_lab_results::Distance;
+
+use crate::pinning::pin_thread;
+
+const TRIPS: u32 = 200;
+/// Undisturbed series are rare while other work runs on the machine; a quiet one is done in a millisecond.
+const LIMIT: Duration = Duration::from_millis(200);
+const ENOUGH: u32 = 10;
+
+/// Two CPUs of one core pass a line in 60 to 80 ns, two cores in 300 to 450 ns; nothing lies between.
+const ONE_CORE_NS: f64 = 150.0;
+
+/// What a round trip says.
+#[must_use]
+pub fn distance(round_trip_ns: Option<f64>) -> Distance {
+    match round_trip_ns {
+        None => Distance::Unknown,
+        Some(ns) if ns < ONE_CORE_NS => Distance::OneCore,
+        Some(_) => Distance::TwoCores,
+    }
+}
+
+/// Where the CPUs were during a block, by a probe before it and one after; an error when they moved.
+///
+/// # Errors
+/// A sentence.
+pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
+    match (before, after) {
+        (Distance::Unknown, known) | (known, Distance::Unknown) => Ok(known),
+        (before, after) if before == after => Ok(before),
+        _ => Err("the host moved a CPU".to_owned()),
+    }
+}
+
+/// Nanoseconds for one round trip between two CPUs, the best of many short series, so that whoever else runs does not
+/// count. Nothing where no series was undisturbed, or a CPU may not be used.
+#[must_use]
+pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
+    let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| pin_thread(there).map(|()| answer(&ball, &over)));
+        let best = scope.spawn(|| pin_thread(here).ok().and_then(|()| call(&ball))).join().ok().flatten();
+        over.store(true, Ordering::Release);
+        best
+    })
+}
+
+/// Even values wait for the other side, which makes them odd.
+fn answer(ball: &AtomicU32, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let value = ball.load(Ordering::Acquire);
+        if value % 2 == 1 {
+            ball.store(value + 1, Ordering::Release);
+        }
+        std::hint::spin_loop();
+    }
+}
+
+fn call(ball: &AtomicU32) -> Option<f64> {
+    let begun = Instant::now();
+    let mut best: Option<f64> = None;
+    let mut value = 0;
+    for _ in 0..ENOUGH {
+        let series = Instant::now();
+        for _ in 0..TRIPS {
+            ball.store(value + 1, Ordering::Release);
+            value += 2;
+            while ball.load(Ordering::Acquire) != value {
+                std::hint::spin_loop();
+                if begun.elapsed() > LIMIT {
+                    return best;
+                }
+            }
+        }
+        let each = series.elapsed().as_nanos() as f64 / f64::from(TRIPS);
+        best = Some(best.map_or(each, |best| best.min(each)));
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_says_where_the_cpus_are() {
+        assert_eq!(
+            [None, Some(70.0), Some(400.0)].map(distance),
+            [Distance::Unknown, Distance::OneCore, Distance::TwoCores]
+        );
+        // Nobody answers from a CPU that is not there.
+        assert!(round_trip_ns(0, usize::MAX / 2).is_none());
+    }
+}

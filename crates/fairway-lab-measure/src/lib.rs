@@ -1,0 +1,31 @@
+//! What a proxy costs: CPU, memory and context switches of its containers or processes, the machine it ran on, and
+//! ratios of figures in pairs of blocks. The laboratory's scenarios and the benchmark measure with it.
+//!
+//! ```text
+//! program ─► process | cgroup | samples ─► meter ─► Spent ─► pairs
+//!                                    machine, pinning, distance: where it ran
+//! ```
+//!
+//! Everything that is read from /proc to measure is read here. Never sends a request, never decides what is run, and
+//! knows no Kubernetes.
+
+mod cgroup;
+mod distance;
+mod machine;
+mod meter;
+mod pairs;
+mod pinning;
+mod process;
+mod program;
+mod samples;
+
+pub use distance::{distance, during, round_trip_ns};
+pub use machine::environment;
+pub use meter::{Meter, Spent, Subject};
+pub use pairs::{Block, Paired, Spread, ratio};
+pub use pinning::{MachineTime, pin, pin_thread};
+pub use process::{CpuTime, family, resident_bytes};
+pub use program::{Program, Waited};
+pub use samples::{Reading, Sample, Sampled, Samples};
+
+pub use fairway_lab_results::Distance;

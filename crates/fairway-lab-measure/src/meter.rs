@@ -1,0 +1,232 @@
+//! A meter of what a group of containers or processes spends. Members may come and go while it runs: it is read now and
+//! then, and keeps the last reading of each.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::cgroup::Containers;
+use crate::process;
+use crate::samples::Samples;
+use fairway_lab_results::Cost;
+
+/// One of those that are measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A container, by its identifier; its cgroup is read.
+    Container(String),
+    /// A process with all its descendants.
+    Process(u32),
+}
+
+/// What one subject has used since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu_ns: u64,
+    pub(crate) user_ns: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) switches: u64,
+}
+
+/// Sums of what subjects used between the beginning and the last reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// User and system time, seconds.
+    pub cpu_s: f64,
+    /// User time, seconds, where all subjects tell.
+    pub user_s: Option<f64>,
+    /// Memory at the last reading of those that were there then, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Context switches, where threads did not end meanwhile; samples do not tell.
+    pub switches: Option<u64>,
+    /// How long, seconds.
+    pub seconds: f64,
+    /// What the sums rest on, where somebody else's samples were all there is.
+    pub(crate) samples: Option<Samples>,
+}
+
+/// Reads what subjects use.
+pub struct Meter {
+    containers: Containers,
+    begun: Instant,
+    read: Instant,
+    known: BTreeMap<Subject, Readings>,
+}
+
+struct Readings {
+    first: Usage,
+    last: Usage,
+    /// It was there at the last reading.
+    present: bool,
+}
+
+impl Meter {
+    /// Begins. What these subjects have used until now does not count; those that appear later count from their
+    /// beginning.
+    #[must_use]
+    pub fn begin(subjects: &[Subject]) -> Self {
+        let now = Instant::now();
+        let mut meter =
+            Self { containers: Containers::default(), begun: now, read: now, known: BTreeMap::new() };
+        for subject in subjects {
+            let usage = meter.usage(subject).unwrap_or_default();
+            meter.known.insert(subject.clone(), Readings { first: usage, last: usage, present: true });
+        }
+        meter
+    }
+
+    /// Reads all subjects that are there now.
+    pub fn read(&mut self, subjects: &[Subject]) {
+        self.known.values_mut().for_each(|readings| readings.present = false);
+        for subject in subjects {
+            let Some(usage) = self.usage(subject) else { continue };
+            let fresh = Readings { first: Usage::default(), last: usage, present: true };
+            let readings = self.known.entry(subject.clone()).or_insert(fresh);
+            readings.last = usage;
+            readings.present = true;
+        }
+        self.read = Instant::now();
+    }
+
+    /// Whether this one can be read here at all.
+    #[must_use]
+    pub fn reads(subject: &Subject) -> bool {
+        Self::begin(&[]).usage(subject).is_some()
+    }
+
+    /// What was spent until the last reading.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        let all = || self.known.values();
+        let ns = |ns: u64| ns as f64 / 1e9;
+        let cpu_ns: u64 = all().map(|one| one.last.cpu_ns.saturating_sub(one.first.cpu_ns)).sum();
+        let user_ns: Option<u64> =
+            all().map(|one| Some(one.last.user_ns?.saturating_sub(one.first.user_ns.unwrap_or(0)))).sum();
+        Spent {
+            cpu_s: ns(cpu_ns),
+            user_s: user_ns.map(ns),
+            memory_bytes: all().filter(|one| one.present).map(|one| one.last.memory_bytes).sum(),
+            switches: Some(all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum()),
+            seconds: (self.read - self.begun).as_secs_f64(),
+            samples: None,
+        }
+    }
+
+    fn usage(&mut self, subject: &Subject) -> Option<Usage> {
+        match subject {
+            Subject::Container(id) => self.containers.usage(id),
+            Subject::Process(id) => process::usage(*id),
+        }
+    }
+}
+
+impl Spent {
+    /// With what was spent in the time that followed.
+    #[must_use]
+    pub fn and(self, next: &Self) -> Self {
+        // The first of a sum.
+        if self.seconds == 0.0 {
+            return *next;
+        }
+        let samples = self.samples.zip(next.samples).map(|(one, other)| one.and(&other));
+        Self {
+            cpu_s: samples.map_or(self.cpu_s + next.cpu_s, |samples| samples.cpu_s()),
+            user_s: self.user_s.zip(next.user_s).map(|(one, other)| one + other),
+            memory_bytes: next.memory_bytes,
+            switches: self.switches.zip(next.switches).map(|(one, other)| one + other),
+            seconds: self.seconds + next.seconds,
+            samples,
+        }
+    }
+
+    /// As a cost of so many answered requests.
+    ///
+    /// # Errors
+    /// There was no reading, or too few samples: a sentence.
+    pub fn cost(&self, requests: u64, source: &str, of: &str) -> Result<Cost, String> {
+        if let Some(reason) = self.samples.and_then(|samples| samples.wanting(self.seconds)) {
+            return Err(reason);
+        }
+        if self.cpu_s <= 0.0 {
+            return Err(format!("nothing of {of} could be read ({source})"));
+        }
+        Ok(Cost {
+            cpu_s: self.cpu_s,
+            user_s: self.user_s,
+            us_per_request: if requests == 0 { 0.0 } else { self.cpu_s * 1e6 / requests as f64 },
+            cpus: self.cpu_s / self.seconds.max(1e-9),
+            memory_bytes: self.memory_bytes,
+            switches: self.switches,
+            source: source.to_owned(),
+            of: of.to_owned(),
+            covered: self.samples.map(|samples| samples.part()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that does nothing but work, until it is dropped.
+    struct Busy(std::process::Child);
+
+    impl Busy {
+        fn begin() -> (Self, Subject) {
+            let child = std::process::Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+                .expect("sh runs");
+            let subject = Subject::Process(child.id());
+            (Self(child), subject)
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            self.0.kill().and_then(|()| self.0.wait()).expect("the process is ours");
+        }
+    }
+
+    /// Reads until something was spent.
+    fn spends(meter: &mut Meter, subject: &Subject) -> Spent {
+        loop {
+            meter.read(std::slice::from_ref(subject));
+            let spent = meter.spent();
+            if spent.cpu_s > 0.05 {
+                return spent;
+            }
+            assert!(spent.seconds < 20.0, "a process that works spends nothing: {spent:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_works_spends() {
+        let (_busy, subject) = Busy::begin();
+        let spent = spends(&mut Meter::begin(std::slice::from_ref(&subject)), &subject);
+        assert!(
+            spent.cpu_s <= spent.seconds * 1.05 && spent.memory_bytes.is_some_and(|bytes| bytes > 0),
+            "{spent:?}"
+        );
+        let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
+        assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
+        let (_busy, subject) = Busy::begin();
+        let mut from_nothing = Meter::begin(&[]);
+        spends(&mut from_nothing, &subject);
+        let mut later = Meter::begin(std::slice::from_ref(&subject));
+        later.read(std::slice::from_ref(&subject));
+        assert!(later.spent().cpu_s < from_nothing.spent().cpu_s, "{later:?}", later = later.spent());
+    }
+
+    #[test]
+    fn subjects_that_cannot_be_read_cost_nothing_that_could_be_believed() {
+        let absent = [Subject::Container("0123456789abcdef-not-there".to_owned())];
+        let mut meter = Meter::begin(&absent);
+        meter.read(&absent);
+        let reason = meter.spent().cost(10, "cgroup", "1 container").expect_err("nothing was read");
+        assert!(reason.contains("1 container"), "{reason}");
+    }
+}

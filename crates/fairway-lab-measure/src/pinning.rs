@@ -1,0 +1,69 @@
+//! Which CPUs processes run on, and what the hypervisor took of them (sched_setaffinity(2), proc(5)).
+
+use std::fs;
+
+use anyhow::Context;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::process::threads;
+
+/// Keeps processes, with all the threads they have now, on these CPUs.
+///
+/// # Errors
+/// A CPU that this process may not use.
+pub fn pin(processes: &[u32], cpus: &[usize]) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    for process in processes {
+        let threads = threads(*process);
+        anyhow::ensure!(!threads.is_empty(), "find process {process}");
+        for thread in threads {
+            let id = thread.rsplit('/').next().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            // A thread may have ended meanwhile.
+            if let Err(error) = sched_setaffinity(id, &set)
+                && error != rustix::io::Errno::SRCH
+            {
+                return Err(error).with_context(|| format!("keep process {process} on the CPUs {cpus:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the calling thread, and the threads and processes that it starts from now on, on one CPU.
+///
+/// # Errors
+/// A CPU that this process may not use.
+pub fn pin_thread(cpu: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("keep a thread on CPU {cpu}"))
+}
+
+/// The machine's time so far, in clock ticks of all CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineTime {
+    all: u64,
+    stolen: u64,
+}
+
+impl MachineTime {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = text.lines().next().unwrap_or_default();
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+        Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
+    }
+
+    /// The part of the time since then that the hypervisor gave to others, 0 to 1.
+    #[must_use]
+    pub fn stolen_since(self, earlier: Self) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        if all == 0 { 0.0 } else { self.stolen.saturating_sub(earlier.stolen) as f64 / all as f64 }
+    }
+}

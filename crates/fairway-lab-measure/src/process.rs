@@ -1,0 +1,127 @@
+//! What a group of processes has used, from /proc (proc(5), Documentation/scheduler/sched-stats.rst). A process that has
+//! ended counts as nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::Serialize;
+
+use crate::meter::Usage;
+
+/// Clock ticks in a second that `/proc/PID/stat` counts in: `USER_HZ`, 100 on every Linux that Rust runs on.
+const TICK_NS: u64 = 10_000_000;
+
+/// CPU time used so far. The total is the scheduler's own, in nanoseconds; user and system are clock ticks, which the
+/// kernel shares out by sampling, so their ratio needs many ticks to mean something.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CpuTime {
+    /// On a CPU, nanoseconds.
+    pub total_ns: u64,
+    /// In user space, clock ticks.
+    pub user_ticks: u64,
+    /// In the kernel, clock ticks.
+    pub system_ticks: u64,
+}
+
+impl CpuTime {
+    /// Of these processes, all threads included.
+    #[must_use]
+    pub fn of(processes: &[u32]) -> Self {
+        let ticks = |place: usize| {
+            processes.iter().filter_map(|process| fields(*process)?.get(place)?.parse::<u64>().ok()).sum()
+        };
+        Self {
+            total_ns: processes.iter().flat_map(|process| threads(*process)).map(|one| run_time(&one)).sum(),
+            user_ticks: ticks(11),
+            system_ticks: ticks(12),
+        }
+    }
+
+    /// What was used since then.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+            user_ticks: self.user_ticks.saturating_sub(earlier.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(earlier.system_ticks),
+        }
+    }
+}
+
+/// What a process and all its descendants have used so far.
+pub(crate) fn usage(root: u32) -> Option<Usage> {
+    let family = family(root);
+    let cpu = CpuTime::of(&family);
+    (cpu.total_ns > 0).then(|| Usage {
+        cpu_ns: cpu.total_ns,
+        user_ns: Some(cpu.user_ticks * TICK_NS),
+        memory_bytes: Some(resident_bytes(&family)),
+        switches: switches(&family),
+    })
+}
+
+/// Context switches of all threads of these processes.
+pub(crate) fn switches(processes: &[u32]) -> u64 {
+    let of = |thread: String| {
+        let text = fs::read_to_string(format!("{thread}/status")).unwrap_or_default();
+        text.lines()
+            .filter(|line| line.contains("ctxt_switches"))
+            .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+            .sum::<u64>()
+    };
+    processes.iter().flat_map(|process| threads(*process)).map(of).sum()
+}
+
+/// Resident memory of these processes together, in bytes (`VmRSS`, in units of 1,024 bytes).
+#[must_use]
+pub fn resident_bytes(processes: &[u32]) -> u64 {
+    let of = |process: &u32| {
+        let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    processes.iter().filter_map(of).sum::<u64>() * 1024
+}
+
+/// A process, first, and its descendants.
+#[must_use]
+pub fn family(root: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if let Some(parent) = fields(process).and_then(|fields| fields.get(1)?.parse().ok()) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let mut family = vec![root];
+    let mut next = 0;
+    while let Some(parent) = family.get(next) {
+        family.extend(children.remove(parent).unwrap_or_default());
+        next += 1;
+    }
+    family
+}
+
+/// When a process began, in ticks since the machine did: with its number, what no other process has.
+pub(crate) fn born(process: u32) -> Option<u64> {
+    fields(process)?.get(19)?.parse().ok()
+}
+
+/// The folders of a process's threads in /proc.
+pub(crate) fn threads(process: u32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path().to_string_lossy().into_owned()).collect()
+}
+
+/// The first number of `schedstat`: nanoseconds on a CPU.
+fn run_time(thread: &str) -> u64 {
+    let text = fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
+    text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
+/// The fields of `/proc/PID/stat` after the parenthesised name: index 0 is field 3, the state.
+fn fields(process: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, after) = text.rsplit_once(')')?;
+    Some(after.split_whitespace().map(str::to_owned).collect())
+}

@@ -1,0 +1,292 @@
+//! What pods use by samples that somebody else takes: a kubelet's counters, the metrics API's rates. Samples are seconds
+//! old and seconds apart, and only their own times say what they cover. Never asks for one and never guesses: what too
+//! few samples cover is no figure.
+
+use std::collections::BTreeMap;
+
+use crate::meter::Spent;
+
+/// Less than this of a pod's time, seconds, is one or two samples and says little.
+const LEAST_S: f64 = 10.0;
+/// Less than this part of the pods' time stands for too much that nobody saw.
+const LEAST_PART: f64 = 0.5;
+
+/// What a sample says of CPU, at a time of the sampler's clock, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reading {
+    /// CPU time since the pod began.
+    Counter {
+        /// When it was read.
+        at_s: f64,
+        /// CPU time, seconds.
+        cpu_s: f64,
+    },
+    /// The mean of a window.
+    Rate {
+        /// When the window ended.
+        at_s: f64,
+        /// Its length, seconds.
+        window_s: f64,
+        /// CPUs in use.
+        cpus: f64,
+    },
+}
+
+impl Reading {
+    fn at_s(self) -> f64 {
+        match self {
+            Self::Counter { at_s, .. } | Self::Rate { at_s, .. } => at_s,
+        }
+    }
+}
+
+/// One sample of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The pod's name.
+    pub pod: String,
+    /// CPU.
+    pub reading: Reading,
+    /// Its working set, bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Time that samples cover, and what was used in it; pods add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) cpu_s: f64,
+    pub(crate) seconds: f64,
+}
+
+/// What samples say of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// Between samples that were both taken in it.
+    pub(crate) covered: Piece,
+    /// Between one before its beginning and one in it: it counts where the time before counts too.
+    pub(crate) bridge: Piece,
+    /// How long pods were there, all together.
+    pub(crate) present_s: f64,
+}
+
+impl Samples {
+    /// The part of the pods' time that is covered.
+    pub(crate) fn part(&self) -> f64 {
+        if self.present_s > 0.0 { (self.covered.seconds / self.present_s).min(1.0) } else { 0.0 }
+    }
+
+    /// CPU time: the mean use while samples covered it, for as long as pods were there.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        let mean = if self.covered.seconds > 0.0 { self.covered.cpu_s / self.covered.seconds } else { 0.0 };
+        mean * self.present_s
+    }
+
+    /// Why that is no figure, if it is none.
+    pub(crate) fn wanting(&self, seconds: f64) -> Option<String> {
+        let covered = self.part() * seconds;
+        (covered < LEAST_S || self.part() < LEAST_PART).then(|| {
+            format!(
+                "samples of its pods cover {covered:.0} s of {seconds:.0} s, and it takes {LEAST_S:.0} s and half of the \
+                 time: they are renewed every 10 s or so, so measure for a minute or longer"
+            )
+        })
+    }
+
+    pub(crate) fn and(self, next: &Self) -> Self {
+        let sum = |one: Piece, other: Piece| Piece {
+            cpu_s: one.cpu_s + other.cpu_s,
+            seconds: one.seconds + other.seconds,
+        };
+        Self {
+            covered: sum(sum(self.covered, next.covered), next.bridge),
+            bridge: self.bridge,
+            present_s: self.present_s + next.present_s,
+        }
+    }
+}
+
+/// Takes samples in as they come.
+pub struct Sampled {
+    begun_s: f64,
+    read_s: f64,
+    known: BTreeMap<String, Known>,
+    samples: Samples,
+}
+
+struct Known {
+    last: Reading,
+    memory_bytes: Option<u64>,
+    /// The sample was known before this time began.
+    carried: bool,
+}
+
+impl Sampled {
+    /// Begins with what is known: these samples were taken before, however late they came.
+    #[must_use]
+    pub fn begin(now_s: f64, samples: &[Sample]) -> Self {
+        let carried = |sample: &Sample| {
+            let known = Known { last: sample.reading, memory_bytes: None, carried: true };
+            (sample.pod.clone(), known)
+        };
+        Self {
+            begun_s: now_s,
+            read_s: now_s,
+            known: samples.iter().map(carried).collect(),
+            samples: Samples::default(),
+        }
+    }
+
+    /// Takes samples in, with the pods that are there now; others are not asked about.
+    pub fn read(&mut self, now_s: f64, pods: &[String], samples: &[Sample]) {
+        self.samples.present_s += (now_s - self.read_s).max(0.0) * pods.len() as f64;
+        self.read_s = now_s;
+        for sample in samples.iter().filter(|sample| pods.contains(&sample.pod)) {
+            self.take(sample);
+        }
+        self.known.retain(|pod, _| pods.contains(pod));
+    }
+
+    fn take(&mut self, sample: &Sample) {
+        let known = self.known.get(&sample.pod);
+        if known.is_some_and(|known| known.last.at_s() >= sample.reading.at_s()) {
+            return;
+        }
+        let (piece, before) = match (sample.reading, known) {
+            (Reading::Counter { at_s, cpu_s }, Some(known)) => match known.last {
+                Reading::Counter { at_s: from_s, cpu_s: until } if cpu_s >= until => {
+                    (Piece { cpu_s: cpu_s - until, seconds: at_s - from_s }, known.carried)
+                }
+                // A counter that began again: what it had counted until then is not known.
+                _ => (Piece::default(), false),
+            },
+            (Reading::Counter { .. }, None) => (Piece::default(), false),
+            // It ended before this time, and was only published later.
+            (Reading::Rate { at_s, .. }, _) if at_s <= self.begun_s => (Piece::default(), true),
+            (Reading::Rate { at_s, window_s, cpus }, _) => {
+                (Piece { cpu_s: cpus * window_s, seconds: window_s }, at_s - window_s < self.begun_s)
+            }
+        };
+        let sum = if before { &mut self.samples.bridge } else { &mut self.samples.covered };
+        sum.cpu_s += piece.cpu_s;
+        sum.seconds += piece.seconds;
+        let fresh = Known { last: sample.reading, memory_bytes: sample.memory_bytes, carried: false };
+        self.known.insert(sample.pod.clone(), fresh);
+    }
+
+    /// What was spent until the last reading. Memory is that of samples of this time, if each pod has one.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        Spent {
+            cpu_s: self.samples.cpu_s(),
+            user_s: None,
+            memory_bytes: self.known.values().map(|known| known.memory_bytes).sum(),
+            switches: None,
+            seconds: self.read_s - self.begun_s,
+            samples: Some(self.samples),
+        }
+    }
+
+    /// Ends this time and begins the next one.
+    pub fn cut(&mut self) {
+        self.begun_s = self.read_s;
+        self.samples = Samples::default();
+        for known in self.known.values_mut() {
+            (known.memory_bytes, known.carried) = (None, true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(pod: &str, at_s: f64, cpu_s: f64) -> Sample {
+        Sample { pod: pod.to_owned(), reading: Reading::Counter { at_s, cpu_s }, memory_bytes: Some(1 << 20) }
+    }
+
+    fn rate(at_s: f64, window_s: f64, cpus: f64) -> Sample {
+        Sample {
+            pod: "a".to_owned(),
+            reading: Reading::Rate { at_s, window_s, cpus },
+            memory_bytes: Some(1 << 20),
+        }
+    }
+
+    fn a() -> Vec<String> {
+        vec!["a".to_owned()]
+    }
+
+    #[test]
+    fn counters_say_what_was_used_between_samples_of_the_time_itself() {
+        // Idle before 100; half a CPU from then on. The node's clock is 50 s ahead, which must not matter.
+        let mut sampled = Sampled::begin(100.0, &[counter("a", 142.0, 7.0)]);
+        for (now, at, cpu) in [(105.0, 142.0, 7.0), (110.0, 152.0, 8.0), (130.0, 172.0, 18.0)] {
+            sampled.read(now, &a(), &[counter("a", at, cpu)]);
+        }
+        let spent = sampled.spent();
+        // From 152 to 172: 10 s of CPU in 20 s, taken for all of the 30 s.
+        assert!((spent.cpu_s - 15.0).abs() < 1e-9, "{spent:?}");
+        assert_eq!((spent.memory_bytes, spent.switches), (Some(1 << 20), None));
+        let cost = spent.cost(1500, "kubelet", "1 pod").expect("two thirds are covered");
+        assert!((cost.us_per_request - 10_000.0).abs() < 1e-6, "{cost:?}");
+        assert!((cost.covered.expect("samples cover a part") - 2.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_time_that_too_few_samples_cover_has_no_cost_and_says_why() {
+        let mut sampled = Sampled::begin(0.0, &[counter("a", 0.0, 1.0)]);
+        for (now, at, cpu) in [(4.0, 3.0, 1.5), (9.0, 8.0, 2.0)] {
+            sampled.read(now, &a(), &[counter("a", at, cpu)]);
+        }
+        let reason = sampled.spent().cost(100, "kubelet", "1 pod").expect_err("5 s are covered");
+        assert!(reason.contains("cover 5 s of 9 s"), "{reason}");
+    }
+
+    #[test]
+    fn a_pod_that_began_again_does_not_count_backwards() {
+        let mut sampled = Sampled::begin(0.0, &[]);
+        for (now, cpu) in [(1.0, 50.0), (21.0, 60.0), (41.0, 1.0), (61.0, 11.0)] {
+            sampled.read(now, &a(), &[counter("a", now, cpu)]);
+        }
+        let spent = sampled.spent();
+        assert!((spent.cpu_s - 61.0 * 0.5).abs() < 1e-9, "{spent:?}");
+    }
+
+    #[test]
+    fn phases_that_are_too_short_alone_are_enough_together() {
+        let mut sampled = Sampled::begin(0.0, &[counter("a", 0.0, 0.0)]);
+        let mut sum = Spent::default();
+        for phase in 1..=6 {
+            let now = f64::from(phase) * 8.0;
+            sampled.read(now, &a(), &[counter("a", now - 1.0, (now - 1.0) * 0.25)]);
+            let spent = sampled.spent();
+            assert!(spent.cost(10, "kubelet", "1 pod").is_err(), "one sample covers nothing: {spent:?}");
+            sum = sum.and(&spent);
+            sampled.cut();
+        }
+        // From the first phase's sample, at 7, to the last one's, at 47: 40 s of 48 s at a quarter of a CPU.
+        let cost = sum.cost(12, "kubelet", "1 pod").expect("they follow one another");
+        assert!((cost.cpu_s - 12.0).abs() < 1e-9, "{cost:?}");
+    }
+
+    #[test]
+    fn a_rate_counts_where_its_window_lies_in_the_time() {
+        let mut sampled = Sampled::begin(100.0, &[rate(95.0, 15.0, 0.0)]);
+        for (now, at, cpus) in
+            [(102.0, 99.0, 0.0), (112.0, 110.0, 0.3), (128.0, 125.0, 0.5), (142.0, 140.0, 0.5)]
+        {
+            sampled.read(now, &a(), &[rate(at, 15.0, cpus)]);
+        }
+        let spent = sampled.spent();
+        assert!((spent.cpu_s - 42.0 * 0.5).abs() < 1e-9, "{spent:?}");
+    }
+
+    #[test]
+    fn pods_of_others_do_not_count() {
+        let mut sampled = Sampled::begin(0.0, &[]);
+        for now in [0.5, 20.5] {
+            sampled.read(now, &a(), &[counter("a", now, now), counter("b", now, now * 9.0)]);
+        }
+        assert!((sampled.spent().cpu_s - 20.5).abs() < 1e-9);
+    }
+}
