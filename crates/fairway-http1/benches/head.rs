@@ -44,18 +44,18 @@ fn heads(criterion: &mut Criterion) {
 fn written(criterion: &mut Criterion, head: &mut Head, limits: &HeadLimits) {
     let mut out = Vec::new();
     let mut group = criterion.benchmark_group("write");
-    HeadParser::new().request(&mut head, BROWSER.as_bytes(), limits).expect("valid");
+    HeadParser::new().request(head, BROWSER.as_bytes(), limits).expect("valid");
     group.bench_function("request, browser, 16 fields", |bench| {
         bench.iter(|| {
             out.clear();
-            write_request(&head, black_box(head.target()), &RequestHop::default(), &mut out);
+            write_request(head, black_box(head.target()), &RequestHop::default(), &mut out);
         });
     });
-    HeadParser::new().response(&mut head, RESPONSE.as_bytes(), limits).expect("valid");
+    HeadParser::new().response(head, RESPONSE.as_bytes(), limits).expect("valid");
     group.bench_function("response, 7 fields", |bench| {
         bench.iter(|| {
             out.clear();
-            write_response(&head, black_box(Version::Http11), &mut out);
+            write_response(head, black_box(Version::Http11), &mut out);
         });
     });
     group.finish();
@@ -85,7 +85,7 @@ fn messages(criterion: &mut Criterion) {
 }
 
 fn request_through(head: &mut Head, text: &[u8], limits: &HeadLimits, out: &mut Vec<u8>) {
-    HeadParser::new().request(&mut head, text, limits).expect("valid");
+    HeadParser::new().request(head, text, limits).expect("valid");
     let target = Target::parse(head.method(), head.target()).expect("valid");
     black_box(request_authority(head, &target).expect("valid"));
     black_box(path::is_plain(target.path));
@@ -99,7 +99,7 @@ fn request_through(head: &mut Head, text: &[u8], limits: &HeadLimits, out: &mut 
     head.set(b"X-Forwarded-Proto", b"https");
     head.set(b"X-Forwarded-Scheme", b"https");
     head.set(b"X-Scheme", b"https");
-    write_request(&head, head.target(), &RequestHop::default(), out);
+    write_request(head, head.target(), &RequestHop::default(), out);
 }
 
 fn bodies(criterion: &mut Criterion) {

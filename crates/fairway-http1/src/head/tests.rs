@@ -29,8 +29,8 @@ fn refused(text: &str) -> Malformed {
 fn lines(head: &Head) -> String {
     let mut out = Vec::new();
     match head.status() {
-        0 => write_request(&head, head.target(), &RequestHop::default(), &mut out),
-        _ => write_response(&head, Version::Http11, &mut out),
+        0 => write_request(head, head.target(), &RequestHop::default(), &mut out),
+        _ => write_response(head, Version::Http11, &mut out),
     }
     String::from_utf8(out).unwrap()
 }

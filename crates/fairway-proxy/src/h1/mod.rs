@@ -204,7 +204,7 @@ impl<S: Transport> Downstream for H1<S> {
         match persistence {
             Persistence::Close => answer.append(b"Connection", b"close"),
             Persistence::KeepAlive if plan.version == Version::Http10 => {
-                answer.append(b"Connection", b"keep-alive")
+                answer.append(b"Connection", b"keep-alive");
             }
             Persistence::Upgraded => {
                 answer.append(b"Connection", b"upgrade");
