@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::clock::Instant;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::ListenerName;
+use crate::peer::Peer;
 use crate::shortage::Shortage;
 use crate::transport::{Network, Prefixed};
 use crate::worker::{Open, Worker};
@@ -32,15 +32,6 @@ const FULL: &[u8] =
 /// connection off the queue and refuse it.
 pub(crate) struct Accepting {
     reserve: RefCell<Option<File>>,
-}
-
-/// What is known of a connection before its first byte of HTTP.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) listener: ListenerName,
-    /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
-    /// client on a dual-stack socket is an IPv4 client.
-    pub(crate) client: IpAddr,
 }
 
 impl Accepting {

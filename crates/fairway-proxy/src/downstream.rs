@@ -16,19 +16,15 @@ use std::time::Duration;
 
 use fairway_message::{HeadLimits, Malformed};
 
-use crate::accept::Peer;
 use crate::clock::{Deadline, Instant};
-use crate::exchange::sides::{Arrival, HeadRead};
 use crate::exchange::{ClientSide, Ending, exchange};
 use crate::fault::Fault;
 use crate::h1::{H1, linger};
-use crate::options::Limits;
+use crate::peer::Peer;
+use crate::sides::{Arrival, HeadRead};
 use crate::transport::{Network, Transport};
 use crate::wire::Wire;
 use crate::worker::{Loan, Open, Phase, Worker};
-
-/// How long the client may take to receive an answer that Fairway made.
-pub(crate) const OWN_ANSWER: Duration = Duration::from_secs(10);
 
 /// How long a connection that has not sent its first request is waited for when the worker drains: the request may be
 /// on its way.
@@ -119,7 +115,7 @@ async fn next<'w, N: Network, S: Transport>(
 ) -> Next<'w, N> {
     let mut waiting = Waiting::FirstByte;
     connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
-    let limits = head_limits(&worker.options.limits);
+    let limits = worker.options.limits.head();
     poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
 }
 
@@ -162,13 +158,4 @@ fn poll_next<'w, N: Network, S: Transport>(
         }
     }
     connection.deadline.poll_passed(cx).map(|()| Next::Over)
-}
-
-/// The bounds of a head, of either side.
-pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
-    HeadLimits {
-        head_bytes: limits.head_bytes,
-        fields: limits.head_fields,
-        line_bytes: limits.request_line_bytes,
-    }
 }

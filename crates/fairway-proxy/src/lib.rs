@@ -1,13 +1,15 @@
 //! The data plane: workers, listeners, connections, exchanges, endpoints.
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
-//! Kubernetes. Modules in the order in which a request meets them: [`listener`] and [`accept`], [`proxy_protocol`] and
-//! [`tls`], [`downstream`], [`exchange`] with [`filter`], [`upstream`]; below all of them [`transport`], [`wire`] and
-//! [`h1`]; beside them [`worker`], [`publish`], [`metrics`] and [`access_log`], and what bounds them all, [`memory`] and
-//! [`descriptors`].
+//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on a [`listener`],
+//! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`], the codec
+//! [`h1`] behind the two [`sides`] of an exchange, [`wire`] and [`transport`]; beside them [`worker`], [`publish`],
+//! [`metrics`] and [`access_log`], and what bounds them all, [`memory`] and [`descriptors`]. Each imports only what stands
+//! below it.
 
 mod accept;
 mod access_log;
+mod buffers;
 mod clock;
 mod descriptors;
 mod downstream;
@@ -19,14 +21,20 @@ mod listener;
 mod memory;
 mod metrics;
 mod options;
+mod pace;
+mod peer;
 mod proxy;
 mod proxy_protocol;
 mod publish;
+mod record;
+mod request;
 mod shortage;
+mod sides;
 mod spares;
 mod sys;
 #[cfg(test)]
 mod testing;
+mod thread;
 mod tls;
 mod transport;
 mod upstream;

@@ -1,5 +1,6 @@
 //! What the process fixes at its start: addresses, threads and hard limits. Everything else is configuration.
 
+use fairway_message::HeadLimits;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -106,6 +107,17 @@ pub struct Limits {
     /// Bytes per second of an answer that the client must take on average while it is waited for, after the first five
     /// seconds. 0 switches it off.
     pub answer_rate: u64,
+}
+
+impl Limits {
+    /// The bounds of a head, of either side.
+    pub(crate) fn head(&self) -> HeadLimits {
+        HeadLimits {
+            head_bytes: self.head_bytes,
+            fields: self.head_fields,
+            line_bytes: self.request_line_bytes,
+        }
+    }
 }
 
 impl Default for Limits {

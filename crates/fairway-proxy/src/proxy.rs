@@ -14,9 +14,9 @@ use crate::memory::Memory;
 use crate::metrics::{Sample, write_memory, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::Publisher;
+use crate::thread::{Command, Launch, run};
 use crate::tls::ServerTls;
 use crate::tls::identities::IdentityError;
-use crate::worker::{Command, Launch, run};
 
 /// The running data plane.
 pub struct Proxy {

@@ -9,9 +9,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::accept::Peer;
 use crate::fault::Fault;
 use crate::options::ProxyProtocol;
+use crate::peer::Peer;
 
 /// How a version 1 line begins.
 const LINE: &[u8] = b"PROXY ";

@@ -21,18 +21,19 @@ use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::accept::Peer;
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
 use crate::listener::ListenerName;
 use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
+use crate::peer::Peer;
 use crate::publish::Publisher;
+use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
 use crate::transport::{Network, Transport};
-use crate::worker::{Open, Worker, look_at_waits};
+use crate::worker::{Open, Worker};
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use fairway_model::{Match, PathMatch, Route, VirtualHost};
 use fairway_pattern::{Anchor, Pattern};
 
 use crate::conditions::Conditions;
-use crate::{Fields, Request};
+use crate::request::{Fields, Request};
 
 /// A match of the model on its way into a table.
 #[derive(Clone, Copy)]

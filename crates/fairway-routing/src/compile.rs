@@ -1,13 +1,14 @@
 //! From a configuration to a snapshot, at the cost of what differs from the one before.
 
-use std::fmt;
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, Config, HostKey, Origin, VirtualHost};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use crate::{CompiledHost, Snapshot};
+use crate::host::CompiledHost;
+use crate::problem::Problem;
+use crate::snapshot::Snapshot;
 
 /// A snapshot, and what in its configuration could not be compiled.
 #[derive(Clone, Debug)]
@@ -16,21 +17,6 @@ pub struct Compiled {
     pub snapshot: Arc<Snapshot>,
     /// All of the configuration's, also those that the previous snapshot had; in the order of hosts.
     pub problems: Vec<Problem>,
-}
-
-/// Something that could not be compiled. Nothing but what the text names is affected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// What wrote it.
-    pub origin: Origin,
-    /// What is wrong and what happens now.
-    pub text: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.text)
-    }
 }
 
 /// Compiles `config`. Hosts and backends that are as they were in `previous` are shared with it; slots and table ids

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fairway_model::{FieldMatch, Match, TextMatch};
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
-use crate::{Fields, Request, query};
+use crate::query;
+use crate::request::{Fields, Request};
 
 /// All of it must hold.
 #[derive(Clone, Debug)]

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use fairway_model::{Match, PathForm};
 
+use crate::host::CompiledHost;
+use crate::matched::Matched;
 pub use crate::oracle::Criterion;
 use crate::oracle::{self, Place, Unmet};
-use crate::{CompiledHost, CompiledRule, Fields, Matched, Request};
+use crate::request::{Fields, Request};
+use crate::rule::CompiledRule;
 
 /// How the winner was found.
 #[derive(Clone, Debug)]

@@ -7,9 +7,11 @@ use fairway_pattern::LONGEST_TEXT;
 
 use crate::listed::Listed;
 use crate::names::{Named, ShortName};
+use crate::problem::Problem;
+use crate::request::{Fields, Request};
+use crate::rule::CompiledRule;
 use crate::slots::Slots;
 use crate::tree::Tree;
-use crate::{CompiledRule, Fields, Problem, Request};
 
 /// All routes of one host, ready for lookups. The same value from snapshot to snapshot while the host does not change.
 ///

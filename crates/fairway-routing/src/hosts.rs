@@ -9,8 +9,9 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use crate::hash::FastState;
+use crate::host::CompiledHost;
 use crate::names::{Named, Names};
-use crate::{CompiledHost, TableId};
+use crate::table::TableId;
 
 /// All route tables.
 #[derive(Clone, Debug, Default)]

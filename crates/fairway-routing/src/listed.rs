@@ -3,7 +3,7 @@
 use fairway_model::VirtualHost;
 
 use crate::candidate::{PathCandidate, proposals};
-use crate::{Fields, Request};
+use crate::request::{Fields, Request};
 
 /// The candidates of a host in listed order.
 #[derive(Clone, Debug)]

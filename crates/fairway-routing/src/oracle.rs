@@ -11,7 +11,8 @@ use fairway_model::{
 };
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
-use crate::{Fields, Request, query};
+use crate::query;
+use crate::request::{Fields, Request};
 
 /// What serves a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairway_model::{Action, PathForm, Route, Rule, VirtualHost};
 
+use crate::rewrite::CompiledRewrite;
 use crate::slots::Slots;
 use crate::steps::{RequestStep, Steps};
-use crate::{CompiledRewrite, Targets};
+use crate::targets::Targets;
 
 /// Names a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

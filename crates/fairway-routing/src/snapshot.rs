@@ -5,13 +5,15 @@ use std::sync::Arc;
 use fairway_model::{Backend, BackendKey, Config, HostKey, Listener};
 use imbl::OrdMap;
 
+use crate::explain;
+use crate::explain::Explanation;
+use crate::host::CompiledHost;
 use crate::hosts::Hosts;
+use crate::matched::Matched;
+use crate::request::{Fields, Request};
+use crate::slots::BackendSlot;
 use crate::slots::Slots;
-use crate::{BackendSlot, CompiledHost, Explanation, Fields, Matched, Request, explain};
-
-/// The number of a route table: the same from snapshot to snapshot while a host or a listener names the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableId(pub u16);
+use crate::table::TableId;
 
 /// A compiled configuration. Shares with the one before whatever did not change.
 #[derive(Clone, Debug, Default)]

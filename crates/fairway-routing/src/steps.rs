@@ -11,7 +11,7 @@ use fairway_model::{
     RedirectTarget,
 };
 
-use crate::CompiledRewrite;
+use crate::rewrite::CompiledRewrite;
 
 /// The steps of a rule.
 #[derive(Clone, Debug, Default)]

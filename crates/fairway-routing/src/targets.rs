@@ -1,6 +1,6 @@
 //! Which backend gets a request, by weight. Knows no endpoints.
 
-use crate::BackendSlot;
+use crate::slots::BackendSlot;
 
 /// The backends of a rule that have a share.
 #[derive(Clone, Debug, PartialEq, Eq)]

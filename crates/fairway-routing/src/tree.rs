@@ -12,7 +12,7 @@ use fairway_model::{PathMatch, VirtualHost};
 
 use crate::candidate::{Candidate, PathCandidate, Proposal, proposals};
 use crate::hash::FastState;
-use crate::{Fields, Request};
+use crate::request::{Fields, Request};
 
 /// Where paths begin that start with a slash.
 const SLASH: u32 = 0;

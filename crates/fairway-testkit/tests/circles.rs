@@ -10,7 +10,14 @@ use std::path::Path;
 use syn::visit::Visit;
 
 /// The crates whose modules form no circle.
-const WITHOUT_CIRCLES: &[&str] = &["fairway-translate"];
+const WITHOUT_CIRCLES: &[&str] = &[
+    "fairway-http1",
+    "fairway-message",
+    "fairway-model",
+    "fairway-proxy",
+    "fairway-routing",
+    "fairway-translate",
+];
 
 /// A module as the names on the way to it; the crate itself is empty.
 type Module = Vec<String>;

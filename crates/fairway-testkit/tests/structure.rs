@@ -171,7 +171,7 @@ fn only_the_hop_of_http_1_knows_its_codec() {
     let knows = |source: &Source| source.text.contains(concat!("fairway_", "http1"));
     let found: Vec<_> =
         sources().into_iter().filter(elsewhere).filter(knows).map(|source| source.name).collect();
-    assert_eq!(found, ["crates/fairway-proxy/src/h1/mod.rs"]);
+    assert_eq!(found, ["crates/fairway-proxy/src/h1/hop.rs"]);
 }
 
 #[test]

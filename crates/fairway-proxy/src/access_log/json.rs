@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use fairway_message::Known;
 
-use super::flag;
-use crate::exchange::acquire::Detour;
-use crate::exchange::record::Record;
-use crate::worker::Buffers;
+use super::words::flag;
+use crate::buffers::Buffers;
+use crate::record::Detour;
+use crate::record::Record;
 
 #[derive(Serialize)]
 struct Line<'a> {

@@ -7,6 +7,7 @@ mod json;
 mod nginx;
 #[cfg(test)]
 mod tests;
+mod words;
 mod writer;
 
 use std::cell::{Cell, RefCell};
@@ -15,10 +16,10 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::accept::Peer;
-use crate::exchange::record::Record;
+use crate::buffers::Buffers;
 use crate::options::AccessLogFormat;
-use crate::worker::Buffers;
+use crate::peer::Peer;
+use crate::record::Record;
 
 pub(crate) use writer::{LogSender, LogThread};
 
@@ -124,21 +125,5 @@ impl WallClock {
         let utc = now.to_zoned(TimeZone::UTC);
         self.nginx = utc.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
         self.iso = utc.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    }
-}
-
-/// Why an answer is not the endpoint's, as both formats flag it; `-` when it is.
-fn flag(record: &Record<'_>) -> &'static str {
-    record.fault.map_or("-", crate::fault::Fault::label)
-}
-
-/// `namespace-service-port`, as ingress-nginx names upstreams.
-fn upstream_name(record: &Record<'_>, out: &mut Vec<u8>) {
-    let Some(rule) = record.rule else { return };
-    let labels = &rule.rule().labels;
-    if !labels.service.is_empty() {
-        for part in [&*labels.namespace, "-", &*labels.service, "-", &*labels.service_port] {
-            out.extend_from_slice(part.as_bytes());
-        }
     }
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use fairway_message::Known;
 
-use super::{flag, upstream_name};
-use crate::accept::Peer;
-use crate::exchange::record::Record;
-use crate::worker::Buffers;
+use super::words::{flag, upstream_name};
+use crate::buffers::Buffers;
+use crate::peer::Peer;
+use crate::record::Record;
 
 pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, at: (&Peer, &str)) {
     words(out, record, buffers, at);

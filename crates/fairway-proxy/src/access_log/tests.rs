@@ -9,16 +9,16 @@ use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
 
 use super::{AccessLog, LogSender, Switch, json, nginx};
-use crate::accept::Peer;
+use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
-use crate::exchange::acquire::Detour;
-use crate::exchange::intake::Fields;
-use crate::exchange::record::{Record, UpstreamRecord};
 use crate::fault::Fault;
 use crate::listener::ListenerName;
 use crate::options::AccessLogFormat;
+use crate::peer::Peer;
+use crate::record::Detour;
+use crate::record::{Record, UpstreamRecord};
+use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
-use crate::worker::{Buffers, Parties};
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\

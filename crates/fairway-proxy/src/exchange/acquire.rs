@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::attempt::{Age, Failed, Progress, Reuse, note_connect_failure};
-use super::forward::RetryState;
-use super::record::Micros;
-use super::sides::Downstream;
-use super::{Environment, Exchange};
+use super::blame::note_connect_failure;
+use super::environment::{Environment, Exchange};
+use super::retry::{Age, Failed, Progress, RetryState, Reuse};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
+use crate::record::{Detour, Micros};
+use crate::sides::Downstream;
 use crate::transport::{Network, Transport};
 use crate::upstream::{Chosen, Connecting, Errand, Group, Lease};
 use crate::worker::{ToEndpoint, Worker};
@@ -36,13 +36,6 @@ pub(crate) struct Acquired<S: Transport> {
     /// What connecting took; zero for an idle connection.
     pub(crate) connect: Micros,
     pub(crate) detour: Detour,
-}
-
-/// Whether a late connect made the attempt look at another endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detour {
-    None,
-    Hedged,
 }
 
 type To<N> = ToEndpoint<N>;

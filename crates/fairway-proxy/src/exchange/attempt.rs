@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use super::acquire::{Acquired, Detour};
-use super::record::Micros;
-use super::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
+use super::acquire::Acquired;
+use super::blame::blame;
+use super::environment::{Environment, Exchange};
+use super::retry::{Age, Failed, Progress};
 use super::transact::transact;
-use super::{Environment, Exchange};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
+use crate::record::{Detour, Micros};
+use crate::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group, Lease};
-use crate::worker::{ToEndpoint, Worker};
+use crate::worker::ToEndpoint;
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<S: Transport> {
@@ -25,58 +27,6 @@ pub(crate) struct Answered<S: Transport> {
     pub(crate) sent: Instant,
     /// When the head was there.
     pub(crate) headed: Instant,
-}
-
-/// An attempt that did not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed {
-    pub(crate) fault: Fault,
-    pub(crate) progress: Progress,
-    pub(crate) age: Age,
-    /// The endpoint, as its group counts.
-    pub(crate) endpoint: u32,
-}
-
-/// How far it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The endpoint cannot have seen any of the request.
-    Nothing,
-    /// The endpoint may have seen the request, or some of it.
-    Written,
-    /// A byte of an answer came: there is no other attempt (design: Retries).
-    Answered,
-}
-
-/// Whether the connection had carried an exchange before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Age {
-    Fresh,
-    Reused,
-}
-
-impl Failed {
-    /// A reused connection that the endpoint had closed: says nothing about the endpoint.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.age == Age::Reused && self.fault == Fault::UpstreamClosed && self.progress != Progress::Answered
-    }
-
-    /// Whether the request may be the cause: an endpoint that took the connection failed to answer it.
-    pub(crate) fn is_of_doubtful_cause(&self) -> bool {
-        use Fault::{UpstreamClosed, UpstreamMalformed, UpstreamTimeout};
-        matches!(self.fault, UpstreamClosed | UpstreamTimeout | UpstreamMalformed(_))
-    }
-}
-
-/// Which connections may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reuse {
-    /// Any idle one.
-    Any,
-    /// Only one that answered within the last second: the request must not be sent twice.
-    Proven,
-    /// None: a stale one was met already.
-    Never,
 }
 
 /// Makes the attempt on the connection that was acquired.
@@ -141,29 +91,4 @@ fn note_failure<N: Network>(
         return;
     }
     endpoint.check_siblings();
-}
-
-/// What a failed connect says about the endpoint.
-pub(super) fn note_connect_failure<N: Network>(
-    worker: &Worker<N>,
-    group: &Group<ToEndpoint<N>>,
-    endpoint: &Endpoint<ToEndpoint<N>>,
-    fault: Fault,
-) {
-    if fault.blames_endpoint() {
-        blame(worker, group, endpoint, Blame::Connect);
-        endpoint.check_siblings();
-    }
-}
-
-/// Counts a failure against the endpoint, and an ejection that follows from it.
-pub(super) fn blame<N: Network>(
-    worker: &Worker<N>,
-    group: &Group<ToEndpoint<N>>,
-    endpoint: &Endpoint<ToEndpoint<N>>,
-    blame: Blame,
-) {
-    if group.failed(endpoint, blame, Instant::now()) {
-        count(&worker.counters.attempts.ejected);
-    }
 }

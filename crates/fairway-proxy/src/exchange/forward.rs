@@ -4,30 +4,29 @@
 //! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
 
 use super::acquire::acquire;
-use super::attempt::{Answered, Failed, Progress, Reuse, attempt, blame};
-use super::body::RequestBody;
+use super::attempt::{Answered, attempt};
+use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
-use super::record::UpstreamRecord;
 use super::relay::relay;
 use super::respond;
-use super::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
+use super::retry::{Failed, Progress, RetryState, may_retry};
 use super::tunnel::tunnel;
-use super::{Ending, Environment, Exchange};
+use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
 use crate::metrics::count;
+use crate::record::UpstreamRecord;
+use crate::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
 use crate::transport::{Network, Transport};
-use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Group, Lease, Tried};
-use crate::worker::{Buffers, ToEndpoint, Worker};
+use crate::upstream::Group;
+use crate::worker::ToEndpoint;
 
 /// An endpoint that answered, with what it answered on.
 struct Delivered<S: Transport> {
@@ -146,101 +145,6 @@ fn conclude_attempt<N: Network, D: Downstream>(
     }
     retry_state.give_up(exchange.env.worker, group);
     Err(failed.fault)
-}
-
-/// Which endpoints were tried, and what the next attempt may do.
-pub(crate) struct RetryState {
-    /// When the attempt begins.
-    pub(crate) now: Instant,
-    pub(crate) reuse: Reuse,
-    pub(crate) tried: Tried,
-    /// Those tried that failed after the connect: whether it was their fault, the next attempt tells.
-    accused: Tried,
-    attempts: u8,
-}
-
-impl RetryState {
-    fn begin(now: Instant, idempotent: bool) -> Self {
-        let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
-        Self { now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
-    }
-
-    fn next<N: Network>(
-        &mut self,
-        env: &Environment<'_, N>,
-        group: &Group<ToEndpoint<N>>,
-    ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
-        let picked = env.worker.random(|random| group.pick(&self.tried, random, self.now));
-        let chosen = picked.ok_or(Fault::NoEndpoint)?;
-        self.attempts = self.attempts.saturating_add(1);
-        Ok(chosen)
-    }
-
-    fn note(&mut self, failed: &Failed) {
-        if failed.is_stale() {
-            self.reuse = Reuse::Never;
-            return;
-        }
-        self.tried.insert(failed.endpoint);
-        if failed.is_of_doubtful_cause() {
-            self.accused.insert(failed.endpoint);
-        }
-    }
-
-    /// An endpoint answered the request: it was the others' fault that they did not.
-    fn confirm<N: Network>(
-        &self,
-        worker: &Worker<N>,
-        group: &Group<ToEndpoint<N>>,
-        answered: &Lease<ToEndpoint<N>>,
-    ) {
-        for accused in self.accused.iter().filter(|accused| *accused != answered.index()) {
-            blame(worker, group, group.member(accused), Blame::BeforeHead);
-        }
-    }
-
-    /// No endpoint answered. Several that fail alike are not at fault: the request is.
-    fn give_up<N: Network>(&self, worker: &Worker<N>, group: &Group<ToEndpoint<N>>) {
-        let mut accused = self.accused.iter();
-        if let (Some(only), None) = (accused.next(), accused.next()) {
-            blame(worker, group, group.member(only), Blame::Unconfirmed);
-        }
-    }
-
-    /// Attempts that count: a stale connection, which is met once at most, says nothing about any endpoint. While two
-    /// endpoints leave at once, a request may meet it and then both of them.
-    fn tries(&self) -> u8 {
-        self.attempts.saturating_sub(u8::from(self.reuse == Reuse::Never))
-    }
-
-    /// What is left for connecting, all attempts together.
-    pub(crate) fn connect_limit<N: Network>(env: &Environment<'_, N>, spent: Duration) -> Duration {
-        env.rule.rule().policy.retry.connect_total.saturating_sub(spent)
-    }
-
-    fn is_late<N: Network>(env: &Environment<'_, N>, spent: Duration) -> bool {
-        Self::connect_limit(env, spent).is_zero()
-    }
-}
-
-fn may_retry<N: Network>(
-    env: &Environment<'_, N>,
-    failed: &Failed,
-    retry_state: &RetryState,
-    body: &RequestBody,
-) -> bool {
-    if !failed.fault.blames_endpoint() || !body.is_replayable() {
-        return false;
-    }
-    match failed.progress {
-        Progress::Nothing => {}
-        Progress::Written if env.intake.method.is_idempotent() => {}
-        Progress::Written | Progress::Answered => return false,
-    }
-    // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
-    failed.is_stale()
-        || (retry_state.tries() < env.rule.rule().policy.retry.tries
-            && env.worker.budgets.retries.spend(Instant::now()))
 }
 
 /// Hands the answer on, and the connections back.

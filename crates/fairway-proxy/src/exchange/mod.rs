@@ -7,23 +7,20 @@
 //!                                     └────────┘
 //! ```
 
-pub(crate) mod acquire;
+mod acquire;
 #[cfg(test)]
 mod any_split_tests;
 mod attempt;
-pub(crate) mod body;
+mod blame;
 #[cfg(test)]
 mod departure_tests;
-mod fields;
+mod environment;
 mod forward;
-pub(crate) mod forwarded;
-pub(crate) mod intake;
-mod pace;
+mod forwarded;
 mod peer_watch;
-pub(crate) mod record;
 mod relay;
 mod respond;
-pub(crate) mod sides;
+mod retry;
 #[cfg(test)]
 mod tests;
 mod transact;
@@ -35,66 +32,23 @@ use fairway_message::{BodySize, Malformed};
 use fairway_model::{Action, AnswerReason};
 use fairway_routing::{CompiledRule, Matched, Request};
 
-use crate::accept::Peer;
-use crate::clock::{Deadline, Instant};
+use crate::buffers::{Buffers, Parties};
+use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::listener::ListenerName;
+use crate::peer::Peer;
+use crate::record::Record;
+use crate::request::body::RequestBody;
+use crate::request::client::Client;
+use crate::request::fields;
+use crate::request::intake::{Fields, Intake};
+use crate::sides::{Arrival, Downstream};
 use crate::transport::{Network, Transport};
-use crate::worker::{Adopted, Buffers, Parties, ToEndpoint, Worker};
+use crate::worker::{Adopted, ToEndpoint, Worker};
 
-use body::{BodyBounds, RequestBody};
-use forwarded::Client;
-use intake::{Fields, Intake};
-use record::Record;
-use sides::{Arrival, Downstream};
-
-/// The client's side of one exchange: its connection, or a part of one that other exchanges share.
-pub(crate) struct ClientSide<'c, D> {
-    pub(crate) down: &'c mut D,
-    pub(crate) deadline: &'c mut Deadline,
-    pub(crate) peer: &'c Peer,
-    /// Requests of the connection before this one.
-    pub(crate) served: u64,
-}
-
-/// What becomes of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It waits for the next request.
-    Again,
-    /// It is closed so that the answer is received.
-    Linger,
-    /// It is closed at once; the client sees a failure.
-    Abort,
-    /// Both sides are done with it.
-    Finished,
-}
-
-/// What every step of an exchange knows.
-pub(crate) struct Environment<'a, N: Network> {
-    pub(crate) worker: &'a Rc<Worker<N>>,
-    pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
-    pub(crate) rule: &'a CompiledRule,
-    pub(crate) intake: Intake,
-    pub(crate) client: Client,
-}
-
-/// An exchange that has a rule.
-pub(crate) struct Exchange<'t, 'a, N: Network, D> {
-    pub(crate) env: Environment<'a, N>,
-    pub(crate) client_side: ClientSide<'t, D>,
-    pub(crate) buffers: &'t mut Buffers,
-    pub(crate) record: &'t mut Record<'a>,
-}
-
-/// A request that has none.
-pub(crate) enum Unroutable {
-    /// It breaks a rule, or there is no room for it: the connection ends with it.
-    Broken(Fault),
-    /// Nobody serves it.
-    NoRoute(Intake),
-}
+pub(crate) use environment::{ClientSide, Ending};
+use environment::{Environment, Exchange, Unroutable};
 
 /// Serves the request whose head stands in the buffers. Says when it was over.
 ///
@@ -125,12 +79,6 @@ pub(crate) fn exchange<'c, N: Network, D: Downstream>(
         worker.counters.exchange(&record);
         worker.log.write(&record, buffers, client_side.peer);
         (ending, ended)
-    }
-}
-
-impl<D> ClientSide<'_, D> {
-    fn reborrow(&mut self) -> ClientSide<'_, D> {
-        ClientSide { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
     }
 }
 
@@ -187,14 +135,6 @@ fn admit<'a, N: Network>(
     let env = Environment { worker, adopted, rule, intake, client };
     let verdict = decide(&env, prefix, buffers);
     Ok((env, verdict))
-}
-
-impl<N: Network> Environment<'_, N> {
-    fn body_bounds(&self) -> BodyBounds {
-        let limits = &self.worker.options.limits;
-        let most = self.rule.rule().policy.max_body;
-        BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate }
-    }
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

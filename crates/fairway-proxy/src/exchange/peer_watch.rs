@@ -7,8 +7,8 @@
 use std::task::Context;
 use std::time::Duration;
 
-use super::sides::Upstream;
 use crate::clock::Instant;
+use crate::sides::Upstream;
 use crate::transport::Network;
 use crate::worker::{Wait, Worker};
 

@@ -3,14 +3,14 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use super::pace::Pace;
-use super::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
-use super::{ClientSide, Environment, Exchange};
+use super::environment::{ClientSide, Environment, Exchange};
+use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
+use crate::pace::Pace;
+use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
 use crate::transport::Network;
 use crate::wire::GATHER;
-use crate::worker::Buffers;
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]

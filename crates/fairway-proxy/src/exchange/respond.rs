@@ -2,18 +2,23 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use fairway_message::{BodySize, Malformed, Method, Version};
 
-use super::intake::{Expectation, Intake};
-use super::record::Record;
-use super::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
-use super::{ClientSide, Ending, Exchange, Unroutable};
+use super::environment::{ClientSide, Ending, Exchange, Unroutable};
+use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
+use crate::record::Record;
+use crate::request::intake::{Expectation, Intake};
+use crate::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 use crate::transport::Network;
-use crate::worker::{Buffers, Phase, Worker};
+use crate::worker::{Phase, Worker};
+
+/// How long the client may take to receive an answer that Fairway made.
+const OWN_ANSWER: Duration = Duration::from_secs(10);
 
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
@@ -148,7 +153,7 @@ async fn send<D: Downstream>(
     let body: &[u8] = if body == BodySize::None { &[] } else { &buffers.text };
     record.body_bytes = body.len() as u64;
     let ClientSide { down, deadline, .. } = client_side;
-    deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
+    deadline.set(Instant::now(), OWN_ANSWER);
     let mut queued = false;
     poll_fn(|cx| {
         if !queued && (down.send_data(cx, body).is_err() || down.finish(std::iter::empty()).is_err()) {
@@ -175,7 +180,7 @@ pub(crate) async fn settle<D: Downstream>(
     if down.unread() == Some(0) {
         return Ending::Again;
     }
-    deadline.set(Instant::now(), crate::downstream::OWN_ANSWER);
+    deadline.set(Instant::now(), OWN_ANSWER);
     poll_fn(|cx| {
         loop {
             match down.poll_body(cx, |_, _| Ok(())) {

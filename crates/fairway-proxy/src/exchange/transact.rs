@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use fairway_message::{Malformed, Version};
 
-use super::body::{BodyFault, RequestBody};
-use super::intake::Expectation;
+use super::environment::{ClientSide, Environment, Exchange};
 use super::peer_watch::{PeerState, PeerWatch};
-use super::record::Micros;
-use super::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use super::{ClientSide, Environment, Exchange};
+use crate::buffers::Buffers;
 use crate::clock::Instant;
-use crate::downstream::head_limits;
 use crate::fault::Fault;
 use crate::metrics::count;
+use crate::record::Micros;
+use crate::request::body::{BodyFault, RequestBody};
+use crate::request::intake::Expectation;
+use crate::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
 use crate::transport::Network;
 use crate::wire::GATHER;
-use crate::worker::Buffers;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///
@@ -114,7 +113,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         client_side: &mut ClientSide<'_, D>,
         buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
-        let limits = head_limits(&self.env.worker.options.limits);
+        let limits = self.env.worker.options.limits.head();
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
             if client_side.down.queued() > 0 {

@@ -7,10 +7,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::ClientSide;
+use super::environment::ClientSide;
 use super::peer_watch::{PeerState, PeerWatch};
-use super::sides::{BodyStep, Channel, Downstream, Upstream};
 use crate::clock::Instant;
+use crate::sides::{BodyStep, Channel, Downstream, Upstream};
 use crate::transport::Network;
 use crate::worker::Worker;
 

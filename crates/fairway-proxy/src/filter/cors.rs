@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fairway_message::{Head, Known};
 use fairway_model::{Cors, CorsOrigin};
 
-use super::{Verdict, own_answer};
-use crate::worker::Buffers;
+use super::answer::own_answer;
+use super::verdict::Verdict;
+use crate::buffers::Buffers;
 
 /// `OPTIONS` from an allowed origin is answered 204; from others it is forwarded.
 pub(super) fn preflight(cors: &Cors, buffers: &mut Buffers) -> Verdict {

@@ -1,39 +1,22 @@
 //! What a rule does to a request before it is forwarded, and to every answer of the rule: the steps that routing compiled.
 
+mod answer;
 mod cors;
 mod redirect;
+mod verdict;
+
+pub(crate) use answer::own_answer;
+pub(crate) use verdict::{FilterContext, Verdict};
 
 use std::net::IpAddr;
 
-use fairway_message::{Head, Known, Method};
+use fairway_message::{Head, Method};
 use fairway_model::AccessList;
 use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, RequestStep};
 
-use crate::exchange::forwarded::{Client, Scheme};
-use crate::exchange::intake::Intake;
+use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::worker::Buffers;
-
-/// What filters know of the request besides its head.
-pub(crate) struct FilterContext<'a> {
-    pub(crate) intake: &'a Intake,
-    pub(crate) client: &'a Client,
-    /// The public port of the listener `https`.
-    pub(crate) https_port: u16,
-    /// Bytes of the path that the matched prefix covers.
-    pub(crate) prefix: usize,
-}
-
-/// Whether the request goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// To the next filter, or to its backend.
-    Pass,
-    /// The answer stands in the buffers.
-    Answered,
-    /// It is refused.
-    Refused(Fault),
-}
+use crate::request::client::Scheme;
 
 /// Runs the steps of the request's head in order, up to the first that answers.
 pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {
@@ -107,31 +90,4 @@ fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut
         target.clear();
     }
     buffers.target = target;
-}
-
-/// Starts an answer of Fairway's own in the buffers, with a short body that says its status.
-pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) {
-    buffers.answer.start_response(status);
-    buffers.text.clear();
-    if status == 204 || status == 304 {
-        return;
-    }
-    buffers.text.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-    buffers.text.push(b' ');
-    buffers.text.extend_from_slice(buffers.answer.reason());
-    if let Some(why) = why {
-        buffers.text.extend_from_slice(b": ");
-        buffers.text.extend_from_slice(why.as_bytes());
-    }
-    buffers.text.push(b'\n');
-    buffers.answer.append(b"Content-Type", b"text/plain; charset=utf-8");
-}
-
-/// The host as redirects write it: as the client sent it, without port.
-pub(crate) fn host_for_redirect(buffers: &Buffers) -> &[u8] {
-    let host = buffers.request.first(Known::Host).unwrap_or(buffers.host.as_bytes());
-    match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if host[at] == b':' => &host[..at],
-        _ => host,
-    }
 }

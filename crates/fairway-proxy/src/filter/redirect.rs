@@ -3,9 +3,10 @@
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
-use super::{FilterContext, Verdict, host_for_redirect, own_answer};
-use crate::exchange::forwarded::Scheme;
-use crate::worker::Buffers;
+use super::answer::{host_for_redirect, own_answer};
+use super::verdict::{FilterContext, Verdict};
+use crate::buffers::Buffers;
+use crate::request::client::Scheme;
 
 /// To https, where the request came in the clear.
 pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::H1;
+use super::hop::H1;
 use crate::transport::Transport;
 use crate::wire::Input;
 

@@ -4,6 +4,7 @@
 //! is freed here: workers that see shedding free what they only keep for speed, refused requests and closed
 //! connections free the rest.
 
+mod budget;
 mod cgroup;
 mod file;
 mod judgement;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use budget::MemoryBudget;
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 
@@ -26,18 +28,6 @@ const LOOKS_PER_SECOND: u64 = 10;
 
 /// No limit, and nothing that would be compared with it.
 const NOTHING: Reading = Reading { used: 0, budget: 0, sockets: 0 };
-
-/// How much memory may be in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryBudget {
-    /// Any.
-    Unlimited,
-    /// 85% of the limit of its cgroup, where that has one.
-    Cgroup,
-    /// So many bytes of this process, the buffers of its sockets included. The cgroup's limit holds too: these bytes are
-    /// then its budget, within 85% and 95% of it.
-    Bytes(u64),
-}
 
 /// The state of the memory, as the whole process sees it.
 pub(crate) struct Memory {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::MemoryBudget;
+use super::budget::MemoryBudget;
 use super::cgroup::{Cgroup, Version};
 use super::file::{Kept, field};
 use super::sockets::Sockets;

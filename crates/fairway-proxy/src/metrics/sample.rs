@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Reason, Series};
+use super::reason::Reason;
+use super::series::Series;
 
 /// What a worker counted until now.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use fairway_message::Method;
 use fairway_model::RuleLabels;
 
 use super::histogram::{Histogram, LENGTH, SIZE, TIME};
-use crate::exchange::record::Record;
+use crate::record::Record;
 
 /// Series a worker keeps; what comes beyond is counted under empty labels.
 const MOST: usize = 10_000;

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 
 use super::histogram::{Histogram, LENGTH, SIZE, TIME};
+use super::reason::Stage;
+use super::sample::Sample;
 use super::series::{Series, SeriesLabels, merged};
-use super::{Sample, Stage};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
 

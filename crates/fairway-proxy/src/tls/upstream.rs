@@ -12,7 +12,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::tls::Identities;
+use crate::tls::identities::Identities;
 
 /// The settings for one kind of backend.
 ///

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::descriptors::Descriptors;
 use crate::transport::Transport;
-use crate::upstream::Groups;
+use crate::upstream::group::Groups;
 
 /// Makes room among the descriptors of a worker.
 pub(crate) struct Room<S> {

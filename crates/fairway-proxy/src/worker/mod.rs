@@ -2,8 +2,6 @@
 
 mod admission;
 mod adopted;
-mod buffers;
-mod run;
 mod stopping;
 mod waits;
 
@@ -16,6 +14,7 @@ use std::task::Waker;
 use fairway_model::Settings;
 
 use crate::access_log::{AccessLog, Switch};
+use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::descriptors::{Budget, Descriptors};
 use crate::memory::Memory;
@@ -31,12 +30,8 @@ use crate::upstream::{Connector, Groups, Room, UpstreamStream};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
-pub(crate) use buffers::{Buffers, Parties};
-#[cfg(test)]
-pub(crate) use run::look_at_waits;
-pub(crate) use run::{Command, Launch, run};
 pub(crate) use stopping::{Phase, Registered};
-pub(crate) use waits::{Wait, Waits};
+pub(crate) use waits::{LOOK, Wait, Waits};
 
 use admission::Admission;
 

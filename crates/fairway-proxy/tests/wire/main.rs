@@ -6,6 +6,7 @@
 mod support;
 
 mod bodies;
+mod departure;
 mod drain;
 mod ejection;
 mod expect_continue;

@@ -88,7 +88,7 @@ async fn a_client_that_ends_its_direction_counts_as_gone_and_what_it_asked_for_i
     backend.until("it has the first request", |backend| backend.request_count() == 1).await;
     client.half_close().await.unwrap();
     assert_eq!(client.read_to_end().await.unwrap(), b"");
-    proxy.expect_metric("fairway_faults_total{reason=\"client_gone\"}", 1).await;
+    proxy.expect_fault("client_gone", 1).await;
     backend.until("its connection is closed", |backend| backend.open_count() == 0).await;
     assert_eq!(backend.request_count(), 1);
 }

@@ -4,10 +4,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::fields;
-use super::forwarded::Trust;
-use super::pace::Pace;
-use super::sides::{BodyStep, Downstream, Failure, Upstream};
 use crate::fault::Fault;
+use crate::pace::Pace;
+use crate::request::client::Trust;
+use crate::sides::{BodyStep, Downstream, Failure, Upstream};
 use crate::wire::GATHER;
 
 /// The request's body.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use fairway_message::Head;
 
-use crate::exchange::body::RequestBody;
+use crate::request::body::RequestBody;
 use crate::spares::Spare;
 
 /// Buffers of one exchange.

@@ -6,10 +6,10 @@
 
 use fairway_message::{FieldRef, Head, Known};
 
-use super::forwarded::Trust;
+use crate::request::client::Trust;
 
 /// Removes from the head what does not go on. Fields for one hop are gone already.
-pub(super) fn admit(request: &mut Head, trust: Trust) {
+pub(crate) fn admit(request: &mut Head, trust: Trust) {
     request.retain(|FieldRef { name, known, .. }| match known {
         // `forwarded` replaces them, and keeps what a stranger said under `X-Original-*`.
         Known::XForwardedFor | Known::XForwardedHost => true,
@@ -20,7 +20,7 @@ pub(super) fn admit(request: &mut Head, trust: Trust) {
 }
 
 /// Whether a field or trailer of this name goes on.
-pub(super) fn passes(name: &[u8], trust: Trust) -> bool {
+pub(crate) fn passes(name: &[u8], trust: Trust) -> bool {
     is_plain(name) && (trust == Trust::Trusted || !is_claim(name))
 }
 

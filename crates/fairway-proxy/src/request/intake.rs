@@ -5,9 +5,9 @@ use fairway_message::{
 };
 use fairway_model::PathForm;
 
-use crate::exchange::sides::{Arrival, Persistence, Upgrade};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::worker::Buffers;
+use crate::sides::{Arrival, Persistence, Upgrade};
 
 /// A request whose head obeys every rule.
 #[derive(Clone, Debug)]

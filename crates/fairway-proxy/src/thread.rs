@@ -20,8 +20,7 @@ use crate::metrics::Sample;
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
 use crate::transport::{Network, TcpNetwork};
-use crate::worker::waits::LOOK;
-use crate::worker::{Phase, Worker};
+use crate::worker::{LOOK, Phase, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);

@@ -7,7 +7,6 @@ use fairway_message::Method;
 use fairway_model::HostPattern;
 use fairway_routing::CompiledRule;
 
-use super::acquire::Detour;
 use crate::clock::Instant;
 use crate::fault::Fault;
 
@@ -44,6 +43,13 @@ impl From<Duration> for Micros {
     fn from(time: Duration) -> Self {
         Self(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))
     }
+}
+
+/// Whether a late connect made the attempt look at another endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detour {
+    None,
+    Hedged,
 }
 
 /// The last attempt, which gave the answer or the failure.

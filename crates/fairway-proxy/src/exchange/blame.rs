@@ -1,0 +1,34 @@
+//! What failures say about endpoints.
+
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::metrics::count;
+use crate::transport::Network;
+use crate::upstream::health::Blame;
+use crate::upstream::{Endpoint, Group};
+use crate::worker::{ToEndpoint, Worker};
+
+/// What a failed connect says about the endpoint.
+pub(super) fn note_connect_failure<N: Network>(
+    worker: &Worker<N>,
+    group: &Group<ToEndpoint<N>>,
+    endpoint: &Endpoint<ToEndpoint<N>>,
+    fault: Fault,
+) {
+    if fault.blames_endpoint() {
+        blame(worker, group, endpoint, Blame::Connect);
+        endpoint.check_siblings();
+    }
+}
+
+/// Counts a failure against the endpoint, and an ejection that follows from it.
+pub(super) fn blame<N: Network>(
+    worker: &Worker<N>,
+    group: &Group<ToEndpoint<N>>,
+    endpoint: &Endpoint<ToEndpoint<N>>,
+    blame: Blame,
+) {
+    if group.failed(endpoint, blame, Instant::now()) {
+        count(&worker.counters.attempts.ejected);
+    }
+}

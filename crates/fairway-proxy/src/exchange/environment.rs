@@ -1,0 +1,77 @@
+//! What every step of an exchange knows and works on.
+
+use std::rc::Rc;
+
+use fairway_routing::CompiledRule;
+
+use crate::buffers::Buffers;
+use crate::clock::Deadline;
+use crate::fault::Fault;
+use crate::peer::Peer;
+use crate::record::Record;
+use crate::request::body::BodyBounds;
+use crate::request::client::Client;
+use crate::request::intake::Intake;
+use crate::transport::Network;
+use crate::worker::{Adopted, ToEndpoint, Worker};
+
+/// The client's side of one exchange: its connection, or a part of one that other exchanges share.
+pub(crate) struct ClientSide<'c, D> {
+    pub(crate) down: &'c mut D,
+    pub(crate) deadline: &'c mut Deadline,
+    pub(crate) peer: &'c Peer,
+    /// Requests of the connection before this one.
+    pub(crate) served: u64,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It waits for the next request.
+    Again,
+    /// It is closed so that the answer is received.
+    Linger,
+    /// It is closed at once; the client sees a failure.
+    Abort,
+    /// Both sides are done with it.
+    Finished,
+}
+
+/// What every step of an exchange knows.
+pub(crate) struct Environment<'a, N: Network> {
+    pub(crate) worker: &'a Rc<Worker<N>>,
+    pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
+    pub(crate) rule: &'a CompiledRule,
+    pub(crate) intake: Intake,
+    pub(crate) client: Client,
+}
+
+/// An exchange that has a rule.
+pub(crate) struct Exchange<'t, 'a, N: Network, D> {
+    pub(crate) env: Environment<'a, N>,
+    pub(crate) client_side: ClientSide<'t, D>,
+    pub(crate) buffers: &'t mut Buffers,
+    pub(crate) record: &'t mut Record<'a>,
+}
+
+/// A request that has none.
+pub(crate) enum Unroutable {
+    /// It breaks a rule, or there is no room for it: the connection ends with it.
+    Broken(Fault),
+    /// Nobody serves it.
+    NoRoute(Intake),
+}
+
+impl<D> ClientSide<'_, D> {
+    pub(super) fn reborrow(&mut self) -> ClientSide<'_, D> {
+        ClientSide { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
+    }
+}
+
+impl<N: Network> Environment<'_, N> {
+    pub(super) fn body_bounds(&self) -> BodyBounds {
+        let limits = &self.worker.options.limits;
+        let most = self.rule.rule().policy.max_body;
+        BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate }
+    }
+}

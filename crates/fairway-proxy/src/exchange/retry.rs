@@ -1,0 +1,164 @@
+//! What a failed attempt leaves behind, and whether another one may follow.
+//!
+//! That is safe when no byte of an answer came, and either the endpoint saw nothing of the request, or repeating it does
+//! no harm (RFC 9110 §9.2.2) and its body is still held.
+
+use std::time::Duration;
+
+use super::blame::blame;
+use super::environment::Environment;
+use crate::clock::Instant;
+use crate::fault::Fault;
+use crate::request::body::RequestBody;
+use crate::transport::Network;
+use crate::upstream::health::Blame;
+use crate::upstream::{Chosen, Group, Lease, Tried};
+use crate::worker::{ToEndpoint, Worker};
+
+/// An attempt that did not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    pub(crate) progress: Progress,
+    pub(crate) age: Age,
+    /// The endpoint, as its group counts.
+    pub(crate) endpoint: u32,
+}
+
+/// How far it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The endpoint cannot have seen any of the request.
+    Nothing,
+    /// The endpoint may have seen the request, or some of it.
+    Written,
+    /// A byte of an answer came: there is no other attempt (design: Retries).
+    Answered,
+}
+
+/// Whether the connection had carried an exchange before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    Fresh,
+    Reused,
+}
+
+impl Failed {
+    /// A reused connection that the endpoint had closed: says nothing about the endpoint.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.age == Age::Reused && self.fault == Fault::UpstreamClosed && self.progress != Progress::Answered
+    }
+
+    /// Whether the request may be the cause: an endpoint that took the connection failed to answer it.
+    pub(crate) fn is_of_doubtful_cause(&self) -> bool {
+        use Fault::{UpstreamClosed, UpstreamMalformed, UpstreamTimeout};
+        matches!(self.fault, UpstreamClosed | UpstreamTimeout | UpstreamMalformed(_))
+    }
+}
+
+/// Which connections may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// Any idle one.
+    Any,
+    /// Only one that answered within the last second: the request must not be sent twice.
+    Proven,
+    /// None: a stale one was met already.
+    Never,
+}
+
+/// Which endpoints were tried, and what the next attempt may do.
+pub(crate) struct RetryState {
+    /// When the attempt begins.
+    pub(crate) now: Instant,
+    pub(crate) reuse: Reuse,
+    pub(crate) tried: Tried,
+    /// Those tried that failed after the connect: whether it was their fault, the next attempt tells.
+    accused: Tried,
+    pub(super) attempts: u8,
+}
+
+impl RetryState {
+    pub(super) fn begin(now: Instant, idempotent: bool) -> Self {
+        let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
+        Self { now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
+    }
+
+    pub(super) fn next<N: Network>(
+        &mut self,
+        env: &Environment<'_, N>,
+        group: &Group<ToEndpoint<N>>,
+    ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
+        let picked = env.worker.random(|random| group.pick(&self.tried, random, self.now));
+        let chosen = picked.ok_or(Fault::NoEndpoint)?;
+        self.attempts = self.attempts.saturating_add(1);
+        Ok(chosen)
+    }
+
+    pub(super) fn note(&mut self, failed: &Failed) {
+        if failed.is_stale() {
+            self.reuse = Reuse::Never;
+            return;
+        }
+        self.tried.insert(failed.endpoint);
+        if failed.is_of_doubtful_cause() {
+            self.accused.insert(failed.endpoint);
+        }
+    }
+
+    /// An endpoint answered the request: it was the others' fault that they did not.
+    pub(super) fn confirm<N: Network>(
+        &self,
+        worker: &Worker<N>,
+        group: &Group<ToEndpoint<N>>,
+        answered: &Lease<ToEndpoint<N>>,
+    ) {
+        for accused in self.accused.iter().filter(|accused| *accused != answered.index()) {
+            blame(worker, group, group.member(accused), Blame::BeforeHead);
+        }
+    }
+
+    /// No endpoint answered. Several that fail alike are not at fault: the request is.
+    pub(super) fn give_up<N: Network>(&self, worker: &Worker<N>, group: &Group<ToEndpoint<N>>) {
+        let mut accused = self.accused.iter();
+        if let (Some(only), None) = (accused.next(), accused.next()) {
+            blame(worker, group, group.member(only), Blame::Unconfirmed);
+        }
+    }
+
+    /// Attempts that count: a stale connection, which is met once at most, says nothing about any endpoint. While two
+    /// endpoints leave at once, a request may meet it and then both of them.
+    fn tries(&self) -> u8 {
+        self.attempts.saturating_sub(u8::from(self.reuse == Reuse::Never))
+    }
+
+    /// What is left for connecting, all attempts together.
+    pub(crate) fn connect_limit<N: Network>(env: &Environment<'_, N>, spent: Duration) -> Duration {
+        env.rule.rule().policy.retry.connect_total.saturating_sub(spent)
+    }
+
+    pub(super) fn is_late<N: Network>(env: &Environment<'_, N>, spent: Duration) -> bool {
+        Self::connect_limit(env, spent).is_zero()
+    }
+}
+
+/// Whether there may be another attempt after this one.
+pub(super) fn may_retry<N: Network>(
+    env: &Environment<'_, N>,
+    failed: &Failed,
+    retry_state: &RetryState,
+    body: &RequestBody,
+) -> bool {
+    if !failed.fault.blames_endpoint() || !body.is_replayable() {
+        return false;
+    }
+    match failed.progress {
+        Progress::Nothing => {}
+        Progress::Written if env.intake.method.is_idempotent() => {}
+        Progress::Written | Progress::Answered => return false,
+    }
+    // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
+    failed.is_stale()
+        || (retry_state.tries() < env.rule.rule().policy.retry.tries
+            && env.worker.budgets.retries.spend(Instant::now()))
+}

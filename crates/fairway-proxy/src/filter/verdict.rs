@@ -1,0 +1,26 @@
+//! What steps are told, and what they say.
+
+use crate::fault::Fault;
+use crate::request::client::Client;
+use crate::request::intake::Intake;
+
+/// What filters know of the request besides its head.
+pub(crate) struct FilterContext<'a> {
+    pub(crate) intake: &'a Intake,
+    pub(crate) client: &'a Client,
+    /// The public port of the listener `https`.
+    pub(crate) https_port: u16,
+    /// Bytes of the path that the matched prefix covers.
+    pub(crate) prefix: usize,
+}
+
+/// Whether the request goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// To the next filter, or to its backend.
+    Pass,
+    /// The answer stands in the buffers.
+    Answered,
+    /// It is refused.
+    Refused(Fault),
+}

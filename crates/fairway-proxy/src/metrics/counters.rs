@@ -1,0 +1,209 @@
+//! What a worker counts. Plain cells on one thread, copied when somebody asks: the request path never shares a counter.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_rustls::server::TlsStream;
+
+use super::reason::{Reason, Stage};
+use super::sample::{Gauges, Sample};
+use super::series::SeriesTable;
+use crate::fault::Fault;
+use crate::record::Record;
+
+/// The counters of one worker.
+pub(crate) struct Counters {
+    connections: Connections,
+    handshakes: Handshakes,
+    pub(crate) adoptions: Cell<u64>,
+    /// From the publication of the current snapshot to its adoption.
+    pub(crate) adoption: Cell<Duration>,
+    pub(crate) attempts: Attempts,
+    bytes: Bytes,
+    /// Connections that were refused before a request, and answers that Fairway made, by reason.
+    reasons: RefCell<BTreeMap<Reason, u64>>,
+    series: RefCell<SeriesTable>,
+}
+
+struct Connections {
+    accepted: Cell<u64>,
+    open: Rc<Cell<u64>>,
+    closed: Notify,
+}
+
+#[derive(Default)]
+struct Handshakes {
+    full: Cell<u64>,
+    resumed: Cell<u64>,
+    microseconds: Cell<u64>,
+}
+
+/// What happened on the way to an answer.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// Requests sent to an endpoint.
+    pub(crate) sent: Cell<u64>,
+    /// Connections made to endpoints.
+    pub(crate) connected: Cell<u64>,
+    /// Requests that were given up because the endpoint did not acknowledge them.
+    pub(crate) unacknowledged: Cell<u64>,
+    /// Attempts after the first.
+    pub(crate) retried: Cell<u64>,
+    /// Reused connections that were found dead.
+    pub(crate) stale: Cell<u64>,
+    /// Endpoints that were ejected.
+    pub(crate) ejected: Cell<u64>,
+    pub(crate) hedges: Hedges,
+    /// Non-idempotent requests that were written and then lost: failed, never sent twice.
+    pub(crate) lost: Cell<u64>,
+}
+
+/// What became of connects that were late.
+#[derive(Default)]
+pub(crate) struct Hedges {
+    /// Another endpoint's connect was there first.
+    pub(crate) won: Cell<u64>,
+    /// Another endpoint's connect was begun, and the late one was there first after all, or none came.
+    pub(crate) lost: Cell<u64>,
+    /// An idle connection to another endpoint was used instead, which costs no connect.
+    pub(crate) reused: Cell<u64>,
+    /// The endpoint was suspect already: its connect was given up for one to another endpoint.
+    pub(crate) moved: Cell<u64>,
+    /// The budget allowed no other connect at that time.
+    pub(crate) refused: Cell<u64>,
+}
+
+impl Hedges {
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("won", self.won.get()),
+            ("lost", self.lost.get()),
+            ("reused", self.reused.get()),
+            ("moved", self.moved.get()),
+            ("refused", self.refused.get()),
+        ]
+    }
+}
+
+#[derive(Default)]
+struct Bytes {
+    received: Cell<u64>,
+    sent: Cell<u64>,
+}
+
+/// Adds one.
+pub(crate) fn count(cell: &Cell<u64>) {
+    cell.set(cell.get() + 1);
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self {
+            connections: Connections { accepted: Cell::new(0), open: Rc::default(), closed: Notify::new() },
+            handshakes: Handshakes::default(),
+            adoptions: Cell::new(0),
+            adoption: Cell::new(Duration::ZERO),
+            attempts: Attempts::default(),
+            bytes: Bytes::default(),
+            reasons: RefCell::default(),
+            series: RefCell::new(SeriesTable::new()),
+        }
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        count(&self.connections.accepted);
+        count(&self.connections.open);
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.connections.open.set(self.connections.open.get().saturating_sub(1));
+        self.connections.closed.notify_one();
+    }
+
+    pub(crate) fn open_connections(&self) -> u64 {
+        self.connections.open.get()
+    }
+
+    /// The same, as it changes.
+    pub(crate) fn open(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.connections.open)
+    }
+
+    /// Waits until no connection is open, at most for `limit`.
+    pub(crate) async fn connections_closed(&self, limit: Duration) {
+        let all = async {
+            while self.open_connections() > 0 {
+                self.connections.closed.notified().await;
+            }
+        };
+        // Those that are still open are cut: that is what the limit says.
+        let _ = tokio::time::timeout(limit, all).await;
+    }
+
+    /// A connection was refused before its first request.
+    pub(crate) fn refused(&self, fault: Fault) {
+        self.reason(Stage::Connection, fault);
+    }
+
+    pub(crate) fn handshake<S>(&self, took: Duration, stream: &TlsStream<S>) {
+        let resumed = stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        count(if resumed { &self.handshakes.resumed } else { &self.handshakes.full });
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.handshakes.microseconds.set(self.handshakes.microseconds.get().saturating_add(micros));
+    }
+
+    pub(crate) fn handshake_failed(&self, fault: Fault) {
+        let label = if fault == Fault::ClientTimeout { "handshake_timeout" } else { "handshake_failed" };
+        self.label(Stage::Connection, label);
+    }
+
+    /// An exchange is over.
+    pub(crate) fn exchange(&self, record: &Record<'_>) {
+        self.bytes.received.set(self.bytes.received.get() + record.request_bytes);
+        self.bytes.sent.set(self.bytes.sent.get() + record.sent_bytes);
+        if let Some(fault) = record.fault {
+            self.reason(Stage::Exchange, fault);
+        }
+        self.series.borrow_mut().observe(record);
+    }
+
+    fn reason(&self, stage: Stage, fault: Fault) {
+        self.label(stage, fault.label());
+    }
+
+    fn label(&self, stage: Stage, label: &'static str) {
+        *self.reasons.borrow_mut().entry((stage, label)).or_default() += 1;
+    }
+
+    /// Everything, copied.
+    pub(crate) fn sample(&self, gauges: Gauges) -> Sample {
+        let attempts = &self.attempts;
+        let counts = [
+            ("connections_accepted_total", self.connections.accepted.get()),
+            ("tls_handshakes_full_total", self.handshakes.full.get()),
+            ("tls_handshakes_resumed_total", self.handshakes.resumed.get()),
+            ("tls_handshake_microseconds_total", self.handshakes.microseconds.get()),
+            ("snapshot_adoptions_total", self.adoptions.get()),
+            ("upstream_requests_total", attempts.sent.get()),
+            ("upstream_connections_total", attempts.connected.get()),
+            ("upstream_unacknowledged_total", attempts.unacknowledged.get()),
+            ("upstream_retries_total", attempts.retried.get()),
+            ("upstream_stale_connections_total", attempts.stale.get()),
+            ("upstream_ejections_total", attempts.ejected.get()),
+            ("upstream_lost_non_idempotent_total", attempts.lost.get()),
+            ("received_bytes_total", self.bytes.received.get()),
+            ("sent_bytes_total", self.bytes.sent.get()),
+        ];
+        Sample {
+            counts: counts.into(),
+            hedges: attempts.hedges.counts().into(),
+            gauges,
+            open_connections: self.open_connections(),
+            reasons: self.reasons.borrow().clone(),
+            series: self.series.borrow().series(),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Faults as they are counted.
+
+/// Where a fault was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Before the first request of a connection.
+    Connection,
+    /// In an exchange.
+    Exchange,
+}
+
+/// A fault as it is counted.
+pub(crate) type Reason = (Stage, &'static str);
