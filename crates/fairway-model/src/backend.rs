@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CertificateKey, Origin};
+use crate::certificate::CertificateKey;
+use crate::origin::Origin;
 
 /// Names a backend; equal keys are the same backend across configurations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

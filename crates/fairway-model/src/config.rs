@@ -5,7 +5,11 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, BackendKey, Certificate, CertificateKey, HostKey, Listener, Settings, VirtualHost};
+use crate::backend::{Backend, BackendKey};
+use crate::certificate::{Certificate, CertificateKey};
+use crate::listener::Listener;
+use crate::route::{HostKey, VirtualHost};
+use crate::settings::Settings;
 
 /// A complete configuration.
 ///
@@ -37,7 +41,9 @@ mod by_value {
     use imbl::OrdMap;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::{Backend, BackendKey, Certificate, CertificateKey, HostKey, VirtualHost};
+    use crate::backend::{Backend, BackendKey};
+    use crate::certificate::{Certificate, CertificateKey};
+    use crate::route::{HostKey, VirtualHost};
 
     pub(super) trait Keyed {
         type Key: Ord + Clone;

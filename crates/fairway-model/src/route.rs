@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendKey, CertificateKey, Filter, HostPattern, Origin, Policy};
+use crate::backend::BackendKey;
+use crate::certificate::CertificateKey;
+use crate::filter::Filter;
+use crate::host::HostPattern;
+use crate::origin::Origin;
+use crate::policy::Policy;
 
 /// Names a virtual host: a host pattern in a route table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

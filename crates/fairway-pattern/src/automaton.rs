@@ -8,14 +8,13 @@ use regex_automata::util::primitives::StateID;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use crate::{LONGEST_TEXT, Refusal};
+use crate::LONGEST_TEXT;
+use crate::refusal::{Refusal, WORK};
 
 /// Upper bound of an automaton without determinism, in bytes.
 const PROGRAM_SIZE: usize = 256 * 1024;
 /// Upper bound of a deterministic one, in bytes.
 pub(crate) const AUTOMATON_SIZE: usize = 256 * 1024;
-/// Upper bound of the work of building one, in steps from a state to the next.
-pub(crate) const WORK: u64 = 500_000;
 
 /// Tells whether the start of a text matches.
 #[derive(Clone, Debug)]

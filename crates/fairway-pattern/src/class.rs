@@ -1,7 +1,7 @@
 //! Escapes, and what stands between brackets.
 
 use crate::Refusal;
-use crate::parse::{Parser, unsupported};
+use crate::cursor::{Parser, unsupported};
 use crate::set::Set;
 use crate::syntax::Assertion;
 

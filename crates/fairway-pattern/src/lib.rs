@@ -9,6 +9,7 @@
 mod automaton;
 pub mod budget;
 mod class;
+mod cursor;
 mod engine;
 mod literal;
 mod look;

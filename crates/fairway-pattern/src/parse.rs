@@ -3,6 +3,7 @@
 
 use crate::Refusal;
 use crate::class;
+use crate::cursor::{Parser, unsupported};
 use crate::set::Set;
 use crate::syntax::{Assertion, Node, Parsed, Side};
 
@@ -30,44 +31,7 @@ struct Flags {
     dot: Set,
 }
 
-pub(crate) struct Parser<'t> {
-    text: &'t [u8],
-    at: usize,
-    groups: u32,
-    depth: u32,
-}
-
-impl<'t> Parser<'t> {
-    pub(crate) fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    pub(crate) fn peek_after(&self) -> Option<u8> {
-        self.text.get(self.at + 1).copied()
-    }
-
-    pub(crate) fn next(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    pub(crate) fn eat(&mut self, text: &[u8]) -> bool {
-        let found = self.text[self.at..].starts_with(text);
-        if found {
-            self.at += text.len();
-        }
-        found
-    }
-
-    /// What stands before the next `end`, which is passed too.
-    pub(crate) fn until(&mut self, end: &[u8]) -> Option<&'t [u8]> {
-        let rest: &'t [u8] = &self.text[self.at..];
-        let length = rest.windows(end.len()).position(|window| window == end)?;
-        self.at += length + end.len();
-        Some(&rest[..length])
-    }
-
+impl Parser<'_> {
     /// Up to the end of the group or of the pattern.
     fn branches(&mut self, mut flags: Flags) -> Result<Vec<Node>, Refusal> {
         let mut branches = vec![self.branch(&mut flags)?];
@@ -285,8 +249,4 @@ impl<'t> Parser<'t> {
         }
         Ok(Node::Repeat { node: Box::new(part), min, max, greedy })
     }
-}
-
-pub(crate) fn unsupported(what: &str) -> Refusal {
-    Refusal::because(format!("{what} is not supported"))
 }

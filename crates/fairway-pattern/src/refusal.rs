@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::automaton::WORK;
+/// Upper bound of the work of building an automaton, in steps from a state to the next.
+pub(crate) const WORK: u64 = 500_000;
 
 /// Why a pattern cannot be used: what follows "the regular expression" in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

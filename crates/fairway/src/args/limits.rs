@@ -6,7 +6,7 @@ use clap::Args;
 use fairway_model::DownstreamSettings;
 use fairway_proxy::{Limits, MemoryBudget};
 
-use super::run::seconds;
+use super::seconds::seconds;
 
 /// Limits: docs/limits.md.
 #[derive(Debug, Args)]

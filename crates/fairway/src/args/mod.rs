@@ -3,6 +3,7 @@
 mod inspect;
 mod limits;
 mod run;
+mod seconds;
 mod source;
 mod translation;
 mod trust;

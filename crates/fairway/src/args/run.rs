@@ -10,6 +10,7 @@ use fairway_translate::{LoopbackEndpoints, Options, Own};
 
 use super::TranslationArgs;
 use super::limits::LimitArgs;
+use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
 use crate::here;
 
@@ -207,13 +208,6 @@ impl From<AccessLogChoice> for AccessLogFormat {
             AccessLogChoice::Off => Self::Off,
         }
     }
-}
-
-/// Reads seconds, with a fraction or not.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let digits = text.strip_suffix('s').unwrap_or(text);
-    let seconds = digits.parse::<f64>().map_err(|_| "is no number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

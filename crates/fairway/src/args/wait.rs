@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::run::seconds;
+use super::seconds::seconds;
 use super::source::ClusterArgs;
 
 /// Waits until a configuration serves on every replica.
