@@ -2,29 +2,14 @@
 //! framing, so that what was chunked can leave with a length and the other way round. Neither ever keeps
 //! body bytes; only trailers are kept, up to their limit.
 
+mod limits;
 mod reader;
 mod trailer;
 mod writer;
 
+pub use limits::BodyLimits;
 pub use reader::{BodyReader, Part};
 pub use writer::BodyWriter;
-
-/// How much a chunked body may have besides its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyLimits {
-    /// Bytes of a chunk line: the size and the extensions, which are dropped.
-    pub chunk_line_bytes: u16,
-    /// Bytes of the trailer section.
-    pub trailer_bytes: u16,
-    /// Bytes of all chunk lines with extensions, on top of one for every 16 bytes of data.
-    pub extension_bytes: u32,
-}
-
-impl Default for BodyLimits {
-    fn default() -> Self {
-        BodyLimits { chunk_line_bytes: 1024, trailer_bytes: 8 * 1024, extension_bytes: 16 * 1024 }
-    }
-}
 
 #[cfg(test)]
 mod tests;

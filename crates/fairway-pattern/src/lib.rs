@@ -31,6 +31,7 @@ use std::sync::Arc;
 use automaton::Automaton;
 use engine::{Engine, Slots};
 use look::Clause;
+use syntax::{Assertion, Node};
 
 pub use refusal::Refusal;
 pub use start::{literal_pattern, literal_start};
@@ -275,8 +276,12 @@ fn checked(guard: &look::Guard) -> Result<u64, Refusal> {
     if !has_one_end {
         return Err(look::uncertain());
     }
-    // `$` may stand before the last line feed, which is taken with it; what is looked for must not need that.
+    // `$` may stand before the last line feed, which is taken with it; what is looked for must not need that, nor look back.
     if before.has_end_or_last_line() {
+        let looks_back = |node: &Node| matches!(node, Node::Assert(Assertion::Word | Assertion::NotWord));
+        if guard.look.any(&looks_back) {
+            return Err(look::uncertain());
+        }
         let look = Automaton::new(&lower::anchored(&guard.look))?;
         work += look.work;
         if look.holds(b"") || look.holds(b"\n") {

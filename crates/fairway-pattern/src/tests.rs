@@ -222,6 +222,13 @@ fn the_work_of_compiling_is_bounded() {
 }
 
 /// Patterns over a small alphabet, so that they meet the texts.
+#[test]
+fn what_looks_back_behind_the_end_is_refused() {
+    for pattern in [r"/.a$(?=\b)", r"/a$(?!\B)", r"/a\Z(?=(?:\b))"] {
+        assert!(Pattern::new(pattern, Anchor::Start, true).is_err(), "{pattern}");
+    }
+}
+
 fn patterns() -> impl Strategy<Value = String> {
     let leaf = select(vec![
         "a", "b", "/", ".", "[ab]", "[^/]", r"\n", "(?s:.)", "a", "b", "$", r"\b", r"\z", "(?-i:A)", "",

@@ -16,6 +16,9 @@ use tokio::time::timeout;
 use crate::client::{Client, RawResponse, Request};
 use crate::wait::{PATIENCE, eventually, free_address, holds_within};
 
+/// How long a process may take to be ready: a debug build compiles patterns for seconds on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
 /// A started program with its output; it is killed with this value.
 pub struct Program {
     child: Child,
@@ -228,7 +231,7 @@ impl Fairway {
     ///
     /// As [`Fairway::ready`].
     pub async fn until_ready(mut self) -> Self {
-        let ready = holds_within(PATIENCE, || {
+        let ready = holds_within(START, || {
             let running = self.program.is_running();
             let admin = self.admin;
             async move {

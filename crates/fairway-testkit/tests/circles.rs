@@ -55,13 +55,18 @@ fn sources(name: &str) -> BTreeMap<Module, String> {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_for_tests(&path) {
                 let module = path.strip_prefix(&root).unwrap().with_extension("");
                 found.insert(module_of(module.to_str().unwrap()), fs::read_to_string(&path).unwrap());
             }
         }
     }
     found
+}
+
+/// Whether it is compiled for tests only, which may look at everything.
+fn is_for_tests(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem == "testing" || stem.to_string_lossy().ends_with("tests"))
 }
 
 fn module_of(path: &str) -> Module {

@@ -1,6 +1,6 @@
 //! A body out of a stream. Holds the place in the framing between two pieces of input, never the pieces.
 
-use super::BodyLimits;
+use super::limits::BodyLimits;
 use super::trailer::Trailers;
 use crate::framing::Framing;
 use fairway_message::Malformed;

@@ -1,6 +1,6 @@
 //! Where a field lies in its head. Never owns bytes.
 
-use super::Known;
+use super::known::Known;
 
 /// A piece of a head's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
