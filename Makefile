@@ -29,7 +29,7 @@ help: ## this list
 build: ## the release binary
 	FAIRWAY_REVISION=$(revision) cargo build --release --locked -p fairway
 
-quick: ## a binary for trying things out, in less than half of the time (target/quick/fairway)
+quick: ## a binary for trying things out, in about half of the time (target/quick/fairway)
 	FAIRWAY_REVISION=$(revision) cargo build --profile quick --locked -p fairway
 
 run: quick ## builds that, then serves examples/quickstart and says what to try
