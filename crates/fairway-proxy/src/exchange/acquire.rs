@@ -151,6 +151,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             });
             match event.await {
                 Event::Deserted => {
+                    self.racers.iter().for_each(|racer| racer.lost(self.hedges()));
                     let racer = self.racers.swap_remove(0);
                     return Err((racer.chosen, Fault::ClientGone));
                 }
