@@ -212,6 +212,24 @@ impl Head {
         self.fields.push(field);
     }
 
+    /// Appends a field of a known name. `write` only appends, and nothing with a CR, LF or NUL in it: digits, names,
+    /// pieces of values that stood in a head. Not for what was decoded.
+    #[inline]
+    pub fn append_known(&mut self, known: Known, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(known != Known::Other);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(known.line_start());
+        let value = self.bytes.len();
+        write(&mut self.bytes);
+        let end = self.bytes.len();
+        assert!(value <= end, "a value is only appended");
+        debug_assert!(memchr::memchr3(b'\r', b'\n', 0, &self.bytes[value..]).is_none());
+        self.bytes.extend_from_slice(b"\r\n");
+        self.present |= known.bit();
+        let name_end = offset(value - 2);
+        self.fields.push(Field { start: offset(start), name_end, end: offset(end), known });
+    }
+
     /// Replaces all fields of this name by one, where the first of them stood.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         let known = Known::of(name);

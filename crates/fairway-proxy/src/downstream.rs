@@ -7,7 +7,7 @@
 //!  └──► closed ◄────────┘
 //! ```
 //!
-//! An idle connection holds no buffer and no buffers: both are taken when its first byte is there.
+//! An idle connection holds no buffers and no room for an exchange: both are taken when its first byte is there.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -34,9 +34,9 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// What came instead of, or as, a request.
-enum Next<'w, N: Network> {
+enum Next<N: Network> {
     /// A head, whole or malformed.
-    Request(Loan<'w, N>, Result<Arrival, Malformed>),
+    Request(Loan<N>, Result<Arrival, Malformed>),
     /// The head did not come in time.
     Late,
     /// The connection is over.
@@ -44,28 +44,16 @@ enum Next<'w, N: Network> {
 }
 
 /// What the connection waits for.
-enum Waiting<'w, N: Network> {
+enum Waiting<N: Network> {
     FirstByte,
     /// The first byte of a connection that was accepted just before the worker drained.
     LastChance,
-    /// The rest of a head, with the buffers that remembers how far it was read.
-    Head(Loan<'w, N>),
+    /// The rest of a head, with the buffers that remember how far it was read.
+    Head(Loan<N>),
 }
 
-/// A client's connection.
-struct Connection<S> {
-    h1: H1<S>,
-    deadline: Deadline,
-    peer: Peer,
-    served: u64,
-}
-
-impl<S> Connection<S> {
-    /// Its side of the exchange that begins.
-    fn client_side(&mut self) -> ClientSide<'_, H1<S>> {
-        ClientSide { down: &mut self.h1, deadline: &mut self.deadline, peer: &self.peer, served: self.served }
-    }
-}
+/// A client's connection: its side of each exchange, one after the other.
+type Connection<S> = ClientSide<H1<S>>;
 
 /// Serves requests until the connection ends. `input` was read already.
 ///
@@ -76,8 +64,10 @@ pub(crate) fn serve<N: Network, S: Transport>(
     stream: S,
     input: Vec<u8>,
 ) -> impl Future<Output = ()> {
-    let h1 = H1::new(Wire::with_input(stream, input), Rc::clone(&open.workspace));
-    let mut connection = Connection { h1, deadline: Deadline::unset(), peer, served: 0 };
+    let down = H1::new(Wire::with_input(stream, input), Rc::clone(&open.workspace));
+    // Boxed, so that handing it to an exchange and back moves a pointer.
+    let mut connection = Box::new(Connection { down, deadline: Deadline::unset(), peer, served: 0 });
+    let frames = open.frames.of(exchange::<N, H1<S>>);
     async move {
         let worker = &*open;
         let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
@@ -85,22 +75,22 @@ pub(crate) fn serve<N: Network, S: Transport>(
         loop {
             // Taken apart before anything is waited for: what is held over a wait, every connection has room for.
             let next = next(worker, &mut connection, now).await;
-            let (mut buffers, arrival) = match next {
+            let (buffers, arrival) = match next {
                 Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {
                     worker.counters.refused(Fault::ClientTimeout);
-                    connection.h1.queue_answer(LATE);
-                    break linger(&mut connection.h1).await;
+                    connection.down.queue_answer(LATE);
+                    break Box::pin(linger(&mut connection.down)).await;
                 }
                 Next::Over => break,
             };
-            let (ending, ended) = exchange(worker, connection.client_side(), &mut buffers, arrival).await;
-            now = ended;
-            drop(buffers);
+            let request = (Rc::clone(worker), connection, buffers, arrival);
+            let ending;
+            (connection, ending, now) = frames.run(exchange(request)).await;
             connection.served += 1;
             match ending {
-                Ending::Again => connection.h1.rest(),
-                Ending::Linger => break linger(&mut connection.h1).await,
+                Ending::Again => connection.down.rest(),
+                Ending::Linger => break Box::pin(linger(&mut connection.down)).await,
                 Ending::Abort | Ending::Finished => break,
             }
         }
@@ -108,24 +98,24 @@ pub(crate) fn serve<N: Network, S: Transport>(
 }
 
 /// Waits for the next request's head, from `now` on.
-async fn next<'w, N: Network, S: Transport>(
-    worker: &'w Worker<N>,
+async fn next<N: Network, S: Transport>(
+    worker: &Rc<Worker<N>>,
     connection: &mut Connection<S>,
     now: Instant,
-) -> Next<'w, N> {
+) -> Next<N> {
     let mut waiting = Waiting::FirstByte;
     connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
     let limits = worker.options.limits.head();
     poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
 }
 
-fn poll_next<'w, N: Network, S: Transport>(
+fn poll_next<N: Network, S: Transport>(
     cx: &mut Context<'_>,
-    worker: &'w Worker<N>,
+    worker: &Rc<Worker<N>>,
     connection: &mut Connection<S>,
-    waiting: &mut Waiting<'w, N>,
+    waiting: &mut Waiting<N>,
     limits: &HeadLimits,
-) -> Poll<Next<'w, N>> {
+) -> Poll<Next<N>> {
     let (mut buffers, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
         Waiting::Head(buffers) => (buffers, true),
         idle => {
@@ -133,13 +123,13 @@ fn poll_next<'w, N: Network, S: Transport>(
             (worker.lend_buffers(), false)
         }
     };
-    match connection.h1.poll_request(cx, &mut buffers.request, limits) {
+    match connection.down.poll_request(cx, &mut buffers.request, limits) {
         Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(buffers, Ok(arrival))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(buffers, Err(rule))),
         Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
             return Poll::Ready(Next::Over);
         }
-        Poll::Pending if connection.h1.residue() > 0 => {
+        Poll::Pending if connection.down.residue() > 0 => {
             *waiting = Waiting::Head(buffers);
             if !begun {
                 connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.head_timeout);

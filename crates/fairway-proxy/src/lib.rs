@@ -16,6 +16,7 @@ mod downstream;
 mod exchange;
 mod fault;
 mod filter;
+mod frames;
 mod h1;
 mod listener;
 mod memory;

@@ -19,6 +19,11 @@ macro_rules! known {
             pub const fn name(self) -> &'static str {
                 match self { $(Known::$name => $text,)+ Known::Other => "" }
             }
+
+            /// What a field of this name begins with, up to its value.
+            pub(crate) const fn line_start(self) -> &'static [u8] {
+                match self { $(Known::$name => concat!($text, ": ").as_bytes(),)+ Known::Other => b": " }
+            }
         }
     };
 }

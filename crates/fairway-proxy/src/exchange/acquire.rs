@@ -58,10 +58,9 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
         };
         let Exchange { env, client_side, record, .. } = exchange;
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-        let connected = Box::pin(
-            Race::begin((env, record.began), group, retry_state, chosen).run(&mut *client_side.down),
-        )
-        .await;
+        let connected =
+            Box::pin(Race::begin((env, record.began), group, retry_state, chosen).run(&mut client_side.down))
+                .await;
         connected.map_err(|(chosen, fault)| {
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }

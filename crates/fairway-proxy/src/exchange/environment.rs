@@ -16,10 +16,10 @@ use crate::transport::Network;
 use crate::worker::{Adopted, ToEndpoint, Worker};
 
 /// The client's side of one exchange: its connection, or a part of one that other exchanges share.
-pub(crate) struct ClientSide<'c, D> {
-    pub(crate) down: &'c mut D,
-    pub(crate) deadline: &'c mut Deadline,
-    pub(crate) peer: &'c Peer,
+pub(crate) struct ClientSide<D> {
+    pub(crate) down: D,
+    pub(crate) deadline: Deadline,
+    pub(crate) peer: Peer,
     /// Requests of the connection before this one.
     pub(crate) served: u64,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Environment<'a, N: Network> {
 /// An exchange that has a rule.
 pub(crate) struct Exchange<'t, 'a, N: Network, D> {
     pub(crate) env: Environment<'a, N>,
-    pub(crate) client_side: ClientSide<'t, D>,
+    pub(crate) client_side: &'t mut ClientSide<D>,
     pub(crate) buffers: &'t mut Buffers,
     pub(crate) record: &'t mut Record<'a>,
 }
@@ -60,12 +60,6 @@ pub(crate) enum Unroutable {
     Broken(Fault),
     /// Nobody serves it.
     NoRoute(Intake),
-}
-
-impl<D> ClientSide<'_, D> {
-    pub(super) fn reborrow(&mut self) -> ClientSide<'_, D> {
-        ClientSide { down: self.down, deadline: self.deadline, peer: self.peer, served: self.served }
-    }
 }
 
 impl<N: Network> Environment<'_, N> {

@@ -178,7 +178,7 @@ fn conclude<N: Network, D: Downstream>(
                         true => lease.give_back(ended, &exchange.env.worker.pool_limits()),
                         false => drop(lease),
                     }
-                    respond::settle(&mut exchange.client_side, persistence).await
+                    respond::settle(exchange.client_side, persistence).await
                 }
                 Err(fault) => fail_mid_answer(exchange, fault),
             }
@@ -203,7 +203,7 @@ fn answer<'e, N: Network, D: Downstream, U: Upstream>(
 ) -> impl Future<Output = Result<(Persistence, bool), Fault>> {
     let intake = &exchange.env.intake;
     clean(&exchange.env, exchange.buffers);
-    let persistence = respond::persistence(exchange.env.worker, &exchange.client_side, intake);
+    let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
     async move {
@@ -234,6 +234,6 @@ async fn switch<N: Network, D: Downstream>(
         AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
     exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
     let idle = exchange.env.rule.rule().policy.timeouts.read;
-    exchange.record.body_bytes = tunnel(&mut exchange.client_side, up, idle, exchange.env.worker).await;
+    exchange.record.body_bytes = tunnel(exchange.client_side, up, idle, exchange.env.worker).await;
     Ending::Finished
 }

@@ -37,20 +37,20 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: 
         request.remove_known(known);
     }
     let scheme = client.scheme.as_str().as_bytes();
-    request.append(b"X-Forwarded-Host", text);
-    request.append_with(b"X-Forwarded-For", |value| {
+    request.append_known(Known::XForwardedHost, |value| value.extend_from_slice(text));
+    request.append_known(Known::XForwardedFor, |value| {
         value.extend_from_slice(&chain);
         write_ip(value, last);
     });
-    request.append_with(b"X-Real-IP", |value| write_ip(value, client.address));
-    request.append_with(b"X-Forwarded-Port", |value| {
+    request.append_known(Known::XRealIp, |value| write_ip(value, client.address));
+    request.append_known(Known::XForwardedPort, |value| {
         value.extend_from_slice(itoa::Buffer::new().format(client.port).as_bytes());
     });
-    request.append(b"X-Forwarded-Proto", scheme);
-    request.append(b"X-Forwarded-Scheme", scheme);
-    request.append(b"X-Scheme", scheme);
+    for known in [Known::XForwardedProto, Known::XForwardedScheme, Known::XScheme] {
+        request.append_known(known, |value| value.extend_from_slice(scheme));
+    }
     if request.first(Known::XRequestId).is_none() {
-        request.append_with(b"X-Request-ID", |value| write_id(value, id()));
+        request.append_known(Known::XRequestId, |value| write_id(value, id()));
     }
 }
 
@@ -69,13 +69,13 @@ fn keep_original(request: &mut Head, text: &mut Vec<u8>) {
     request.remove_known(Known::XOriginalForwardedFor);
     request.remove_known(Known::XOriginalForwardedHost);
     for (said, kept) in [
-        (Known::XForwardedFor, &b"X-Original-Forwarded-For"[..]),
-        (Known::XForwardedHost, b"X-Original-Forwarded-Host"),
+        (Known::XForwardedFor, Known::XOriginalForwardedFor),
+        (Known::XForwardedHost, Known::XOriginalForwardedHost),
     ] {
         let Some(value) = request.first(said) else { continue };
         text.clear();
         text.extend_from_slice(value);
-        request.append(kept, text);
+        request.append_known(kept, |value| value.extend_from_slice(text));
     }
 }
 

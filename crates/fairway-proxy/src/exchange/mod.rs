@@ -30,7 +30,7 @@ use std::rc::Rc;
 
 use fairway_message::{BodySize, Malformed};
 use fairway_model::{Action, AnswerReason};
-use fairway_routing::{CompiledRule, Matched, Request};
+use fairway_routing::{CompiledRule, Matched};
 
 use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
@@ -45,47 +45,43 @@ use crate::request::fields;
 use crate::request::intake::{Fields, Intake};
 use crate::sides::{Arrival, Downstream};
 use crate::transport::{Network, Transport};
-use crate::worker::{Adopted, ToEndpoint, Worker};
+use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable};
 
-/// Serves the request whose head stands in the buffers. Says when it was over.
-///
-/// Not an `async fn`: that would keep its arguments twice for as long as the exchange takes.
-pub(crate) fn exchange<'c, N: Network, D: Downstream>(
-    worker: &'c Rc<Worker<N>>,
-    mut client_side: ClientSide<'c, D>,
-    buffers: &'c mut Buffers,
-    arrival: Result<Arrival, Malformed>,
-) -> impl Future<Output = (Ending, Instant)> + use<'c, N, D> {
+/// Serves the request whose head stands in the buffers. Gives the client's side back, and says when it was over.
+pub(crate) async fn exchange<N: Network, D: Downstream>(
+    (worker, mut client_side, mut buffers, arrival): Request<N, D>,
+) -> (Box<ClientSide<D>>, Ending, Instant) {
     worker.budgets.retries.earn();
-    async move {
-        let adopted = worker.adopted();
-        let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
-        let mut record = Record::new(Instant::now(), head_bytes);
-        record.sent_bytes = client_side.down.sent();
-        buffers.parties = parties(worker, &client_side);
-        let ending = match admit(worker, &adopted, client_side.peer, (buffers, arrival), &mut record) {
-            Ok(admitted) => serve(admitted, client_side.reborrow(), buffers, &mut record).await,
-            // Boxed, like all that is rare: every connection's task would carry room for it.
-            Err(unroutable) => {
-                Box::pin(respond::unroutable(worker, &mut client_side, buffers, &unroutable, &mut record))
-                    .await
-            }
-        };
-        let ended = *record.ended.get_or_insert_with(Instant::now);
-        record.sent_bytes = client_side.down.sent() - record.sent_bytes;
-        worker.counters.exchange(&record);
-        worker.log.write(&record, buffers, client_side.peer);
-        (ending, ended)
-    }
+    let adopted = worker.adopted();
+    let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
+    let mut record = Record::new(Instant::now(), head_bytes);
+    record.sent_bytes = client_side.down.sent();
+    buffers.parties = parties(&worker, &client_side);
+    let ending = match admit(&worker, &adopted, &client_side.peer, (&mut buffers, arrival), &mut record) {
+        Ok(admitted) => serve(admitted, &mut client_side, &mut buffers, &mut record).await,
+        // Boxed, like all that is rare: every exchange would carry room for it.
+        Err(unroutable) => {
+            Box::pin(respond::unroutable(&worker, &mut client_side, &mut buffers, &unroutable, &mut record))
+                .await
+        }
+    };
+    let ended = *record.ended.get_or_insert_with(Instant::now);
+    record.sent_bytes = client_side.down.sent() - record.sent_bytes;
+    worker.counters.exchange(&record);
+    worker.log.write(&record, &buffers, &client_side.peer);
+    (client_side, ending, ended)
 }
+
+/// What an exchange begins with.
+pub(crate) type Request<N, D> = (Rc<Worker<N>>, Box<ClientSide<D>>, Loan<N>, Result<Arrival, Malformed>);
 
 /// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
 /// log shows it, so that no idle connection needs room for the answer.
-fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<'_, D>) -> Parties {
-    let peer = client_side.peer;
+fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<D>) -> Parties {
+    let peer = &client_side.peer;
     let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
@@ -94,7 +90,7 @@ fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSi
 /// Acts on the verdict.
 fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     (env, verdict): (Environment<'a, N>, Verdict),
-    client_side: ClientSide<'t, D>,
+    client_side: &'t mut ClientSide<D>,
     buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
@@ -146,7 +142,7 @@ fn route<'a, S: Transport>(
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
     let listener = adopted.listener(peer.listener)?;
-    let request = Request {
+    let request = fairway_routing::Request {
         host: &buffers.host,
         method: buffers.request.method_bytes(),
         normalised: intake.normalised(buffers),

@@ -34,9 +34,9 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         let Buffers { body, replay, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf = matches!(body.poll_send(cx, client_side.down, up, replay), Poll::Ready(Err(_)));
+            deaf = matches!(body.poll_send(cx, &mut client_side.down, up, replay), Poll::Ready(Err(_)));
         }
-        let done = flow.poll(cx, up, client_side.down);
+        let done = flow.poll(cx, up, &mut client_side.down);
         record.body_bytes = flow.moved;
         if done.is_ready() {
             return done;
@@ -133,7 +133,7 @@ impl Flow {
     fn note_progress<N: Network, D: Downstream>(
         &mut self,
         env: &Environment<'_, N>,
-        client_side: &mut ClientSide<'_, D>,
+        client_side: &mut ClientSide<D>,
     ) -> bool {
         let seen = (self.moved, client_side.down.sent());
         let mut too_slow = false;

@@ -26,7 +26,7 @@ const WORTH_DRAINING: u64 = 64 * 1024;
 /// Answers a request that has no rule, or is none.
 pub(crate) async fn unroutable<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    client_side: &mut ClientSide<'_, D>,
+    client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     why: &Unroutable,
     record: &mut Record<'_>,
@@ -90,7 +90,7 @@ pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '
 
 async fn finish<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    client_side: &mut ClientSide<'_, D>,
+    client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     intake: &Intake,
     record: &mut Record<'_>,
@@ -112,7 +112,7 @@ async fn finish<N: Network, D: Downstream>(
 /// little and sure to come.
 pub(crate) fn persistence<N: Network, D: Downstream>(
     worker: &Worker<N>,
-    client_side: &ClientSide<'_, D>,
+    client_side: &ClientSide<D>,
     intake: &Intake,
 ) -> Persistence {
     let most = worker.adopted().settings().downstream.requests_per_connection;
@@ -134,7 +134,7 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
 
 /// Sends head and body from the buffers; `false` when the client is gone.
 async fn send<D: Downstream>(
-    client_side: &mut ClientSide<'_, D>,
+    client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     (version, method, persistence): (Version, Method, Persistence),
     record: &mut Record<'_>,
@@ -170,7 +170,7 @@ async fn send<D: Downstream>(
 
 /// Brings the connection to where the next request can be read, or to its end.
 pub(crate) async fn settle<D: Downstream>(
-    client_side: &mut ClientSide<'_, D>,
+    client_side: &mut ClientSide<D>,
     persistence: Persistence,
 ) -> Ending {
     if persistence != Persistence::KeepAlive {

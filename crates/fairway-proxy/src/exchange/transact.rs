@@ -62,7 +62,7 @@ enum Hearing {
 
 impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// The client that waits for a word before it sends its body gets it now, once.
-    fn announce<D: Downstream>(&mut self, client_side: &mut ClientSide<'_, D>, buffers: &mut Buffers) {
+    fn announce<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, buffers: &mut Buffers) {
         if self.env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
             buffers.answer.start_response(100);
             client_side.down.send_interim(&buffers.answer);
@@ -72,7 +72,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     fn poll<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        client_side: &mut ClientSide<'_, D>,
+        client_side: &mut ClientSide<D>,
         buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
         if self.hearing == Hearing::Unasked {
@@ -83,7 +83,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         }
         if !buffers.body.is_sent() && self.hearing == Hearing::Listens {
             let Buffers { body, replay, .. } = &mut *buffers;
-            match body.poll_send(cx, client_side.down, self.up, replay) {
+            match body.poll_send(cx, &mut client_side.down, self.up, replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
                 Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -110,7 +110,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     fn poll_head<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        client_side: &mut ClientSide<'_, D>,
+        client_side: &mut ClientSide<D>,
         buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
         let limits = self.env.worker.options.limits.head();
@@ -180,7 +180,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
     fn note_progress<D: Downstream>(
         &mut self,
-        client_side: &mut ClientSide<'_, D>,
+        client_side: &mut ClientSide<D>,
         body: &mut RequestBody,
     ) -> bool {
         let seen = (body.received(), self.up.sent());

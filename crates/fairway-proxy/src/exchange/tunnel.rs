@@ -28,7 +28,7 @@ enum Direction {
 /// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
 /// bytes that went to the client.
 pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
-    client_side: &mut ClientSide<'_, D>,
+    client_side: &mut ClientSide<D>,
     up: &mut U,
     idle: Duration,
     worker: &Worker<N>,
@@ -44,8 +44,8 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     // Bytes that the endpoint was seen to have.
     let mut delivered = up.sent();
     poll_fn(|cx| {
-        let forth = poll_direction(cx, &mut request, (&mut **down, up));
-        let back = poll_direction(cx, &mut answer, (up, &mut **down));
+        let forth = poll_direction(cx, &mut request, (&mut *down, up));
+        let back = poll_direction(cx, &mut answer, (up, &mut *down));
         match (forth, back) {
             (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),

@@ -17,6 +17,7 @@ use crate::access_log::{AccessLog, Switch};
 use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::descriptors::{Budget, Descriptors};
+use crate::frames::FramesByKind;
 use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::options::ProxyOptions;
@@ -48,6 +49,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) workspace: Rc<Workspace>,
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
+    /// Where exchanges run.
+    pub(crate) frames: FramesByKind,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     spare_buffers: RefCell<Spares<Box<Buffers>>>,
     random: RefCell<fastrand::Rng>,
@@ -77,6 +80,7 @@ impl<N: Network> Worker<N> {
             workspace: Rc::new(Workspace::new()),
             counters,
             log,
+            frames: FramesByKind::default(),
             adopted: RefCell::new(adopted),
             spare_buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
             random: RefCell::new(fastrand::Rng::new()),
@@ -120,6 +124,7 @@ impl<N: Network> Worker<N> {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.workspace.trim();
         self.spare_buffers.borrow_mut().trim();
+        self.frames.trim();
         self.log.flush();
     }
 
@@ -149,6 +154,7 @@ impl<N: Network> Worker<N> {
         if self.is_shedding() {
             self.spare_buffers.borrow_mut().clear();
             self.workspace.clear();
+            self.frames.clear();
             self.groups.close_idle(usize::MAX);
             return_memory(Return::All);
         }
@@ -181,9 +187,10 @@ impl<N: Network> Worker<N> {
     }
 
     /// For the exchange that begins; counted until it is dropped.
-    pub(crate) fn lend_buffers(&self) -> Loan<'_, N> {
+    pub(crate) fn lend_buffers(self: &Rc<Self>) -> Loan<N> {
         self.admission.room.descriptors.begin();
-        Loan { buffers: Some(self.spare_buffers.borrow_mut().take().unwrap_or_default()), worker: self }
+        let buffers = self.spare_buffers.borrow_mut().take().unwrap_or_default();
+        Loan { buffers: Some(buffers), worker: Rc::clone(self) }
     }
 
     /// Exchanges, from the first byte of a request to the last of its answer.
@@ -206,12 +213,12 @@ impl<N: Network> Worker<N> {
 }
 
 /// The buffers of an exchange, which return to the worker when it is over, however it ends.
-pub(crate) struct Loan<'w, N: Network> {
+pub(crate) struct Loan<N: Network> {
     buffers: Option<Box<Buffers>>,
-    worker: &'w Worker<N>,
+    worker: Rc<Worker<N>>,
 }
 
-impl<N: Network> Deref for Loan<'_, N> {
+impl<N: Network> Deref for Loan<N> {
     type Target = Buffers;
 
     fn deref(&self) -> &Buffers {
@@ -219,13 +226,13 @@ impl<N: Network> Deref for Loan<'_, N> {
     }
 }
 
-impl<N: Network> DerefMut for Loan<'_, N> {
+impl<N: Network> DerefMut for Loan<N> {
     fn deref_mut(&mut self) -> &mut Buffers {
         self.buffers.as_mut().expect("only dropping takes it")
     }
 }
 
-impl<N: Network> Drop for Loan<'_, N> {
+impl<N: Network> Drop for Loan<N> {
     fn drop(&mut self) {
         if let Some(buffers) = self.buffers.take() {
             self.worker.take_back(buffers);
