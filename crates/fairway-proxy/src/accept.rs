@@ -15,9 +15,10 @@ use crate::clock::Instant;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::ListenerName;
+use crate::network::Network;
 use crate::peer::Peer;
 use crate::shortage::Shortage;
-use crate::transport::{Network, Prefixed};
+use crate::transport::Prefixed;
 use crate::worker::{Open, Worker};
 use crate::{proxy_protocol, tls};
 

@@ -20,9 +20,10 @@ use crate::clock::{Deadline, Instant};
 use crate::exchange::{ClientSide, Ending, exchange};
 use crate::fault::Fault;
 use crate::h1::{H1, linger};
+use crate::network::Network;
 use crate::peer::Peer;
-use crate::sides::{Arrival, HeadRead};
-use crate::transport::{Network, Transport};
+use crate::sides::{Arrival, HeadRead, Hop};
+use crate::transport::Transport;
 use crate::wire::Wire;
 use crate::worker::{Loan, Open, Phase, Worker};
 

@@ -21,6 +21,7 @@ mod h1;
 mod listener;
 mod memory;
 mod metrics;
+mod network;
 mod options;
 mod pace;
 mod peer;

@@ -197,3 +197,38 @@ pub(crate) trait Upstream: Channel {
     /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.
     fn watch_closely(&self);
 }
+
+/// What a pool keeps and lends: a connection to an endpoint, or one exchange's part of a connection that carries several.
+pub(crate) trait Hop: Upstream + 'static {
+    /// Whether it can carry another exchange: it is as the last one left it. Costs no system call unless something
+    /// happened.
+    fn is_quiet(&mut self) -> bool;
+
+    /// Gives the buffers back that hold nothing: it waits for its next exchange.
+    fn rest(&mut self);
+
+    /// Room for an exchange beside those that are under way.
+    fn share(&mut self) -> Share<Self>
+    where
+        Self: Sized,
+    {
+        Share::Whole
+    }
+}
+
+/// What a pool may lend of a connection.
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "HTTP/1 lends whole connections; what shares one is in exchange/interleaving_tests.rs"
+    )
+)]
+pub(crate) enum Share<H> {
+    /// The connection itself: it carries one exchange at a time.
+    Whole,
+    /// A part of it; the connection stays in the pool.
+    Part(H),
+    /// Nothing for now.
+    Full,
+}

@@ -23,16 +23,19 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
+use crate::h1::H1;
 use crate::listener::ListenerName;
 use crate::memory::Memory;
 use crate::metrics::write_text;
+use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::Peer;
 use crate::publish::Publisher;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
-use crate::transport::{Network, Transport};
+use crate::transport::{Transport, UpstreamStream};
+use crate::wire::{Wire, Workspace};
 use crate::worker::{Open, Worker};
 
 /// What an in-memory stream holds before its writer must wait.
@@ -142,6 +145,7 @@ pub(crate) struct ScriptedNetwork {
 
 impl Network for ScriptedNetwork {
     type Stream = ScriptedStream;
+    type Hop = H1<UpstreamStream<ScriptedStream>>;
 
     async fn connect(&self, to: SocketAddr) -> io::Result<ScriptedStream> {
         self.connects.borrow_mut().push((Instant::now(), to));
@@ -156,6 +160,10 @@ impl Network for ScriptedNetwork {
             Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None }),
             Meeting::Mortal(stream, vanished) => Ok(ScriptedStream { stream, vanished: Some(vanished) }),
         }
+    }
+
+    fn hop(&self, stream: UpstreamStream<ScriptedStream>, workspace: &Rc<Workspace>) -> Self::Hop {
+        H1::new(Wire::new(stream), Rc::clone(workspace))
     }
 }
 
@@ -182,19 +190,9 @@ impl Stage {
         edit: impl FnOnce(&mut Policy, &mut Settings),
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let (mut policy, mut settings) = (Policy::default(), Settings::default());
-        edit(&mut policy, &mut settings);
-        let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
-        let options = ProxyOptions { limits, ..options() };
-        let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
-        let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
-        let published = Arc::clone(&publisher.subscribe().borrow());
         let connects = Rc::new(RefCell::new(Vec::new()));
         let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
-        let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
-        let memory = Arc::new(Memory::unwatched(1));
-        let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory)));
-        spawn_local(look_at_waits(Rc::clone(&worker)));
+        let worker = worker_over(network, limits, endpoints, edit);
         Self { worker, connects }
     }
 
@@ -216,18 +214,7 @@ impl Stage {
 
     /// Whether nothing is counted as being under way; else what is.
     pub(crate) fn at_rest(&self) -> Result<(), String> {
-        let worker = &self.worker;
-        let counts = [
-            ("open connections", worker.counters.open_connections()),
-            ("exchanges", worker.exchanges() as u64),
-            ("waits", worker.waits.len() as u64),
-            ("registered connections", worker.registered() as u64),
-            ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
-        ];
-        match counts.iter().find(|(_, count)| *count > 0) {
-            None => Ok(()),
-            Some((what, count)) => Err(format!("{count} {what}")),
-        }
+        at_rest(&self.worker)
     }
 
     /// Every connect so far.
@@ -251,6 +238,42 @@ impl Stage {
         let mut text = String::new();
         write_text(self.worker.sample(), &mut text);
         text
+    }
+}
+
+/// A worker over `network` with one rule over one backend of so many endpoints.
+pub(crate) fn worker_over<N: Network>(
+    network: N,
+    limits: Limits,
+    endpoints: usize,
+    edit: impl FnOnce(&mut Policy, &mut Settings),
+) -> Rc<Worker<N>> {
+    let (mut policy, mut settings) = (Policy::default(), Settings::default());
+    edit(&mut policy, &mut settings);
+    let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
+    let options = ProxyOptions { limits, ..options() };
+    let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
+    let published = Arc::clone(&publisher.subscribe().borrow());
+    let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
+    let memory = Arc::new(Memory::unwatched(1));
+    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory)));
+    spawn_local(look_at_waits(Rc::clone(&worker)));
+    worker
+}
+
+/// Whether nothing is counted as being under way in a worker; else what is.
+pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
+    let counts = [
+        ("open connections", worker.counters.open_connections()),
+        ("exchanges", worker.exchanges() as u64),
+        ("waits", worker.waits.len() as u64),
+        ("registered connections", worker.registered() as u64),
+        ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
+    ];
+    match counts.iter().find(|(_, count)| *count > 0) {
+        None => Ok(()),
+        Some((what, count)) => Err(format!("{count} {what}")),
     }
 }
 

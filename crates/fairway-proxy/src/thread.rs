@@ -17,9 +17,9 @@ use crate::clock::Instant;
 use crate::listener::ListenerName;
 use crate::memory::{self, Memory, MemoryBudget};
 use crate::metrics::Sample;
+use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::transport::{Network, TcpNetwork};
 use crate::worker::{LOOK, Phase, Worker};
 
 /// How often pools are swept.

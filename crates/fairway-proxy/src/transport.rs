@@ -1,10 +1,7 @@
-//! The bytes below HTTP: what a connection needs of a stream, and how streams to endpoints are made.
-//!
-//! The two traits are all that the rest of the proxy knows of sockets, so scripted peers can stand in for them.
+//! The bytes below HTTP: what a connection needs of a stream, so that scripted peers can stand in for sockets.
 
-use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,6 +28,10 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// An answer takes long: from now on the peer is asked often whether it is still there.
     fn watch_closely(&self) {}
 }
+
+/// A question whether the peer is still there (TCP keep-alive) is repeated after this, as often as fits into
+/// `TcpNetwork::patience`.
+pub(crate) const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
 impl Transport for TcpStream {
     fn peer(&self) -> Option<IpAddr> {
@@ -130,49 +131,6 @@ impl Transport for tokio::io::DuplexStream {
     fn abort(&mut self) {}
 }
 
-/// Makes streams to endpoints.
-pub(crate) trait Network: 'static {
-    /// What it makes.
-    type Stream: Transport;
-
-    /// Connects; the caller limits the time.
-    fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
-}
-
-/// An endpoint that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows
-/// that it vanished while a request waits for its answer: then no byte is unacknowledged. A connection on which an answer
-/// takes long asks after [`ASKED_AGAIN`].
-const ASKED_AFTER: Duration = Duration::from_secs(10);
-/// The question is repeated after this, as often as fits into [`TcpNetwork::patience`].
-const ASKED_AGAIN: Duration = Duration::from_secs(1);
-
-/// What `TCP_KEEPCNT` can be.
-const MOST_QUESTIONS: u32 = 127;
-
-/// Real sockets.
-pub(crate) struct TcpNetwork {
-    /// How long an endpoint may leave questions unanswered before the kernel gives the connection up. It does not give up
-    /// what is not acknowledged: `exchange::peer_watch` does, which can tell an endpoint that is gone from one that pauses.
-    pub(crate) patience: Duration,
-}
-
-impl Network for TcpNetwork {
-    type Stream = TcpStream;
-
-    async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(to).await?;
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(&stream);
-        // The first question takes an interval, too.
-        let questions =
-            u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
-        let asked =
-            TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
-        socket.set_tcp_keepalive(&asked)?;
-        Ok(stream)
-    }
-}
-
 /// A stream some of whose first bytes were already read (behind a PROXY protocol header).
 pub(crate) struct Prefixed<S> {
     prefix: Vec<u8>,
@@ -234,6 +192,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     }
 }
 
+/// A stream to an endpoint.
+pub(crate) type UpstreamStream<S> = Secured<S, client::TlsStream<S>>;
+
 /// A stream in the clear or under TLS. The enum costs one predictable branch; a trait object would cost a box.
 pub(crate) enum Secured<P, T> {
     /// In the clear.
@@ -289,24 +250,5 @@ impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Secured<P, T> 
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_vanished_endpoint_shows_while_an_answer_is_awaited() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let network = TcpNetwork { patience: Duration::from_secs(3) };
-        let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
-        let socket = SockRef::from(&stream);
-        assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN);
-        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
     }
 }

@@ -18,9 +18,10 @@ use super::retry::{Age, Failed, Progress, RetryState, Reuse};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
+use crate::network::Network;
 use crate::record::{Detour, Micros};
 use crate::sides::Downstream;
-use crate::transport::{Network, Transport};
+use crate::sides::Hop;
 use crate::upstream::{Chosen, Connecting, Errand, Group, Lease};
 use crate::worker::{ToEndpoint, Worker};
 
@@ -30,8 +31,8 @@ const MOST_RACERS: usize = 3;
 const AGAIN: Duration = Duration::from_millis(25);
 
 /// A connection to use.
-pub(crate) struct Acquired<S: Transport> {
-    pub(crate) lease: Lease<S>,
+pub(crate) struct Acquired<H: Hop> {
+    pub(crate) lease: Lease<H>,
     pub(crate) age: Age,
     /// What connecting took; zero for an idle connection.
     pub(crate) connect: Micros,
@@ -69,7 +70,7 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 }
 
 /// An idle connection, if one may be used.
-fn at_hand<S: Transport>(chosen: Chosen<S>, retry_state: &RetryState) -> Result<Acquired<S>, Chosen<S>> {
+fn at_hand<H: Hop>(chosen: Chosen<H>, retry_state: &RetryState) -> Result<Acquired<H>, Chosen<H>> {
     // Whether a suspect endpoint is back, only a new connection tells.
     if chosen.endpoint.health().is_suspect() {
         return Err(chosen);
@@ -77,13 +78,13 @@ fn at_hand<S: Transport>(chosen: Chosen<S>, retry_state: &RetryState) -> Result<
     idle(chosen, retry_state).map(|lease| Acquired::reused(lease, Detour::None))
 }
 
-impl<S: Transport> Acquired<S> {
-    fn reused(lease: Lease<S>, detour: Detour) -> Self {
+impl<H: Hop> Acquired<H> {
+    fn reused(lease: Lease<H>, detour: Detour) -> Self {
         Self { lease, age: Age::Reused, connect: Micros::default(), detour }
     }
 }
 
-fn idle<S: Transport>(chosen: Chosen<S>, retry_state: &RetryState) -> Result<Lease<S>, Chosen<S>> {
+fn idle<H: Hop>(chosen: Chosen<H>, retry_state: &RetryState) -> Result<Lease<H>, Chosen<H>> {
     match retry_state.reuse {
         Reuse::Any => Lease::of_idle(chosen, false, retry_state.now),
         Reuse::Proven => Lease::of_idle(chosen, true, retry_state.now),
@@ -106,7 +107,7 @@ struct Race<'a, 's, N: Network> {
 
 struct Racer<N: Network> {
     chosen: Chosen<To<N>>,
-    connecting: Connecting<N::Stream>,
+    connecting: Connecting<N::Hop>,
     began: Instant,
     entry: Entry,
 }
@@ -121,8 +122,8 @@ enum Entry {
 }
 
 /// What happened in a race.
-enum Event<S> {
-    Connected(usize, S),
+enum Event<H> {
+    Connected(usize, H),
     Failed(usize, Fault),
     Late,
     /// The client has gone.
@@ -239,13 +240,13 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         None
     }
 
-    fn won(mut self, which: usize, stream: To<N>) -> Acquired<To<N>> {
+    fn won(mut self, which: usize, hop: To<N>) -> Acquired<To<N>> {
         let Racer { chosen, began, entry, .. } = self.racers.swap_remove(which);
         if entry == Entry::Paid {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
-        let lease = welcome(self.env.worker, chosen, stream, connect);
+        let lease = welcome(self.env.worker, chosen, hop, connect);
         self.leave_behind();
         Acquired { lease, age: Age::Fresh, connect: connect.into(), detour: self.detour }
     }
@@ -299,9 +300,9 @@ impl<N: Network> Racer<N> {
 fn welcome<N: Network>(
     worker: &Worker<N>,
     chosen: Chosen<To<N>>,
-    stream: To<N>,
+    hop: To<N>,
     took: Duration,
 ) -> Lease<To<N>> {
     count(&worker.counters.attempts.connected);
-    Lease::of_new(chosen, stream, &worker.workspace, took)
+    Lease::of_new(chosen, hop, took)
 }

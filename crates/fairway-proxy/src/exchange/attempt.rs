@@ -10,16 +10,17 @@ use super::transact::transact;
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
+use crate::network::Network;
 use crate::record::{Detour, Micros};
+use crate::sides::Hop;
 use crate::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
-use crate::transport::{Network, Transport};
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group, Lease};
 use crate::worker::ToEndpoint;
 
 /// An attempt that brought an answer's head.
-pub(crate) struct Answered<S: Transport> {
-    pub(crate) lease: Lease<S>,
+pub(crate) struct Answered<H: Hop> {
+    pub(crate) lease: Lease<H>,
     pub(crate) reply: Reply,
     pub(crate) connect: Micros,
     pub(crate) detour: Detour,

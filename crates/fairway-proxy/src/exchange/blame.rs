@@ -3,7 +3,7 @@
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
-use crate::transport::Network;
+use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group};
 use crate::worker::{ToEndpoint, Worker};

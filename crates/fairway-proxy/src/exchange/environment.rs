@@ -7,12 +7,12 @@ use fairway_routing::CompiledRule;
 use crate::buffers::Buffers;
 use crate::clock::Deadline;
 use crate::fault::Fault;
+use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::request::body::BodyBounds;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
-use crate::transport::Network;
 use crate::worker::{Adopted, ToEndpoint, Worker};
 
 /// The client's side of one exchange: its connection, or a part of one that other exchanges share.

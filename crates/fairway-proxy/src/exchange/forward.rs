@@ -22,15 +22,16 @@ use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
 use crate::metrics::count;
+use crate::network::Network;
 use crate::record::UpstreamRecord;
+use crate::sides::Hop;
 use crate::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
-use crate::transport::{Network, Transport};
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
 
 /// An endpoint that answered, with what it answered on.
-struct Delivered<S: Transport> {
-    answered: Answered<S>,
+struct Delivered<H: Hop> {
+    answered: Answered<H>,
     attempts: u8,
 }
 

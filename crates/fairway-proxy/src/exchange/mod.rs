@@ -17,6 +17,8 @@ mod departure_tests;
 mod environment;
 mod forward;
 mod forwarded;
+#[cfg(test)]
+mod interleaving_tests;
 mod peer_watch;
 mod relay;
 mod respond;
@@ -37,14 +39,15 @@ use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::listener::ListenerName;
+use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::{Fields, Intake};
+use crate::sides::Hop;
 use crate::sides::{Arrival, Downstream};
-use crate::transport::{Network, Transport};
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 
 pub(crate) use environment::{ClientSide, Ending};
@@ -134,8 +137,8 @@ fn admit<'a, N: Network>(
 }
 
 /// The rule of the request, and how much of the path its prefix covers.
-fn route<'a, S: Transport>(
-    adopted: &'a Adopted<S>,
+fn route<'a, H: Hop>(
+    adopted: &'a Adopted<H>,
     peer: &Peer,
     intake: &Intake,
     buffers: &Buffers,

@@ -8,8 +8,8 @@ use std::task::Context;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::network::Network;
 use crate::sides::Upstream;
-use crate::transport::Network;
 use crate::worker::{Wait, Worker};
 
 /// An endpoint that was looked at is looked at again after this.

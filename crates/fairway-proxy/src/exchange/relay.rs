@@ -7,9 +7,9 @@ use super::environment::{ClientSide, Environment, Exchange};
 use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
+use crate::network::Network;
 use crate::pace::Pace;
 use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
-use crate::transport::Network;
 use crate::wire::GATHER;
 
 /// How far the answer is.

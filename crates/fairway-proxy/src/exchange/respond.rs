@@ -11,10 +11,10 @@ use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
+use crate::network::Network;
 use crate::record::Record;
 use crate::request::intake::{Expectation, Intake};
 use crate::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
-use crate::transport::Network;
 use crate::worker::{Phase, Worker};
 
 /// How long the client may take to receive an answer that Fairway made.

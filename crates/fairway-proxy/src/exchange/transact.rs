@@ -12,11 +12,11 @@ use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
+use crate::network::Network;
 use crate::record::Micros;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::Expectation;
 use crate::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use crate::transport::Network;
 use crate::wire::GATHER;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::environment::ClientSide;
 use super::peer_watch::{PeerState, PeerWatch};
 use crate::clock::Instant;
+use crate::network::Network;
 use crate::sides::{BodyStep, Channel, Downstream, Upstream};
-use crate::transport::Network;
 use crate::worker::Worker;
 
 /// What waits in one direction before the other end must take it.

@@ -18,8 +18,8 @@ use fairway_http1::{
 use fairway_message::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
 
 use crate::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Persistence, Reply, RequestPlan,
-    Upgrade, Upstream,
+    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
+    RequestPlan, Upgrade, Upstream,
 };
 use crate::transport::Transport;
 use crate::wire::{Ahead, Input, Wire, Workspace};
@@ -89,19 +89,9 @@ impl<S: Transport> H1<S> {
         self.wire.outbox(&self.workspace).extend_from_slice(bytes);
     }
 
-    /// Gives the buffers back that hold nothing.
-    pub(crate) fn rest(&mut self) {
-        self.wire.rest(&self.workspace);
-    }
-
     /// Bytes that were read and belong to what comes next.
     pub(crate) fn residue(&self) -> usize {
         self.wire.residue()
-    }
-
-    /// Whether an idle connection is still usable: nothing arrived and the peer did not close.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        self.wire.is_quiet()
     }
 
     /// What a final answer, or a switch of protocols, says about this hop; it is removed from the head.
@@ -283,6 +273,16 @@ impl<S: Transport> Upstream for H1<S> {
 
     fn watch_closely(&self) {
         self.wire.stream().watch_closely();
+    }
+}
+
+impl<S: Transport> Hop for H1<S> {
+    fn is_quiet(&mut self) -> bool {
+        self.wire.is_quiet()
+    }
+
+    fn rest(&mut self) {
+        self.wire.rest(&self.workspace);
     }
 }
 

@@ -8,14 +8,15 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::fault::Fault;
+use crate::sides::Hop;
 use crate::transport::Transport;
 use crate::worker::Adopted;
 
 /// Shakes hands within `limit`. `adopted` is asked once the client's name is known.
-pub(crate) async fn accept<S: Transport, U: Transport>(
+pub(crate) async fn accept<S: Transport, H: Hop>(
     stream: S,
     limit: Duration,
-    adopted: impl FnOnce() -> std::rc::Rc<Adopted<U>>,
+    adopted: impl FnOnce() -> std::rc::Rc<Adopted<H>>,
     listener: crate::listener::ListenerName,
 ) -> Result<TlsStream<S>, Fault> {
     let handshake = async {

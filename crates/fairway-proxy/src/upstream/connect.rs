@@ -14,32 +14,31 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use crate::fault::Fault;
+use crate::network::Network;
 use crate::shortage::Shortage;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
-use crate::transport::{Network, Secured};
+use crate::transport::Secured;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
-
-/// A stream to an endpoint.
-pub(crate) type UpstreamStream<S> = Secured<S, TlsStream<S>>;
+use crate::wire::Workspace;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
-pub(crate) type Connecting<S> = Pin<Box<dyn Future<Output = Result<UpstreamStream<S>, Fault>>>>;
+pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
 
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
 pub(crate) struct Connector<N: Network> {
     network: Rc<N>,
-    room: Rc<Room<UpstreamStream<N::Stream>>>,
+    room: Rc<Room<N::Hop>>,
+    workspace: Rc<Workspace>,
     tls: RefCell<HashMap<UpstreamTls, Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
-    pub(crate) fn new(network: N, room: Rc<Room<UpstreamStream<N::Stream>>>) -> Self {
-        Self { network: Rc::new(network), room, tls: RefCell::new(HashMap::new()) }
+    pub(crate) fn new(network: N, room: Rc<Room<N::Hop>>, workspace: Rc<Workspace>) -> Self {
+        Self { network: Rc::new(network), room, workspace, tls: RefCell::new(HashMap::new()) }
     }
 
     /// Forgets TLS settings: a new snapshot may bring other certificates.
@@ -53,17 +52,19 @@ impl<N: Network> Connector<N> {
         to: &EndpointIdentity,
         identities: &Identities,
         limit: Duration,
-    ) -> Connecting<N::Stream> {
+    ) -> Connecting<N::Hop> {
         let network = Rc::clone(&self.network);
-        let room = Rc::clone(&self.room);
+        let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let address = to.address;
         let secure = self.tls(to, identities);
         let connect = async move {
             let secure = secure?;
             let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
-            let Some((tls, name)) = secure else { return Ok(Secured::Plain(stream)) };
+            let Some((tls, name)) = secure else {
+                return Ok(network.hop(Secured::Plain(stream), &workspace));
+            };
             let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
-            Ok(Secured::Tls(Box::new(stream)))
+            Ok(network.hop(Secured::Tls(Box::new(stream)), &workspace))
         };
         Box::pin(async move { timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout)) })
     }
@@ -95,11 +96,7 @@ impl<N: Network> Connector<N> {
 }
 
 /// A stream in the clear. Where the system gives no socket, idle connections are closed and it is asked once more.
-async fn reach<N: Network>(
-    network: &N,
-    room: &Room<UpstreamStream<N::Stream>>,
-    address: SocketAddr,
-) -> io::Result<N::Stream> {
+async fn reach<N: Network>(network: &N, room: &Room<N::Hop>, address: SocketAddr) -> io::Result<N::Stream> {
     if !room.make(0) {
         return Err(Shortage::no_descriptor());
     }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use fairway_model::UpstreamTls;
 
 use crate::clock::Instant;
-use crate::h1::H1;
-use crate::transport::Transport;
+use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Health};
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
@@ -31,9 +30,9 @@ pub(crate) struct EndpointIdentity {
 }
 
 /// An endpoint.
-pub(crate) struct Endpoint<S> {
+pub(crate) struct Endpoint<H> {
     pub(crate) identity: EndpointIdentity,
-    idle: RefCell<Vec<Box<Pooled<S>>>>,
+    idle: RefCell<Vec<Box<Pooled<H>>>>,
     /// How many idle connections the worker has to all endpoints.
     idle_of_all: Rc<Cell<usize>>,
     health: Cell<Health>,
@@ -46,13 +45,24 @@ pub(crate) struct Endpoint<S> {
     memberships: Cell<u32>,
 }
 
-/// A connection to an endpoint. Boxed wherever it goes: it passes through several hands in every exchange.
-pub(crate) struct Pooled<S> {
-    pub(crate) h1: H1<S>,
+/// A connection to an endpoint, or a part of one. Boxed wherever it goes: it passes through several hands in every
+/// exchange.
+pub(crate) struct Pooled<H> {
+    pub(crate) hop: H,
+    /// Whether the connection itself stays in the pool.
+    is_part: bool,
     /// Exchanges it has carried.
     pub(crate) served: u64,
     /// When its last answer came.
     pub(crate) answered: Instant,
+}
+
+impl<H> Pooled<H> {
+    /// A part of it for one exchange.
+    fn part(&mut self, hop: H) -> Box<Self> {
+        self.served += 1;
+        Box::new(Self { hop, is_part: true, served: self.served, answered: self.answered })
+    }
 }
 
 /// What of its pool an endpoint keeps.
@@ -63,7 +73,7 @@ pub(crate) struct PoolLimits {
     pub(crate) requests: u64,
 }
 
-impl<S: Transport> Endpoint<S> {
+impl<H: Hop> Endpoint<H> {
     /// Healthy, without connections, which will be part of `idle_of_all`.
     pub(crate) fn new(identity: EndpointIdentity, idle_of_all: Rc<Cell<usize>>) -> Self {
         Self {
@@ -78,31 +88,49 @@ impl<S: Transport> Endpoint<S> {
         }
     }
 
-    /// An idle connection that shows no event since its last answer; the youngest first, so that its memory is warm
-    /// and the others can time out. `proven` asks for one that answered within the last second.
-    pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Box<Pooled<S>>> {
+    /// A connection, or a part of one, that has room for an exchange and shows no event since its last answer; the youngest
+    /// first, so that its memory is warm and the others can time out. `proven` asks for one that answered within the last
+    /// second.
+    pub(crate) fn checkout(&self, proven: bool, now: Instant) -> Option<Box<Pooled<H>>> {
         self.change_idle(|idle| {
-            loop {
-                let youngest = idle.last()?;
-                if proven && now.saturating_duration_since(youngest.answered) > PROVEN {
+            let mut at = idle.len();
+            while at > 0 {
+                at -= 1;
+                let connection = &mut idle[at];
+                if proven && now.saturating_duration_since(connection.answered) > PROVEN {
                     return None;
                 }
-                let mut connection = idle.pop()?;
-                if connection.h1.is_quiet() {
-                    return Some(connection);
+                if !connection.hop.is_quiet() {
+                    idle.remove(at);
+                    continue;
+                }
+                match connection.hop.share() {
+                    Share::Whole => return Some(idle.remove(at)),
+                    Share::Part(hop) => return Some(connection.part(hop)),
+                    Share::Full => {}
                 }
             }
+            None
         })
     }
 
+    /// Keeps a connection that was just made, where it carries several exchanges; gives what is to be lent of it.
+    pub(crate) fn open(&self, hop: H) -> Box<Pooled<H>> {
+        let mut connection = Box::new(Pooled { hop, is_part: false, served: 0, answered: Instant::now() });
+        let Share::Part(hop) = connection.hop.share() else { return connection };
+        let part = connection.part(hop);
+        self.change_idle(|idle| idle.push(connection));
+        part
+    }
+
     /// Takes a connection back after an exchange that left it clean.
-    pub(crate) fn check_in(&self, mut connection: Box<Pooled<S>>, limits: &PoolLimits) {
-        if self.memberships.get() == 0 || connection.served >= limits.requests {
+    pub(crate) fn check_in(&self, mut connection: Box<Pooled<H>>, limits: &PoolLimits) {
+        if self.memberships.get() == 0 || connection.served >= limits.requests || connection.is_part {
             return;
         }
         self.change_idle(|idle| {
             if idle.len() < limits.idle_connections {
-                connection.h1.rest();
+                connection.hop.rest();
                 idle.push(connection);
             }
         });
@@ -118,7 +146,7 @@ impl<S: Transport> Endpoint<S> {
         self.change_idle(|idle| {
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.answered) < limits.idle_timeout
-                    && connection.h1.is_quiet()
+                    && connection.hop.is_quiet()
             });
             // What a burst left room for is not kept for the next one.
             idle.shrink_to(2 * idle.len());
@@ -127,7 +155,7 @@ impl<S: Transport> Endpoint<S> {
 
     /// After one reused connection was found dead, the others are looked at.
     pub(crate) fn check_siblings(&self) {
-        self.change_idle(|idle| idle.retain_mut(|connection| connection.h1.is_quiet()));
+        self.change_idle(|idle| idle.retain_mut(|connection| connection.hop.is_quiet()));
     }
 
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.
@@ -149,7 +177,7 @@ impl<S: Transport> Endpoint<S> {
     }
 
     /// Every change of the pool goes through here, so that the sum over all pools holds.
-    fn change_idle<T>(&self, change: impl FnOnce(&mut Vec<Box<Pooled<S>>>) -> T) -> T {
+    fn change_idle<T>(&self, change: impl FnOnce(&mut Vec<Box<Pooled<H>>>) -> T) -> T {
         let mut idle = self.idle.borrow_mut();
         let before = idle.len();
         let changed = change(&mut idle);
@@ -244,10 +272,10 @@ impl PeakEwma {
 
 /// An endpoint that was chosen for an attempt. While this lives, the attempt counts as in flight there; a probe that
 /// ends without a verdict makes room for the next one.
-pub(crate) struct Chosen<S: Transport> {
+pub(crate) struct Chosen<H: Hop> {
     /// Its place in the group.
     pub(crate) index: u32,
-    pub(crate) endpoint: Rc<Endpoint<S>>,
+    pub(crate) endpoint: Rc<Endpoint<H>>,
     pub(crate) errand: Errand,
 }
 
@@ -260,14 +288,14 @@ pub(crate) enum Errand {
     Probe,
 }
 
-impl<S: Transport> Chosen<S> {
-    pub(crate) fn new(index: u32, endpoint: &Rc<Endpoint<S>>, errand: Errand) -> Self {
+impl<H: Hop> Chosen<H> {
+    pub(crate) fn new(index: u32, endpoint: &Rc<Endpoint<H>>, errand: Errand) -> Self {
         endpoint.in_flight.set(endpoint.in_flight.get() + 1);
         Self { index, endpoint: Rc::clone(endpoint), errand }
     }
 }
 
-impl<S: Transport> Drop for Chosen<S> {
+impl<H: Hop> Drop for Chosen<H> {
     fn drop(&mut self) {
         self.endpoint.in_flight.set(self.endpoint.in_flight.get().saturating_sub(1));
         if self.errand == Errand::Probe {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fairway_model::{Backend, Balancing};
 
 use crate::clock::Instant;
-use crate::transport::Transport;
+use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;
 
@@ -16,16 +16,16 @@ use crate::upstream::health::Blame;
 const MOST_TRIES: usize = 8;
 
 /// All endpoints that a worker knows, whichever backends they belong to.
-pub(crate) struct Groups<S> {
-    known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<S>>>>,
+pub(crate) struct Groups<H> {
+    known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<H>>>>,
     /// Idle connections to all of them.
     idle: Rc<Cell<usize>>,
 }
 
 /// A backend's endpoints.
-pub(crate) struct Group<S> {
+pub(crate) struct Group<H> {
     backend: Arc<Backend>,
-    members: Vec<Rc<Endpoint<S>>>,
+    members: Vec<Rc<Endpoint<H>>>,
     next: Cell<usize>,
 }
 
@@ -60,13 +60,13 @@ impl Tried {
     }
 }
 
-impl<S: Transport> Groups<S> {
+impl<H: Hop> Groups<H> {
     pub(crate) fn new() -> Self {
         Self { known: RefCell::new(HashMap::new()), idle: Rc::default() }
     }
 
     /// The group of a backend; endpoints that another group or an older version of this one has are shared.
-    pub(crate) fn group(&self, backend: Arc<Backend>, older: Option<&Group<S>>) -> Rc<Group<S>> {
+    pub(crate) fn group(&self, backend: Arc<Backend>, older: Option<&Group<H>>) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
         let members = backend
             .endpoints
@@ -88,7 +88,7 @@ impl<S: Transport> Groups<S> {
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
-    pub(crate) fn retire(&self, gone: &Group<S>) {
+    pub(crate) fn retire(&self, gone: &Group<H>) {
         for member in &gone.members {
             member.leave();
         }
@@ -134,14 +134,14 @@ impl<S: Transport> Groups<S> {
     }
 }
 
-impl<S: Transport> Group<S> {
+impl<H: Hop> Group<H> {
     pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 
     /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
     /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
-    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Chosen<S>> {
+    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Chosen<H>> {
         if self.members.is_empty() {
             return None;
         }
@@ -171,7 +171,7 @@ impl<S: Transport> Group<S> {
 
     /// An endpoint to race one whose connect is late: a healthy one that was not tried, else an ejected one. Never one
     /// that is itself late.
-    pub(crate) fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<S>> {
+    pub(crate) fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
         let start = random.usize(..self.members.len().max(1));
         let untried = || self.from(start).filter(|index| !tried.contains(*index));
         let good = untried().find(|index| self.members[*index].health().is_good());
@@ -180,13 +180,13 @@ impl<S: Transport> Group<S> {
     }
 
     /// The member that [`Tried`] knows by its index.
-    pub(crate) fn member(&self, index: u32) -> &Rc<Endpoint<S>> {
+    pub(crate) fn member(&self, index: u32) -> &Rc<Endpoint<H>> {
         &self.members[index as usize]
     }
 
     /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
-    pub(crate) fn failed(&self, member: &Endpoint<S>, blame: Blame, now: Instant) -> bool {
-        let is_out = |other: &&Rc<Endpoint<S>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
+    pub(crate) fn failed(&self, member: &Endpoint<H>, blame: Blame, now: Instant) -> bool {
+        let is_out = |other: &&Rc<Endpoint<H>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
         let out = self.members.iter().filter(is_out).count();
         let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
         member.failed(blame, may_eject, now)

@@ -1,30 +1,28 @@
-//! What the pool lends to an exchange: one exchange's worth of a connection to an endpoint. Today that is a whole HTTP/1
-//! connection.
+//! What the pool lends to an exchange: one exchange's worth of a connection to an endpoint. Of a protocol that carries one
+//! exchange at a time that is the whole connection.
 //!
-//! A lease may be dropped at any point: then its connection is closed, since nobody knows what is still on its way there,
-//! and the endpoint counts one exchange less. Only [`Lease::give_back`] returns the connection.
+//! A lease may be dropped at any point: then what was lent is closed, since nobody knows what is still on its way there, and
+//! the endpoint counts one exchange less. Only [`Lease::give_back`] returns a whole connection to its pool.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::h1::H1;
-use crate::transport::Transport;
+use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
-use crate::wire::{Wire, Workspace};
 
 /// A connection to an endpoint, for one exchange.
-pub(crate) struct Lease<S: Transport> {
-    chosen: Chosen<S>,
-    connection: Box<Pooled<S>>,
+pub(crate) struct Lease<H: Hop> {
+    chosen: Chosen<H>,
+    connection: Box<Pooled<H>>,
 }
 
-impl<S: Transport> Lease<S> {
+impl<H: Hop> Lease<H> {
     /// An idle connection to the chosen endpoint; `proven` asks for one that answered within the last second.
     ///
     /// # Errors
     /// Gives the choice back where there is none.
-    pub(crate) fn of_idle(chosen: Chosen<S>, proven: bool, now: Instant) -> Result<Self, Chosen<S>> {
+    pub(crate) fn of_idle(chosen: Chosen<H>, proven: bool, now: Instant) -> Result<Self, Chosen<H>> {
         match chosen.endpoint.checkout(proven, now) {
             Some(mut connection) => {
                 connection.served += 1;
@@ -35,10 +33,11 @@ impl<S: Transport> Lease<S> {
     }
 
     /// A connection that was just made, in `took`.
-    pub(crate) fn of_new(chosen: Chosen<S>, stream: S, workspace: &Rc<Workspace>, took: Duration) -> Self {
+    pub(crate) fn of_new(chosen: Chosen<H>, hop: H, took: Duration) -> Self {
         chosen.endpoint.connected(took);
-        let h1 = H1::new(Wire::new(stream), Rc::clone(workspace));
-        Self { chosen, connection: Box::new(Pooled { h1, served: 1, answered: Instant::now() }) }
+        let mut connection = chosen.endpoint.open(hop);
+        connection.served = 1;
+        Self { chosen, connection }
     }
 
     /// The endpoint's place in its group.
@@ -46,13 +45,13 @@ impl<S: Transport> Lease<S> {
         self.chosen.index
     }
 
-    pub(crate) fn endpoint(&self) -> &Rc<Endpoint<S>> {
+    pub(crate) fn endpoint(&self) -> &Rc<Endpoint<H>> {
         &self.chosen.endpoint
     }
 
     /// The endpoint's side of the exchange.
-    pub(crate) fn up(&mut self) -> &mut H1<S> {
-        &mut self.connection.h1
+    pub(crate) fn up(&mut self) -> &mut H {
+        &mut self.connection.hop
     }
 
     /// The exchange ended cleanly, at `answered`: the connection may carry another one.

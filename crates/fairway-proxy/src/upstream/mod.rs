@@ -13,7 +13,7 @@ pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connect::{Connecting, Connector, UpstreamStream};
+pub(crate) use connect::{Connecting, Connector};
 pub(crate) use endpoint::{Chosen, Endpoint, Errand};
 pub(crate) use group::{Group, Groups, Tried};
 pub(crate) use lease::Lease;

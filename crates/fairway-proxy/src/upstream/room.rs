@@ -3,18 +3,18 @@
 use std::rc::Rc;
 
 use crate::descriptors::Descriptors;
-use crate::transport::Transport;
+use crate::sides::Hop;
 use crate::upstream::group::Groups;
 
 /// Makes room among the descriptors of a worker.
-pub(crate) struct Room<S> {
+pub(crate) struct Room<H> {
     pub(crate) descriptors: Descriptors,
-    groups: Rc<Groups<S>>,
+    groups: Rc<Groups<H>>,
 }
 
-impl<S: Transport> Room<S> {
+impl<H: Hop> Room<H> {
     /// Over what is counted in `descriptors` and kept in `groups`.
-    pub(crate) fn new(descriptors: Descriptors, groups: Rc<Groups<S>>) -> Self {
+    pub(crate) fn new(descriptors: Descriptors, groups: Rc<Groups<H>>) -> Self {
         Self { descriptors, groups }
     }
 

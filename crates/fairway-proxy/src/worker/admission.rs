@@ -9,14 +9,14 @@ use crate::memory::Memory;
 use crate::upstream::Room;
 
 /// Whether a worker takes more work.
-pub(super) struct Admission<S> {
+pub(super) struct Admission<H> {
     pub(super) stopping: Stopping,
     pub(super) memory: Arc<Memory>,
-    pub(super) room: Rc<Room<S>>,
+    pub(super) room: Rc<Room<H>>,
 }
 
-impl<S> Admission<S> {
-    pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<S>>) -> Self {
+impl<H> Admission<H> {
+    pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<H>>) -> Self {
         Self { stopping: Stopping::new(), memory, room }
     }
 }

@@ -10,17 +10,17 @@ use rustls::ServerConfig;
 
 use crate::listener::ListenerName;
 use crate::publish::Published;
+use crate::sides::Hop;
 use crate::tls::Identities;
-use crate::transport::Transport;
 use crate::upstream::{Group, Groups};
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.
-pub(crate) struct Adopted<S> {
+pub(crate) struct Adopted<H> {
     published: Arc<Published>,
     listeners: [Option<ListenerFacts>; ListenerName::COUNT],
     /// Made when first used.
-    groups: RefCell<Vec<Option<Rc<Group<S>>>>>,
+    groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
 }
 
 /// What a listener of the process is in this snapshot.
@@ -30,7 +30,7 @@ pub(crate) struct ListenerFacts {
     pub(crate) public_port: u16,
 }
 
-impl<S: Transport> Adopted<S> {
+impl<H: Hop> Adopted<H> {
     /// The first one.
     pub(crate) fn first(published: &Arc<Published>) -> Self {
         let snapshot = &published.snapshot;
@@ -40,7 +40,7 @@ impl<S: Transport> Adopted<S> {
 
     /// The next one: groups whose backend did not change move over, those that did keep the endpoints that stay, and
     /// idle connections to endpoints that left are closed.
-    pub(crate) fn next(published: &Arc<Published>, older: &Self, groups: &Groups<S>) -> Self {
+    pub(crate) fn next(published: &Arc<Published>, older: &Self, groups: &Groups<H>) -> Self {
         let next = Self::first(published);
         {
             let mut now = next.groups.borrow_mut();
@@ -85,7 +85,7 @@ impl<S: Transport> Adopted<S> {
     }
 
     /// The worker's group for a backend, made now if this is its first use.
-    pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<S>) -> Option<Rc<Group<S>>> {
+    pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
         let index = slot.0 as usize;
         if let Some(Some(group)) = self.groups.borrow().get(index) {
             return Some(Rc::clone(group));

@@ -20,14 +20,14 @@ use crate::descriptors::{Budget, Descriptors};
 use crate::frames::FramesByKind;
 use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
+use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::publish::Published;
 use crate::spares::Spares;
 use crate::sys::{Return, return_memory};
-use crate::transport::Network;
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
-use crate::upstream::{Connector, Groups, Room, UpstreamStream};
+use crate::upstream::{Connector, Groups, Room};
 use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
@@ -36,8 +36,8 @@ pub(crate) use waits::{LOOK, Wait, Waits};
 
 use admission::Admission;
 
-/// A stream to an endpoint, in a worker over the network `N`.
-pub(crate) type ToEndpoint<N> = UpstreamStream<<N as Network>::Stream>;
+/// What carries exchanges to endpoints, in a worker over the network `N`.
+pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
 
 /// What the connections of one thread share.
 pub(crate) struct Worker<N: Network> {
@@ -69,15 +69,16 @@ impl<N: Network> Worker<N> {
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
         let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
+        let workspace = Rc::new(Workspace::new());
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));
         Self {
             options,
-            connector: Connector::new(network, Rc::clone(&room)),
+            connector: Connector::new(network, Rc::clone(&room), Rc::clone(&workspace)),
             groups,
             budgets: Budgets::new(Instant::now()),
             waits: Waits::new(),
-            workspace: Rc::new(Workspace::new()),
+            workspace,
             counters,
             log,
             frames: FramesByKind::default(),

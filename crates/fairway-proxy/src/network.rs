@@ -1,0 +1,86 @@
+//! How endpoints are reached: sockets, and the protocol over them. The only things that the rest of the proxy knows of
+//! either, so scripted peers can stand in for both.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+use crate::h1::H1;
+use crate::sides::Hop;
+use crate::transport::{ASKED_AGAIN, Transport, UpstreamStream};
+use crate::wire::{Wire, Workspace};
+
+/// Makes streams to endpoints.
+pub(crate) trait Network: 'static {
+    /// What it makes.
+    type Stream: Transport;
+    /// What carries exchanges over one.
+    type Hop: Hop;
+
+    /// Connects; the caller limits the time.
+    fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// Speaks HTTP over a new stream.
+    fn hop(&self, stream: UpstreamStream<Self::Stream>, workspace: &Rc<Workspace>) -> Self::Hop;
+}
+
+/// An endpoint that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows
+/// that it vanished while a request waits for its answer: then no byte is unacknowledged. A connection on which an answer
+/// takes long asks after [`ASKED_AGAIN`].
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+
+/// What `TCP_KEEPCNT` can be.
+const MOST_QUESTIONS: u32 = 127;
+
+/// Real sockets.
+pub(crate) struct TcpNetwork {
+    /// How long an endpoint may leave questions unanswered before the kernel gives the connection up. It does not give up
+    /// what is not acknowledged: `exchange::peer_watch` does, which can tell an endpoint that is gone from one that pauses.
+    pub(crate) patience: Duration,
+}
+
+impl Network for TcpNetwork {
+    type Stream = TcpStream;
+    type Hop = H1<UpstreamStream<TcpStream>>;
+
+    async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        // The first question takes an interval, too.
+        let questions =
+            u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
+        let asked =
+            TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
+        socket.set_tcp_keepalive(&asked)?;
+        Ok(stream)
+    }
+
+    fn hop(&self, stream: UpstreamStream<TcpStream>, workspace: &Rc<Workspace>) -> Self::Hop {
+        H1::new(Wire::new(stream), Rc::clone(workspace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_vanished_endpoint_shows_while_an_answer_is_awaited() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
+    }
+}
