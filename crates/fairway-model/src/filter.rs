@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Filter {
@@ -26,6 +28,18 @@ pub enum Filter {
     RewritePath(PathRewrite),
     /// Sets the `Host` that is forwarded.
     RewriteHost(Arc<str>),
+    /// Asks another service whether the request may pass.
+    ExternalAuth(ExternalAuth),
+    /// Bounds how often each client may ask.
+    RateLimit(RateLimit),
+    /// Bounds how many requests of each client are under way.
+    ConcurrencyLimit(ConcurrencyLimit),
+    /// Sends a copy of the request elsewhere.
+    Mirror(Mirror),
+    /// Lets another backend make the answers of these statuses.
+    ErrorPages(ErrorPages),
+    /// Tries another endpoint after an answer with one of these statuses, as far as the request may be repeated.
+    RetryStatuses(Vec<u16>),
 }
 
 /// To https, on the listener's public https port, the target unchanged but for one trailing slash.

@@ -9,6 +9,7 @@ pub mod backend;
 pub mod certificate;
 pub mod config;
 pub mod filter;
+pub mod guard;
 pub mod host;
 pub mod listener;
 pub mod origin;
@@ -25,6 +26,7 @@ pub use filter::{
     AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
     RedirectTarget,
 };
+pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol};
 pub use origin::{Origin, SourceLine};

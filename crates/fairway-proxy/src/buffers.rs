@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use fairway_message::Head;
 
+use crate::counts::UnderWay;
 use crate::request::body::RequestBody;
 use crate::spares::Spare;
 
@@ -31,6 +32,8 @@ pub(crate) struct Buffers {
     pub(crate) replay: Vec<u8>,
     /// The body of an answer that Fairway makes, or a header value in the making.
     pub(crate) text: Vec<u8>,
+    /// Where the exchange is counted as being under way.
+    pub(crate) under_way: Vec<UnderWay>,
 }
 
 /// Who asks, as the access log shows it.
@@ -60,6 +63,8 @@ impl Buffers {
             head.clear();
         }
         self.host.clear();
+        self.under_way.clear();
+        self.body.drop_copies();
         let Self { origin, normalised, decoded, target, replay, text, .. } = self;
         for bytes in [origin, normalised, decoded, target, replay, text] {
             bytes.clear();
@@ -95,6 +100,7 @@ impl Default for Buffers {
             body: RequestBody::default(),
             replay: Vec::new(),
             text: Vec::new(),
+            under_way: Vec::new(),
         }
     }
 }

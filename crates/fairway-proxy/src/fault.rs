@@ -44,6 +44,14 @@ pub enum Fault {
     MissingReference,
     /// The client's address may not pass.
     AccessDenied,
+    /// The client asks more often than the rule allows; with the status that it asks for.
+    TooManyRequests(u16),
+    /// The client has more under way than the rule allows; with the status that it asks for.
+    TooMuchUnderWay(u16),
+    /// The service that decides whether requests may pass said no; with its status.
+    Denied(u16),
+    /// It said neither yes nor no.
+    Undecided,
     /// No connection to any endpoint that was tried.
     ConnectFailed,
     /// Connecting took too long.
@@ -78,7 +86,10 @@ impl Fault {
             | Self::BodyTooLarge
             | Self::Unsupported
             | Self::MethodNotAllowed
-            | Self::AccessDenied => Party::Downstream,
+            | Self::AccessDenied
+            | Self::TooManyRequests(_)
+            | Self::TooMuchUnderWay(_)
+            | Self::Denied(_) => Party::Downstream,
             Self::ConnectFailed
             | Self::ConnectTimeout
             | Self::UpstreamTls
@@ -92,6 +103,7 @@ impl Fault {
             | Self::NoEndpoint
             | Self::ProtectionUnavailable
             | Self::MissingReference
+            | Self::Undecided
             | Self::Overloaded
             | Self::LocalShortage => Party::Local,
         }
@@ -109,7 +121,8 @@ impl Fault {
             Self::MethodNotAllowed => 405,
             Self::NoRoute => 404,
             Self::AccessDenied => 403,
-            Self::NoBackend => 500,
+            Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
+            Self::NoBackend | Self::Undecided => 500,
             Self::ConnectFailed
             | Self::UpstreamTls
             | Self::UpstreamClosed
@@ -141,6 +154,10 @@ impl Fault {
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::MissingReference => "missing_reference",
             Self::AccessDenied => "access_denied",
+            Self::TooManyRequests(_) => "too_many_requests",
+            Self::TooMuchUnderWay(_) => "too_much_under_way",
+            Self::Denied(_) => "denied",
+            Self::Undecided => "undecided",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",

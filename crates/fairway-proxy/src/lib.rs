@@ -11,6 +11,7 @@ mod accept;
 mod access_log;
 mod buffers;
 mod clock;
+mod counts;
 mod descriptors;
 mod downstream;
 mod exchange;

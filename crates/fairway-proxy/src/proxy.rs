@@ -8,6 +8,7 @@ use fairway_routing::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::{AccessLog, LogSender, LogThread};
+use crate::counts::Counts;
 use crate::descriptors::Budget;
 use crate::listener::{BindError, ListenerName, bind};
 use crate::memory::Memory;
@@ -91,6 +92,7 @@ impl Proxy {
         let options = Arc::new(options);
         let mut threads = Vec::new();
         let memory = Memory::watch(options.limits.memory, workers)?;
+        let counts = Counts::new();
         let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory) };
         for (index, listeners) in sockets.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
@@ -102,6 +104,7 @@ impl Proxy {
                 commands: receiver,
                 log: AccessLog::new(options.access_log, sender.clone()),
                 memory: Arc::clone(&memory),
+                counts: Arc::clone(&counts),
             };
             handle.workers.push(commands);
             threads.push(

@@ -86,6 +86,15 @@ impl Record<'_> {
         }
     }
 
+    /// Another backend made the answer: what it was counts.
+    pub(crate) fn take_answer_of(&mut self, other: &Record<'_>) {
+        self.ended = other.ended;
+        self.status = other.status;
+        self.body_bytes = other.body_bytes;
+        self.fault = other.fault;
+        self.upstream = other.upstream;
+    }
+
     /// From the request's head to the answer's last byte.
     pub(crate) fn took(&self) -> Duration {
         self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
     ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
     Settings, VirtualHost, WeightedBackend,
 };
@@ -23,6 +23,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
+use crate::counts::Counts;
 use crate::h1::H1;
 use crate::listener::ListenerName;
 use crate::memory::Memory;
@@ -140,7 +141,17 @@ type Script = Rc<dyn Fn(SocketAddr) -> Meeting>;
 /// A network without sockets.
 pub(crate) struct ScriptedNetwork {
     script: Script,
-    connects: Rc<RefCell<Vec<(Instant, SocketAddr)>>>,
+    connects: Connects,
+}
+
+/// Every connect, and when.
+type Connects = Rc<RefCell<Vec<(Instant, SocketAddr)>>>;
+
+impl ScriptedNetwork {
+    fn new(script: impl Fn(SocketAddr) -> Meeting + 'static) -> (Self, Connects) {
+        let connects = Rc::new(RefCell::new(Vec::new()));
+        (Self { script: Rc::new(script), connects: Rc::clone(&connects) }, connects)
+    }
 }
 
 impl Network for ScriptedNetwork {
@@ -170,7 +181,7 @@ impl Network for ScriptedNetwork {
 /// A worker with one rule over one backend.
 pub(crate) struct Stage {
     pub(crate) worker: Rc<Worker<ScriptedNetwork>>,
-    connects: Rc<RefCell<Vec<(Instant, SocketAddr)>>>,
+    connects: Connects,
 }
 
 impl Stage {
@@ -190,10 +201,32 @@ impl Stage {
         edit: impl FnOnce(&mut Policy, &mut Settings),
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let connects = Rc::new(RefCell::new(Vec::new()));
-        let network = ScriptedNetwork { script: Rc::new(script), connects: Rc::clone(&connects) };
-        let worker = worker_over(network, limits, endpoints, edit);
-        Self { worker, connects }
+        let (network, connects) = ScriptedNetwork::new(script);
+        Self { worker: worker_over(network, limits, endpoints, edit), connects }
+    }
+
+    /// Over `endpoints`, with a rule that has these filters, which may name the backends `a`, `b`, `c`: their only
+    /// endpoints have the numbers 100, 101 and 102.
+    pub(crate) fn filtered(
+        endpoints: usize,
+        filters: Vec<Filter>,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let mut config = config(endpoints, Policy::default(), Settings::default());
+        let key = config.hosts.keys().next().expect("one host").clone();
+        let mut host = VirtualHost::clone(&config.hosts[&key]);
+        let mut route = Route::clone(&host.routes[0]);
+        route.rules[0].filters = filters;
+        host.routes = vec![Arc::new(route)];
+        config.hosts.insert(key, Arc::new(host));
+        for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
+            let one = config.backends.values().next().expect("one backend");
+            let endpoints = vec![Endpoint { address: endpoint(number), name: None }];
+            let backend = Backend { key: name.into(), endpoints, ..Backend::clone(one) };
+            config.backends.insert(backend.key.clone(), Arc::new(backend));
+        }
+        let (network, connects) = ScriptedNetwork::new(script);
+        Self { worker: worker_of(network, Limits::default(), &config), connects }
     }
 
     /// A client that has just connected.
@@ -250,14 +283,19 @@ pub(crate) fn worker_over<N: Network>(
 ) -> Rc<Worker<N>> {
     let (mut policy, mut settings) = (Policy::default(), Settings::default());
     edit(&mut policy, &mut settings);
-    let compiled = fairway_routing::compile(&config(endpoints, policy, settings), None);
+    worker_of(network, limits, &config(endpoints, policy, settings))
+}
+
+/// A worker over `network` that serves `config`.
+fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
+    let compiled = fairway_routing::compile(config, None);
     let options = ProxyOptions { limits, ..options() };
     let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
     let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
     let published = Arc::clone(&publisher.subscribe().borrow());
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory)));
+    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory, Counts::new())));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
 }
@@ -268,6 +306,8 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
         ("waits", worker.waits.len() as u64),
+        ("copies", worker.copies() as u64),
+        ("requests of limits", worker.counts.under_way()),
         ("registered connections", worker.registered() as u64),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
     ];
@@ -305,6 +345,17 @@ impl Client {
             if self.stream.read_buf(&mut self.pending).await.unwrap_or(0) == 0 {
                 return None;
             }
+        }
+    }
+
+    /// Everything of the next answer up to the end of its head, and its body.
+    pub(crate) async fn answer_text(&mut self) -> String {
+        loop {
+            if let Some((_, used)) = parse(&self.pending) {
+                return String::from_utf8(self.pending.drain(..used).collect()).expect("text");
+            }
+            let more = self.stream.read_buf(&mut self.pending).await.unwrap_or(0);
+            assert!(more > 0, "an answer: {:?}", String::from_utf8_lossy(&self.pending));
         }
     }
 

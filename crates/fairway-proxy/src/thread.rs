@@ -14,6 +14,7 @@ use tokio::time::MissedTickBehavior;
 use crate::accept::{self, Accepting};
 use crate::access_log::AccessLog;
 use crate::clock::Instant;
+use crate::counts::Counts;
 use crate::listener::ListenerName;
 use crate::memory::{self, Memory, MemoryBudget};
 use crate::metrics::Sample;
@@ -34,6 +35,7 @@ pub(crate) struct Launch {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 /// What the rest of the process asks of a worker.
@@ -51,11 +53,11 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, listeners, mut commands, log, memory } = launch;
+    let Launch { index, options, publisher, listeners, mut commands, log, memory, counts } = launch;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, (log, memory)));
+    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, counts)));
     publisher.note_adoption(index, first.snapshot.version());
 
     let accepting = Rc::new(Accepting::new()?);

@@ -142,7 +142,7 @@ impl CompiledHost {
     }
 
     pub(crate) fn release(&self, slots: &mut Slots) {
-        for slot in self.rules.iter().flat_map(|rule| rule.targets().slots()) {
+        for slot in self.rules.iter().flat_map(CompiledRule::slots) {
             slots.release(slot);
         }
     }

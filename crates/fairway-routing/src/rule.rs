@@ -3,12 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairway_model::{Action, PathForm, Route, Rule, VirtualHost};
+use fairway_model::{Action, PathForm, Route, Rule, VirtualHost, WeightedBackend};
 
 use crate::rewrite::CompiledRewrite;
-use crate::slots::Slots;
-use crate::steps::{RequestStep, Steps};
+use crate::slots::{BackendSlot, Slots};
+use crate::steps::{self, InnerRule, RequestStep};
 use crate::targets::Targets;
+
+/// The steps of a rule.
+pub type Steps = steps::Steps<CompiledRule>;
+/// A question to another service.
+pub type Asking = steps::Asking<CompiledRule>;
+/// A copy of requests.
+pub type Copying = steps::Copying<CompiledRule>;
+/// Answers that another backend makes.
+pub type Replacing = steps::Replacing<CompiledRule>;
 
 /// Names a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,14 +100,47 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let (steps, targets) = match Steps::compiled(&rule.filters, form) {
+        let mut taken = Vec::new();
+        let steps = Steps::compiled(&rule.filters, form, &mut |inner| {
+            let inner = Self::inner(rule, inner, form, slots);
+            taken.extend(inner.targets.slots());
+            inner
+        });
+        let (steps, targets) = match steps {
             Ok(steps) => (steps, acquired(&rule.action, slots)),
             Err(why) => {
                 problem(why);
+                taken.into_iter().for_each(|slot| slots.release(slot));
                 (Steps::default(), Targets::None)
             }
         };
         Self { route: route.clone(), number, id: next_id(), targets, steps, path_form: form }
+    }
+
+    /// A rule that a step of `outer` forwards by: all of its requests go to one backend.
+    fn inner(outer: &Rule, inner: InnerRule<'_>, form: PathForm, slots: &mut Slots) -> Self {
+        let mut rule = Rule {
+            matches: Vec::new(),
+            filters: inner.filters,
+            action: Action::Forward(vec![WeightedBackend { backend: inner.backend.clone(), weight: 1 }]),
+            ..outer.clone()
+        };
+        rule.policy.websocket = false;
+        if let Some(timeouts) = inner.timeouts {
+            rule.policy.timeouts = timeouts;
+        }
+        // What acts on answers neither rewrites nor forwards.
+        let steps = Steps::compiled(&rule.filters, form, &mut |_| unreachable!("only filters of answers"));
+        let targets = acquired(&rule.action, slots);
+        let route = Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] });
+        let steps = steps.unwrap_or_default();
+        Self { route, number: 0, id: next_id(), targets, steps, path_form: form }
+    }
+
+    /// Every backend that it names, those of its steps included.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = BackendSlot> {
+        let inner = self.steps.rules().flat_map(|rule| rule.targets.slots());
+        self.targets.slots().chain(inner)
     }
 }
 

@@ -1,30 +1,35 @@
 //! The filters of a rule as steps: one ordered list for each phase, with everything prepared that does not depend on the
 //! request. The data plane runs them; here they are only made.
 //!
-//! A rule without filters has empty lists and costs nothing.
+//! A rule without filters has empty lists and costs nothing. `R` is a rule that a step forwards by.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, Cors, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathForm, PathRewrite, Redirect,
-    RedirectTarget,
+    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Filter, HeaderEdit,
+    HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
 };
 
 use crate::rewrite::CompiledRewrite;
 
 /// The steps of a rule.
-#[derive(Clone, Debug, Default)]
-pub struct Steps {
+#[derive(Clone, Debug)]
+pub struct Steps<R> {
     /// Between the match and the action, up to the first that answers.
-    pub request: Box<[RequestStep]>,
+    pub request: Box<[RequestStep<R>]>,
+    /// With the request as it is forwarded, beside forwarding it.
+    pub forward: Box<[Copying<R>]>,
+    /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
+    pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
-    pub answer: Box<[AnswerStep]>,
+    pub answer: Box<[AnswerStep<R>]>,
 }
 
 /// What is done with a request's head.
 #[derive(Clone, Debug)]
-pub enum RequestStep {
+pub enum RequestStep<R> {
     /// Answers requests in the clear.
     HttpsRedirect(HttpsRedirect),
     /// Answers every request.
@@ -39,17 +44,66 @@ pub enum RequestStep {
     Host(Arc<str>),
     /// Makes another target.
     Path(CompiledRewrite),
+    /// Waits for another service's word.
+    Ask(Box<Asking<R>>),
+    /// Refuses clients that ask too often.
+    Rate(PolicyId, RateLimit),
+    /// Refuses clients that have too much under way, and counts what is let through until it is over.
+    Concurrency(PolicyId, ConcurrencyLimit),
 }
 
 /// What is done with an answer's head.
 #[derive(Clone, Debug)]
-pub enum AnswerStep {
+pub enum AnswerStep<R> {
+    /// Lets another backend answer instead. Before the others.
+    Replace(Box<Replacing<R>>),
     /// Adds what browsers ask for.
     Cors(Arc<Cors>),
     /// Edits fields.
     Edit(FieldEdits),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
+}
+
+/// What the counts of a policy belong to: the same for the same name, in every snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyId(u64);
+
+impl PolicyId {
+    /// Of the policy that has this name.
+    #[must_use]
+    pub fn of(policy: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        policy.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// A question to another service.
+#[derive(Clone, Debug)]
+pub struct Asking<R> {
+    /// What is asked.
+    pub auth: ExternalAuth,
+    /// Where the question goes: a rule of its own, without steps.
+    pub rule: R,
+}
+
+/// A copy of requests.
+#[derive(Clone, Debug)]
+pub struct Copying<R> {
+    /// Which ones, and how much of them.
+    pub mirror: Mirror,
+    /// Where the copies go: a rule of its own, without steps.
+    pub rule: R,
+}
+
+/// Answers that another backend makes.
+#[derive(Clone, Debug)]
+pub struct Replacing<R> {
+    /// Which ones, and what is said about them.
+    pub pages: ErrorPages,
+    /// Where the question goes: a rule of its own, with what the outer rule does to every answer.
+    pub rule: R,
 }
 
 /// A redirect whose new path is prepared.
@@ -75,37 +129,36 @@ pub struct FieldEdits {
     pub add: Box<[HeaderField]>,
 }
 
-impl Steps {
-    /// Compiles `filters` for a host whose rules see `form`.
+impl<R> Default for Steps<R> {
+    fn default() -> Self {
+        Self { request: [].into(), forward: [].into(), retried: [].into(), answer: [].into() }
+    }
+}
+
+impl<R> Steps<R> {
+    /// Compiles `filters` for a host whose rules see `form`. `inner` makes the rules that steps forward by.
     ///
     /// # Errors
     /// With the rewrite that cannot be compiled, as a sentence.
-    pub(crate) fn compiled(filters: &[Filter], form: PathForm) -> Result<Self, String> {
-        let (mut request, mut answer) = (Vec::new(), Vec::new());
+    pub(crate) fn compiled(
+        filters: &[Filter],
+        form: PathForm,
+        inner: &mut impl FnMut(InnerRule<'_>) -> R,
+    ) -> Result<Self, String> {
+        let mut steps = Lists {
+            request: Vec::new(),
+            forward: Vec::new(),
+            retried: Vec::new(),
+            replace: Vec::new(),
+            answer: Vec::new(),
+        };
         for filter in filters {
-            match filter {
-                Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
-                Filter::Redirect(to) => {
-                    request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
-                }
-                Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
-                Filter::Cors(cors) => {
-                    let cors = Arc::new(cors.clone());
-                    request.push(RequestStep::Preflight(Arc::clone(&cors)));
-                    answer.push(AnswerStep::Cors(cors));
-                }
-                Filter::RequestHeaders(edit) => request.push(RequestStep::Edit(FieldEdits::of(edit))),
-                Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit))),
-                Filter::StrictTransportSecurity(value) => {
-                    answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
-                }
-                Filter::RewritePath(path) => {
-                    request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
-                }
-                Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
-            }
+            steps.add(filter, form, filters, inner)?;
         }
-        Ok(Self { request: request.into(), answer: answer.into() })
+        let Lists { request, forward, mut retried, replace, answer } = steps;
+        retried.sort_unstable();
+        let answer = replace.into_iter().chain(answer).collect();
+        Ok(Self { request: request.into(), forward: forward.into(), retried: retried.into(), answer })
     }
 
     /// All rewrites of paths.
@@ -116,6 +169,102 @@ impl Steps {
             _ => None,
         })
     }
+
+    /// All rules that steps forward by.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
+        let asked = self.request.iter().filter_map(|step| match step {
+            RequestStep::Ask(asking) => Some(&asking.rule),
+            _ => None,
+        });
+        let replaced = self.answer.iter().filter_map(|step| match step {
+            AnswerStep::Replace(replacing) => Some(&replacing.rule),
+            _ => None,
+        });
+        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(replaced)
+    }
+}
+
+/// A rule that a step forwards by.
+pub(crate) struct InnerRule<'a> {
+    /// Where to.
+    pub(crate) backend: &'a BackendKey,
+    /// How long each step may take; none is as the outer rule says.
+    pub(crate) timeouts: Option<Timeouts>,
+    /// What is done to its answers.
+    pub(crate) filters: Vec<Filter>,
+}
+
+/// Steps in the making.
+struct Lists<R> {
+    request: Vec<RequestStep<R>>,
+    forward: Vec<Copying<R>>,
+    retried: Vec<u16>,
+    replace: Vec<AnswerStep<R>>,
+    answer: Vec<AnswerStep<R>>,
+}
+
+impl<R> Lists<R> {
+    fn add(
+        &mut self,
+        filter: &Filter,
+        form: PathForm,
+        all: &[Filter],
+        inner: &mut impl FnMut(InnerRule<'_>) -> R,
+    ) -> Result<(), String> {
+        let Self { request, forward, retried, replace, answer } = self;
+        match filter {
+            Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
+            Filter::Redirect(to) => {
+                request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
+            }
+            Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
+            Filter::Cors(cors) => {
+                let cors = Arc::new(cors.clone());
+                request.push(RequestStep::Preflight(Arc::clone(&cors)));
+                answer.push(AnswerStep::Cors(cors));
+            }
+            Filter::RequestHeaders(edit) => request.push(RequestStep::Edit(FieldEdits::of(edit))),
+            Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit))),
+            Filter::StrictTransportSecurity(value) => {
+                answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
+            }
+            Filter::RewritePath(path) => {
+                request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
+            }
+            Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
+            Filter::ExternalAuth(auth) => {
+                let timeouts = Some(auth.timeouts);
+                let rule = inner(InnerRule { backend: &auth.backend, timeouts, filters: Vec::new() });
+                let mut auth = auth.clone();
+                // Where the message ends and who gets it, no answer to a question says.
+                let fixed = |known: Known| known.is_of_one_hop() || known == Known::Host;
+                auth.copied.retain(|name| !fixed(Known::of(name.as_bytes())));
+                request.push(RequestStep::Ask(Box::new(Asking { auth, rule })));
+            }
+            Filter::RateLimit(limit) => {
+                request.push(RequestStep::Rate(PolicyId::of(&limit.policy), limit.clone()));
+            }
+            Filter::ConcurrencyLimit(limit) => {
+                request.push(RequestStep::Concurrency(PolicyId::of(&limit.policy), limit.clone()));
+            }
+            Filter::Mirror(mirror) => {
+                let rule = inner(InnerRule { backend: &mirror.backend, timeouts: None, filters: Vec::new() });
+                forward.push(Copying { mirror: mirror.clone(), rule });
+            }
+            Filter::ErrorPages(pages) => {
+                let filters = all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
+                let rule = inner(InnerRule { backend: &pages.backend, timeouts: None, filters });
+                replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
+            }
+            Filter::RetryStatuses(statuses) => retried.extend(statuses),
+        }
+        Ok(())
+    }
+}
+
+/// Whether it acts on every answer of its rule.
+fn is_of_answers(filter: &Filter) -> bool {
+    matches!(filter, Filter::Cors(_) | Filter::ResponseHeaders(_) | Filter::StrictTransportSecurity(_))
 }
 
 impl CompiledRedirect {
@@ -181,7 +330,7 @@ mod tests {
             Filter::StrictTransportSecurity("max-age=1".into()),
             Filter::RequestHeaders(edit()),
         ];
-        let steps = Steps::compiled(&filters, PathForm::Decoded).unwrap();
+        let steps = Steps::<()>::compiled(&filters, PathForm::Decoded, &mut |_| ()).unwrap();
         assert!(matches!(*steps.request, [RequestStep::Host(_), RequestStep::Edit(_)]));
         assert!(matches!(*steps.answer, [AnswerStep::Edit(_), AnswerStep::StrictTransportSecurity(_)]));
         assert_eq!(steps.rewrites().count(), 0);

@@ -40,10 +40,12 @@ pub(crate) enum Ending {
 /// What every step of an exchange knows.
 pub(crate) struct Environment<'a, N: Network> {
     pub(crate) worker: &'a Rc<Worker<N>>,
-    pub(crate) adopted: &'a Adopted<ToEndpoint<N>>,
+    pub(crate) adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
     pub(crate) rule: &'a CompiledRule,
     pub(crate) intake: Intake,
     pub(crate) client: Client,
+    /// Bytes of the path that the matched prefix covers.
+    pub(crate) prefix: usize,
 }
 
 /// An exchange that has a rule.

@@ -4,6 +4,7 @@
 //! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
 
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
@@ -12,11 +13,11 @@ use fairway_routing::BackendSlot;
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt};
 use super::environment::{Ending, Environment, Exchange};
-use super::forwarded;
 use super::relay::relay;
-use super::respond;
-use super::retry::{Failed, Progress, RetryState, may_retry};
+use super::respond::{self, Outcome};
+use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
+use super::{forwarded, mirror};
 use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
@@ -25,9 +26,12 @@ use crate::metrics::count;
 use crate::network::Network;
 use crate::record::UpstreamRecord;
 use crate::sides::Hop;
-use crate::sides::{AnswerPlan, Downstream, Persistence, Reply, Upgrade, Upstream};
+use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream};
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
+
+/// Bytes of an answer that nobody gets which are read to keep its connection.
+const WORTH_DRAINING: usize = 64 * 1024;
 
 /// An endpoint that answered, with what it answered on.
 struct Delivered<H: Hop> {
@@ -38,11 +42,12 @@ struct Delivered<H: Hop> {
 /// Forwards the request in the buffers and brings the answer back.
 ///
 /// Not an `async fn`: that would keep its argument twice for as long as the exchange takes.
-pub(crate) fn forward<N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-) -> impl Future<Output = Ending> {
+pub(crate) fn forward<'e, 'a, N: Network, D: Downstream>(
+    exchange: &'e mut Exchange<'_, 'a, N, D>,
+) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env);
     if group.is_ok() {
+        mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
         prepare(&exchange.env, exchange.buffers);
     }
     async move {
@@ -55,12 +60,8 @@ pub(crate) fn forward<N: Network, D: Downstream>(
                 exchange.buffers.body.release(&mut exchange.buffers.replay);
                 conclude(exchange, delivered).await
             }
-            Err(Fault::ClientGone) => {
-                exchange.record.fault = Some(Fault::ClientGone);
-                exchange.record.status = Fault::ClientGone.status();
-                Ending::Abort
-            }
-            Err(fault) => respond::refuse_by_rule(exchange, fault).await,
+            Err(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
+            Err(fault) => respond::refuse(exchange, fault).await,
         }
     }
 }
@@ -113,7 +114,11 @@ fn deliver<'e, N: Network, D: Downstream>(
                     Err(failed) => failed,
                     Ok(answered) => {
                         retry_state.confirm(exchange.env.worker, group, &answered.lease);
-                        return Ok(Delivered { answered, attempts: retry_state.attempts });
+                        if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
+                            return Ok(Delivered { answered, attempts: retry_state.attempts });
+                        }
+                        put_aside(exchange, answered);
+                        continue;
                     }
                 },
             };
@@ -148,10 +153,77 @@ fn conclude_attempt<N: Network, D: Downstream>(
     Err(failed.fault)
 }
 
+/// Whether the answer's status asks for another endpoint, one is left, and the request may be repeated.
+fn is_tried_elsewhere<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    group: &Group<ToEndpoint<N>>,
+    retry_state: &mut RetryState,
+    answered: &Answered<ToEndpoint<N>>,
+) -> bool {
+    let Exchange { env, buffers, record, .. } = exchange;
+    let status = buffers.answer.status();
+    if env.rule.steps().retried.binary_search(&status).is_err() {
+        return false;
+    }
+    retry_state.now = answered.headed;
+    let took = answered.headed.saturating_duration_since(record.began);
+    let may = may_repeat(env, group, retry_state, (answered.lease.index(), &buffers.body));
+    if may && !RetryState::is_late(env, took) {
+        let address = answered.lease.endpoint().identity.address;
+        let upstream = UpstreamRecord::failed(address, retry_state.attempts, took);
+        record.upstream = Some(UpstreamRecord { status, ..upstream });
+        count(&env.worker.counters.attempts.retried);
+        return true;
+    }
+    false
+}
+
+/// An answer that nobody gets. What of its body is there already is dropped; when that is all of it, the connection can
+/// carry another exchange.
+fn put_aside<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    answered: Answered<ToEndpoint<N>>,
+) {
+    let Answered { mut lease, headed, .. } = answered;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut left = WORTH_DRAINING;
+    while left > 0 {
+        let step = lease.up().poll_body(&mut cx, |_, data| {
+            left = left.saturating_sub(data.len());
+            Ok(())
+        });
+        match step {
+            Poll::Ready(Ok(BodyStep::More)) => {}
+            Poll::Ready(Ok(BodyStep::End)) => {
+                if exchange.buffers.body.is_sent() && lease.up().is_reusable() {
+                    lease.give_back(headed, &exchange.env.worker.pool_limits());
+                }
+                return;
+            }
+            Poll::Ready(Err(_)) | Poll::Pending => return,
+        }
+    }
+}
+
 /// Hands the answer on, and the connections back.
+async fn conclude<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    delivered: Delivered<ToEndpoint<N>>,
+) -> Outcome<'a> {
+    let status = exchange.buffers.answer.status();
+    match filter::replacing(exchange.env.rule, status) {
+        Some(replacing) if delivered.answered.reply.upgrade == Upgrade::None => {
+            put_aside(exchange, delivered.answered);
+            Outcome::Replaced(replacing, status)
+        }
+        _ => Outcome::Ended(hand_on(exchange, delivered).await),
+    }
+}
+
+/// Relays the answer.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
-fn conclude<N: Network, D: Downstream>(
+fn hand_on<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {

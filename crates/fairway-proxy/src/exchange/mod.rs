@@ -10,6 +10,7 @@
 mod acquire;
 #[cfg(test)]
 mod any_split_tests;
+mod ask;
 mod attempt;
 mod blame;
 #[cfg(test)]
@@ -19,10 +20,15 @@ mod forward;
 mod forwarded;
 #[cfg(test)]
 mod interleaving_tests;
+mod mirror;
 mod peer_watch;
 mod relay;
+mod replace;
 mod respond;
 mod retry;
+#[cfg(test)]
+mod steps_tests;
+mod subrequest;
 #[cfg(test)]
 mod tests;
 mod transact;
@@ -32,7 +38,7 @@ use std::rc::Rc;
 
 use fairway_message::{BodySize, Malformed};
 use fairway_model::{Action, AnswerReason};
-use fairway_routing::{CompiledRule, Matched};
+use fairway_routing::{Asking, CompiledRule, Matched};
 
 use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
@@ -52,6 +58,7 @@ use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable};
+use respond::Outcome;
 
 /// Serves the request whose head stands in the buffers. Gives the client's side back, and says when it was over.
 pub(crate) async fn exchange<N: Network, D: Downstream>(
@@ -92,7 +99,7 @@ fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSi
 
 /// Acts on the verdict.
 fn serve<'t, 'a: 't, N: Network, D: Downstream>(
-    (env, verdict): (Environment<'a, N>, Verdict),
+    (env, verdict): (Environment<'a, N>, Verdict<'a>),
     client_side: &'t mut ClientSide<D>,
     buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
@@ -100,24 +107,54 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     buffers.body = RequestBody::new(env.body_bounds(), env.client.trust);
     let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
-        let ending = match verdict {
+        let verdict = match verdict {
+            // Boxed, like all that is rare.
+            Verdict::Ask(asking, next) => Box::pin(ask_on(&mut exchange, asking, next)).await,
+            decided => decided,
+        };
+        let outcome = match verdict {
             Verdict::Pass => forward::forward(&mut exchange).await,
-            Verdict::Answered => respond::own(&mut exchange).await,
-            Verdict::Refused(fault) => respond::refuse_by_rule(&mut exchange, fault).await,
+            Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
+            Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
+            Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,
+            Verdict::Ask(..) => unreachable!("all questions were asked"),
+        };
+        let ending = match outcome {
+            Outcome::Ended(ending) => ending,
+            Outcome::Replaced(replacing, status) => {
+                Box::pin(replace::replace(&mut exchange, replacing, status)).await
+            }
         };
         exchange.record.request_bytes += exchange.buffers.body.received();
         ending
     }
 }
 
+/// Asks, and goes on with the steps behind the question, until nothing is left to ask.
+async fn ask_on<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    mut asking: &'a Asking,
+    mut next: usize,
+) -> Verdict<'a> {
+    loop {
+        match ask::ask(exchange, asking).await {
+            Verdict::Pass => match decide(&exchange.env, next, exchange.buffers) {
+                Verdict::Ask(again, then) => (asking, next) = (again, then),
+                decided => return decided,
+            },
+            decided => return decided,
+        }
+    }
+}
+
 /// Checks the request and finds its rule.
 fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
-    adopted: &'a Adopted<ToEndpoint<N>>,
+    adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
     peer: &Peer,
     (buffers, arrival): (&mut Buffers, Result<Arrival, Malformed>),
     record: &mut Record<'a>,
-) -> Result<(Environment<'a, N>, Verdict), Unroutable> {
+) -> Result<(Environment<'a, N>, Verdict<'a>), Unroutable> {
     let arrival = arrival.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
     if worker.is_shedding() {
         return Err(Unroutable::Broken(Fault::Overloaded));
@@ -131,8 +168,9 @@ fn admit<'a, N: Network>(
     let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
         return Err(Unroutable::NoRoute(intake));
     };
-    let env = Environment { worker, adopted, rule, intake, client };
-    let verdict = decide(&env, prefix, buffers);
+    let env = Environment { worker, adopted, rule, intake, client, prefix };
+    buffers.target.clear();
+    let verdict = decide(&env, 0, buffers);
     Ok((env, verdict))
 }
 
@@ -163,14 +201,15 @@ fn route<'a, H: Hop>(
     }
 }
 
-/// What the rule itself makes of the request.
-fn decide<N: Network>(env: &Environment<'_, N>, prefix: usize, buffers: &mut Buffers) -> Verdict {
+/// What the rule itself makes of the request, from its step number `first` on.
+fn decide<'a, N: Network>(env: &Environment<'a, N>, first: usize, buffers: &mut Buffers) -> Verdict<'a> {
     let https_port = env.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
-    let context = FilterContext { intake: &env.intake, client: &env.client, https_port, prefix };
-    buffers.target.clear();
-    let verdict = filter::on_request(env.rule, &context, buffers);
-    if verdict != Verdict::Pass {
-        return verdict;
+    let counts = &env.worker.counts;
+    let context =
+        FilterContext { intake: &env.intake, client: &env.client, counts, https_port, prefix: env.prefix };
+    match filter::on_request(env.rule, first, &context, buffers) {
+        Verdict::Pass => {}
+        decided => return decided,
     }
     let rule = env.rule.rule();
     if let (BodySize::Exact(length), Some(most)) = (env.intake.body, rule.policy.max_body)

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fairway_message::{BodySize, Malformed, Method, Version};
+use fairway_routing::Replacing;
 
 use super::environment::{ClientSide, Ending, Exchange, Unroutable};
 use crate::buffers::Buffers;
@@ -60,6 +61,32 @@ fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
         }
         _ => &[],
     }
+}
+
+/// The client has gone: there is nobody to answer.
+pub(crate) fn gone<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+    exchange.record.fault = Some(Fault::ClientGone);
+    exchange.record.status = Fault::ClientGone.status();
+    Ending::Abort
+}
+
+/// Answers a fault under a rule, unless the rule lets another backend answer it.
+pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    fault: Fault,
+) -> Outcome<'a> {
+    match filter::replacing(exchange.env.rule, fault.status()) {
+        Some(replacing) => Outcome::Replaced(replacing, fault.status()),
+        None => Outcome::Ended(refuse_by_rule(exchange, fault).await),
+    }
+}
+
+/// How an exchange goes on when its request was forwarded or refused.
+pub(crate) enum Outcome<'a> {
+    /// The client has its answer, or will have none.
+    Ended(Ending),
+    /// Another backend answers instead of this status.
+    Replaced(&'a Replacing, u16),
 }
 
 /// Answers a fault under a rule: its response filters apply.

@@ -162,3 +162,18 @@ pub(super) fn may_retry<N: Network>(
         || (retry_state.tries() < env.rule.rule().policy.retry.tries
             && env.worker.budgets.retries.spend(Instant::now()))
 }
+
+/// Whether a request that was answered may be repeated on an endpoint that was not tried.
+pub(super) fn may_repeat<N: Network>(
+    env: &Environment<'_, N>,
+    group: &Group<ToEndpoint<N>>,
+    retry_state: &mut RetryState,
+    (answered, body): (u32, &RequestBody),
+) -> bool {
+    retry_state.tried.insert(answered);
+    env.intake.method.is_idempotent()
+        && body.is_replayable()
+        && group.has_untried(&retry_state.tried)
+        && retry_state.tries() < env.rule.rule().policy.retry.tries
+        && env.worker.budgets.retries.spend(Instant::now())
+}

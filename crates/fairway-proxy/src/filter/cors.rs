@@ -11,7 +11,7 @@ use super::verdict::Verdict;
 use crate::buffers::Buffers;
 
 /// `OPTIONS` from an allowed origin is answered 204; from others it is forwarded.
-pub(super) fn preflight(cors: &Cors, buffers: &mut Buffers) -> Verdict {
+pub(super) fn preflight<'r>(cors: &Cors, buffers: &mut Buffers) -> Verdict<'r> {
     if allowed(cors, &buffers.request).is_none() {
         return Verdict::Pass;
     }

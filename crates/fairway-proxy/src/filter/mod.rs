@@ -2,6 +2,7 @@
 
 mod answer;
 mod cors;
+mod limit;
 mod redirect;
 mod verdict;
 
@@ -12,15 +13,20 @@ use std::net::IpAddr;
 
 use fairway_message::{Head, Method};
 use fairway_model::AccessList;
-use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, RequestStep};
+use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep};
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::request::client::Scheme;
 
-/// Runs the steps of the request's head in order, up to the first that answers.
-pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {
-    for step in &rule.steps().request {
+/// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
+pub(crate) fn on_request<'r>(
+    rule: &'r CompiledRule,
+    first: usize,
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
+    for (number, step) in rule.steps().request.iter().enumerate().skip(first) {
         let verdict = match step {
             RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
@@ -41,18 +47,37 @@ pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, buffe
                 rewrite(path, context, buffers);
                 Verdict::Pass
             }
+            RequestStep::Ask(asking) => Verdict::Ask(asking, number + 1),
+            RequestStep::Rate(policy, limit) => {
+                limit::rate(context.counts, *policy, limit, context.client.address)
+            }
+            RequestStep::Concurrency(policy, limit) => {
+                limit::concurrency(context.counts, (*policy, limit), context.client.address, buffers)
+            }
         };
-        if verdict != Verdict::Pass {
+        if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
     }
     Verdict::Pass
 }
 
+/// Who makes the answer instead, if it has this status.
+pub(crate) fn replacing(rule: &CompiledRule, status: u16) -> Option<&Replacing> {
+    rule.steps().answer.iter().find_map(|step| match step {
+        AnswerStep::Replace(replacing) if replacing.pages.statuses.binary_search(&status).is_ok() => {
+            Some(&**replacing)
+        }
+        _ => None,
+    })
+}
+
 /// Runs the steps of the answer's head, whoever made the answer.
 pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffers) {
     for step in &rule.steps().answer {
         match step {
+            // Acts on the exchange, before this (`replacing`).
+            AnswerStep::Replace(_) => {}
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
             AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
@@ -63,7 +88,7 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
     }
 }
 
-fn access(list: &AccessList, client: IpAddr) -> Verdict {
+fn access<'r>(list: &AccessList, client: IpAddr) -> Verdict<'r> {
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
     if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }

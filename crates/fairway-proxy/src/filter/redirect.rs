@@ -9,7 +9,11 @@ use crate::buffers::Buffers;
 use crate::request::client::Scheme;
 
 /// To https, where the request came in the clear.
-pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {
+pub(super) fn to_https<'r>(
+    to: &HttpsRedirect,
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
     if context.client.scheme == Scheme::Https {
         return Verdict::Pass;
     }
@@ -24,11 +28,11 @@ pub(super) fn to_https(to: &HttpsRedirect, context: &FilterContext<'_>, buffers:
 }
 
 /// Wherever the rule says.
-pub(super) fn elsewhere(
+pub(super) fn elsewhere<'r>(
     to: &CompiledRedirect,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
-) -> Verdict {
+) -> Verdict<'r> {
     let location = match &to.target {
         RedirectTarget::Url(url) => url.as_bytes().to_vec(),
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
@@ -86,7 +90,7 @@ fn push_port(location: &mut Vec<u8>, scheme: Scheme, port: u16) {
     }
 }
 
-fn answer(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict {
+fn answer<'r>(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict<'r> {
     own_answer(buffers, status, None);
     buffers.answer.append(b"Location", location);
     Verdict::Answered

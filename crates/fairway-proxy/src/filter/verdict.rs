@@ -1,5 +1,10 @@
 //! What steps are told, and what they say.
 
+use std::sync::Arc;
+
+use fairway_routing::Asking;
+
+use crate::counts::Counts;
 use crate::fault::Fault;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
@@ -8,6 +13,8 @@ use crate::request::intake::Intake;
 pub(crate) struct FilterContext<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
+    /// What policies count.
+    pub(crate) counts: &'a Arc<Counts>,
     /// The public port of the listener `https`.
     pub(crate) https_port: u16,
     /// Bytes of the path that the matched prefix covers.
@@ -15,12 +22,14 @@ pub(crate) struct FilterContext<'a> {
 }
 
 /// Whether the request goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verdict<'r> {
     /// To the next filter, or to its backend.
     Pass,
     /// The answer stands in the buffers.
     Answered,
     /// It is refused.
     Refused(Fault),
+    /// Another service is asked; when it agrees, the request goes on with the step of this number.
+    Ask(&'r Asking, usize),
 }

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::copy::CopyWriter;
 use super::fields;
 use crate::fault::Fault;
 use crate::pace::Pace;
@@ -23,6 +24,8 @@ pub(crate) struct RequestBody {
     paced: u64,
     /// Whose trailers they are.
     trust: Trust,
+    /// Who else gets it.
+    copies: Vec<CopyWriter>,
 }
 
 /// Whether the client was told to go on (`100 Continue`).
@@ -92,7 +95,28 @@ impl RequestBody {
             pace: Pace::new(bounds.rate),
             paced: 0,
             trust,
+            copies: Vec::new(),
         }
+    }
+
+    /// The same, of a client that waits for no word.
+    pub(crate) fn announced(bounds: BodyBounds, trust: Trust) -> Self {
+        Self { announcement: Announcement::Made, ..Self::new(bounds, trust) }
+    }
+
+    /// Of a request that has none, whatever its client sends.
+    pub(crate) fn none(trust: Trust) -> Self {
+        Self { arrival: Arrival::Whole, ..Self::announced(BodyBounds::default(), trust) }
+    }
+
+    /// What comes from now on goes there, too.
+    pub(crate) fn copy_to(&mut self, copy: CopyWriter) {
+        self.copies.push(copy);
+    }
+
+    /// Breaks off the copies that are not whole.
+    pub(crate) fn drop_copies(&mut self) {
+        self.copies.clear();
     }
 
     /// Bytes of the body that came, without their framing.
@@ -193,6 +217,7 @@ impl RequestBody {
                 refusal = BodyFault::Downstream(Fault::BodyTooLarge);
                 return Err(Failure::Refused);
             }
+            self.copies.iter().for_each(|copy| copy.write(data));
             if self.held == Held::All {
                 if replay.len() + data.len() <= self.bounds.replay {
                     replay.extend_from_slice(data);
@@ -208,6 +233,7 @@ impl RequestBody {
             Poll::Ready(Ok(BodyStep::More)) => Ok(Poll::Ready(())),
             Poll::Ready(Ok(BodyStep::End)) => {
                 self.arrival = Arrival::Whole;
+                self.copies.drain(..).for_each(CopyWriter::finish);
                 Ok(Poll::Ready(()))
             }
             Poll::Ready(Err(Failure::Refused)) => Err(refusal),

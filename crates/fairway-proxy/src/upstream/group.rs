@@ -169,6 +169,11 @@ impl<H: Hop> Group<H> {
         Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
     }
 
+    /// Whether one is left that was not tried.
+    pub(crate) fn has_untried(&self, tried: &Tried) -> bool {
+        (0..self.members.len()).any(|index| !tried.contains(index))
+    }
+
     /// An endpoint to race one whose connect is late: a healthy one that was not tried, else an ejected one. Never one
     /// that is itself late.
     pub(crate) fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {

@@ -5,7 +5,7 @@ mod adopted;
 mod stopping;
 mod waits;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use fairway_model::Settings;
 use crate::access_log::{AccessLog, Switch};
 use crate::buffers::Buffers;
 use crate::clock::Instant;
+use crate::counts::Counts;
 use crate::descriptors::{Budget, Descriptors};
 use crate::frames::FramesByKind;
 use crate::memory::Memory;
@@ -51,6 +52,9 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) log: AccessLog,
     /// Where exchanges run.
     pub(crate) frames: FramesByKind,
+    /// What policies count, together with the other workers.
+    pub(crate) counts: Arc<Counts>,
+    copies: Cell<usize>,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     spare_buffers: RefCell<Spares<Box<Buffers>>>,
     random: RefCell<fastrand::Rng>,
@@ -62,7 +66,7 @@ impl<N: Network> Worker<N> {
         options: Arc<ProxyOptions>,
         network: N,
         first: &Arc<Published>,
-        (log, memory): (AccessLog, Arc<Memory>),
+        (log, memory, counts): (AccessLog, Arc<Memory>, Arc<Counts>),
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
         let limits = &options.limits;
@@ -82,6 +86,8 @@ impl<N: Network> Worker<N> {
             counters,
             log,
             frames: FramesByKind::default(),
+            counts,
+            copies: Cell::new(0),
             adopted: RefCell::new(adopted),
             spare_buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
             random: RefCell::new(fastrand::Rng::new()),
@@ -194,10 +200,26 @@ impl<N: Network> Worker<N> {
         Loan { buffers: Some(buffers), worker: Rc::clone(self) }
     }
 
+    /// Room for one more copy of a request, if fewer than `most` are under way and memory is not short; until the ticket
+    /// is dropped.
+    pub(crate) fn begin_copy(self: &Rc<Self>, most: usize) -> Option<CopyTicket<N>> {
+        if self.is_shedding() || self.copies.get() >= most {
+            return None;
+        }
+        self.copies.set(self.copies.get() + 1);
+        Some(CopyTicket(Rc::clone(self)))
+    }
+
     /// Exchanges, from the first byte of a request to the last of its answer.
     #[cfg(test)]
     pub(crate) fn exchanges(&self) -> usize {
         self.admission.room.descriptors.exchanges()
+    }
+
+    /// Copies of requests that are under way.
+    #[cfg(test)]
+    pub(crate) fn copies(&self) -> usize {
+        self.copies.get()
     }
 
     /// Connections that are woken when the phase changes.
@@ -238,6 +260,15 @@ impl<N: Network> Drop for Loan<N> {
         if let Some(buffers) = self.buffers.take() {
             self.worker.take_back(buffers);
         }
+    }
+}
+
+/// A copy of a request, counted as under way until this is dropped.
+pub(crate) struct CopyTicket<N: Network>(Rc<Worker<N>>);
+
+impl<N: Network> Drop for CopyTicket<N> {
+    fn drop(&mut self) {
+        self.0.copies.set(self.0.copies.get() - 1);
     }
 }
 

@@ -69,7 +69,27 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
         Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
         Filter::RewriteHost(host) => format!("host becomes {host}"),
+        Filter::ExternalAuth(it) => format!("asks {} ({}) whether it may pass", it.backend, it.target),
+        Filter::RateLimit(it) => format!(
+            "at most {} requests in {} s of each client, {} of them early; else {}",
+            it.requests,
+            it.per.as_secs(),
+            it.burst,
+            it.status
+        ),
+        Filter::ConcurrencyLimit(it) => {
+            format!("at most {} requests of each client under way; else {}", it.most, it.status)
+        }
+        Filter::Mirror(it) => {
+            format!("{} of 100 requests are copied to {}", f64::from(it.share) / 100.0, it.backend)
+        }
+        Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
+        Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }
+}
+
+fn list(statuses: &[u16]) -> String {
+    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn redirect(it: &RedirectTarget) -> String {

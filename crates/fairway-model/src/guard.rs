@@ -1,0 +1,82 @@
+//! Filters that need more than the request itself: that ask another service, count, copy, or look at the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::backend::BackendKey;
+use crate::policy::Timeouts;
+
+/// Another service decides whether a request may pass, as nginx's `auth_request` asks it: 2xx lets it pass, 401 and 403
+/// refuse it with that status, everything else, no answer included, is answered 500.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalAuth {
+    /// Who decides. The question has the request's fields but no body.
+    pub backend: BackendKey,
+    /// The question's method; none is the request's own.
+    pub method: Option<Arc<str>>,
+    /// The question's `Host`.
+    pub host: Arc<str>,
+    /// The question's path and query.
+    pub target: Arc<str>,
+    /// Fields of an answer that lets the request pass which replace those of the request, absent ones included.
+    pub copied: Vec<Arc<str>>,
+    /// How long each step of the question may take.
+    pub timeouts: Timeouts,
+}
+
+/// How often each client may ask. Clients are addresses, and in IPv6 the networks of 64 bits that they are in. All workers
+/// of a process count together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// What the count belongs to: rules that name the same policy share it, and it survives changes of the rule.
+    pub policy: Arc<str>,
+    /// So many requests, evenly spread over `per`; not 0.
+    pub requests: u32,
+    /// The time for them.
+    pub per: Duration,
+    /// So many may come early, at once.
+    pub burst: u32,
+    /// What is answered above it: 400..=599.
+    pub status: u16,
+    /// Clients that are not counted.
+    pub exempt: Vec<IpNet>,
+}
+
+/// How many requests of each client may be under way at a time. Clients are what they are to a [`RateLimit`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConcurrencyLimit {
+    /// As that of a [`RateLimit`].
+    pub policy: Arc<str>,
+    /// At most so many; not 0.
+    pub most: u32,
+    /// What is answered above it: 400..=599.
+    pub status: u16,
+    /// Clients that are not counted.
+    pub exempt: Vec<IpNet>,
+}
+
+/// A copy of the request goes to another backend, whose answer nobody sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mirror {
+    /// Who gets the copies.
+    pub backend: BackendKey,
+    /// How many of 10,000 requests are copied.
+    pub share: u16,
+    /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off.
+    pub most_body: u64,
+}
+
+/// Answers with one of these statuses, whoever made them, are replaced by that of another backend, which is asked with
+/// GET, or HEAD, and fields that say what happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorPages {
+    /// In ascending order.
+    pub statuses: Vec<u16>,
+    /// Who is asked.
+    pub backend: BackendKey,
+    /// Fields of the question besides the request's own; the status is added as `X-Code`.
+    pub fields: Vec<(Arc<str>, Arc<str>)>,
+}

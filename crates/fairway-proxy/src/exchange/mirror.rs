@@ -1,0 +1,56 @@
+//! Copies of requests for other backends, whose answers nobody sees. What becomes of a copy changes nothing for its
+//! request: a copy that is too large or too slow is broken off, and there is a bound on how many are under way.
+
+use std::rc::Rc;
+
+use fairway_message::BodySize;
+use fairway_routing::Copying;
+
+use super::environment::Environment;
+use super::subrequest::{self, Unseen};
+use crate::buffers::Buffers;
+use crate::network::Network;
+use crate::peer::Peer;
+use crate::request::copy::copy;
+use crate::request::intake::Expectation;
+use crate::sides::Upgrade;
+
+/// The most copies of a worker that are under way.
+const MOST: usize = 256;
+
+/// Begins the copies that the rule asks for of the request in the buffers, which was not made ready for its endpoint yet.
+pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buffers) {
+    for copying in &env.rule.steps().forward {
+        let chosen = env.worker.random(|random| random.u16(..10_000)) < copying.mirror.share;
+        if chosen && env.intake.upgrade == Upgrade::None {
+            begin_one(env, peer, buffers, copying);
+        }
+    }
+}
+
+fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buffers, copying: &Copying) {
+    let Some(ticket) = env.worker.begin_copy(MOST) else { return };
+    let mut mine = env.worker.lend_buffers();
+    mine.request.clone_from(&buffers.request);
+    mine.origin.clone_from(&buffers.origin);
+    mine.normalised.clone_from(&buffers.normalised);
+    mine.decoded.clone_from(&buffers.decoded);
+    mine.target.clone_from(&buffers.target);
+    let mut intake = env.intake.clone();
+    intake.expectation = Expectation::Nothing;
+    let (writer, reader) = copy(copying.mirror.most_body);
+    match intake.body {
+        BodySize::None => writer.finish(),
+        _ => buffers.body.copy_to(writer),
+    }
+    let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
+    let rule = copying.rule.clone();
+    tokio::task::spawn_local(async move {
+        let outer =
+            Environment { worker: &worker, adopted: &adopted, rule: &rule, intake, client, prefix: 0 };
+        let intake = outer.intake.clone();
+        // Nobody waits for it.
+        let _ = subrequest::run(&outer, peer, (&rule, intake), (Unseen::before(reader), &mut mine)).await;
+        drop(ticket);
+    });
+}

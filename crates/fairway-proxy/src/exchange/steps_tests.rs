@@ -1,0 +1,501 @@
+//! Steps that wait, count, copy and look at answers, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fairway_model::{
+    ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror, RateLimit, Timeouts,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+
+const POST: &str =
+    "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-User: mallory\r\n\r\nbody";
+const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nplain";
+const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
+
+/// Requests that endpoints saw: the endpoint's number, and head and body.
+type Seen = Rc<RefCell<Vec<(u16, String)>>>;
+
+/// Answers every request of a connection, and writes down what it was.
+async fn answering(number: u16, answer: &'static [u8], seen: Seen, mut stream: DuplexStream) {
+    loop {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => bytes.push(byte),
+                Err(_) => return,
+            }
+        }
+        let head = String::from_utf8(bytes).unwrap();
+        let length = field(&head, "content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        if stream.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        seen.borrow_mut().push((number, head + &String::from_utf8(body).unwrap()));
+        if stream.write_all(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The value of a field in a head.
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let lines = head.lines().filter_map(|line| line.split_once(": "));
+    lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+}
+
+/// A stage whose endpoints answer as `answer` says; those for which it has none refuse the connect.
+fn stage(
+    endpoints: usize,
+    filters: Vec<Filter>,
+    answer: impl Fn(u16) -> Option<&'static str> + 'static,
+) -> (Stage, Seen) {
+    let seen = Seen::default();
+    let script = {
+        let seen = Rc::clone(&seen);
+        move |to: SocketAddr| match answer(to.port()) {
+            Some(answer) => {
+                let seen = Rc::clone(&seen);
+                Meeting::with(move |stream| answering(to.port(), answer.as_bytes(), seen, stream))
+            }
+            None => Meeting::Refused,
+        }
+    };
+    (Stage::filtered(endpoints, filters, script), seen)
+}
+
+fn ok() -> &'static str {
+    std::str::from_utf8(OK).unwrap()
+}
+
+fn auth() -> ExternalAuth {
+    ExternalAuth {
+        backend: "a".into(),
+        method: Some("GET".into()),
+        host: "auth.test".into(),
+        target: "/verify?x=1".into(),
+        copied: ["X-User", "X-Groups", "Content-Length"].map(Into::into).into(),
+        timeouts: Timeouts { read: Duration::from_secs(7), ..Timeouts::default() },
+    }
+}
+
+fn set(name: &str, value: &str) -> HeaderEdit {
+    HeaderEdit { set: vec![HeaderField { name: name.into(), value: value.into() }], ..HeaderEdit::default() }
+}
+
+async fn settle() {
+    for _ in 0..30 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user() {
+    on_stage(async {
+        let edit = Filter::RequestHeaders(set("X-After", "yes"));
+        let (stage, seen) = stage(1, vec![Filter::ExternalAuth(auth()), edit], |number| match number {
+            100 => Some("HTTP/1.1 204 No Content\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"),
+            _ => Some(ok()),
+        });
+        let mut client = stage.client();
+        for _ in 0..2 {
+            assert_eq!(client.ask(POST).await.unwrap().status, 200);
+        }
+        let seen = seen.borrow();
+        let asked = &seen[0].1;
+        assert!(asked.starts_with("GET /verify?x=1 HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.ends_with("\r\n\r\n"), "without a body: {asked}");
+        for (name, value) in [
+            ("Host", "auth.test"),
+            ("X-User", "mallory"),
+            ("X-Original-URL", "http://shop.test/p?q=1"),
+            ("X-Original-Method", "POST"),
+            ("X-Auth-Request-Redirect", "/p?q=1"),
+            ("X-Real-IP", "192.0.2.1"),
+        ] {
+            assert_eq!(field(asked, name), Some(value), "{name} in {asked}");
+        }
+        let (to, forwarded) = &seen[1];
+        assert_eq!(*to, 0);
+        assert!(forwarded.ends_with("\r\n\r\nbody"), "{forwarded}");
+        let of = |name| field(forwarded, name);
+        assert_eq!((of("X-User"), of("X-Groups"), of("X-After")), (Some("alice"), None, Some("yes")));
+        assert_eq!(of("Content-Length"), Some("4"), "no answer changes the length: {forwarded}");
+        assert_eq!(seen.len(), 4);
+        assert_eq!(stage.connects().len(), 2, "one connection each, used again");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_with_500() {
+    let unauthorized =
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 3\r\n\r\nno!";
+    for (answer, status) in [
+        (Some(unauthorized), 401),
+        (Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), 403),
+        (Some("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n"), 500),
+        (Some(BUSY), 500),
+        (None, 500),
+    ] {
+        on_stage(async {
+            let (stage, seen) = stage(1, vec![Filter::ExternalAuth(auth())], move |number| match number {
+                100 => answer,
+                _ => Some(ok()),
+            });
+            let mut client = stage.client();
+            client.send(POST).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+            assert_eq!(field(&text, "WWW-Authenticate").is_some(), status == 401, "{text}");
+            assert!(seen.borrow().iter().all(|(to, _)| *to == 100), "the backend hears nothing");
+            settle().await;
+            assert!(client.ask(GET).await.is_some(), "the connection stays");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_ends_with_its_own_time_out() {
+    on_stage(async {
+        let stage =
+            Stage::filtered(1, vec![Filter::ExternalAuth(auth())], |_| Meeting::with(never_answering));
+        let began = tokio::time::Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 500);
+        assert_eq!(began.elapsed().as_secs(), 7);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+async fn never_answering(mut stream: DuplexStream) {
+    let mut all = Vec::new();
+    // Until the other end goes.
+    let _ = stream.read_to_end(&mut all).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_cancels_the_question() {
+    on_stage(async {
+        let stage =
+            Stage::filtered(1, vec![Filter::ExternalAuth(auth())], |_| Meeting::with(never_answering));
+        let mut client = stage.client();
+        client.send(GET).await;
+        settle().await;
+        drop(client);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.connects().len(), 1, "the backend was not asked");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
+    on_stage(async {
+        let second = ExternalAuth { backend: "b".into(), ..auth() };
+        let filters = vec![Filter::ExternalAuth(auth()), Filter::ExternalAuth(second)];
+        let (stage, seen) = stage(1, filters, |number| match number {
+            101 => Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+            _ => Some(ok()),
+        });
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 403);
+        assert_eq!(seen.borrow().iter().map(|(to, _)| *to).collect::<Vec<_>>(), [100, 101]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
+    on_stage(async {
+        let limit = RateLimit {
+            policy: "p".into(),
+            requests: 2,
+            per: Duration::from_secs(1),
+            burst: 3,
+            status: 429,
+            exempt: Vec::new(),
+        };
+        let (stage, _) = stage(1, vec![Filter::RateLimit(limit.clone())], |_| Some(ok()));
+        let mut client = stage.client();
+        let mut statuses = async |count| {
+            let mut statuses = Vec::new();
+            for _ in 0..count {
+                statuses.push(client.ask(GET).await.unwrap().status);
+            }
+            statuses
+        };
+        assert_eq!(statuses(6).await, [200, 200, 200, 200, 429, 429]);
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(statuses(2).await, [200, 429]);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(statuses(5).await, [200, 200, 200, 200, 429]);
+        assert_eq!(stage.value("fairway_faults_total{reason=\"too_many_requests\"}"), 4);
+        let exempt = RateLimit { exempt: vec!["192.0.2.0/24".parse().unwrap()], ..limit };
+        let (stage, _) = self::stage(1, vec![Filter::RateLimit(exempt)], |_| Some(ok()));
+        let mut client = stage.client();
+        for _ in 0..10 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_has_no_more_under_way_than_its_limit() {
+    on_stage(async {
+        let limit = ConcurrencyLimit { policy: "p".into(), most: 2, status: 503, exempt: Vec::new() };
+        let filters = vec![Filter::ConcurrencyLimit(limit)];
+        let stage = Stage::filtered(1, filters, |_| Meeting::with(never_answering));
+        let (mut one, mut two) = (stage.client(), stage.client());
+        one.send(GET).await;
+        two.send(GET).await;
+        settle().await;
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 503);
+        drop(one);
+        settle().await;
+        let mut three = stage.client();
+        three.send(GET).await;
+        settle().await;
+        assert_eq!(stage.worker.counts.under_way(), 2, "the place of the one that left");
+        drop((two, three));
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+fn mirror(most_body: u64) -> Filter {
+    Filter::Mirror(Mirror { backend: "b".into(), share: 10_000, most_body })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
+    on_stage(async {
+        let (stage, seen) = stage(1, vec![mirror(1024)], |number| match number {
+            101 => Some(BUSY),
+            _ => Some(ok()),
+        });
+        let mut client = stage.client();
+        for request in [POST, std::str::from_utf8(GET).unwrap()] {
+            assert_eq!(client.ask(request).await.unwrap().status, 200);
+        }
+        settle().await;
+        let seen = seen.borrow();
+        let to = |wanted: u16| -> Vec<&str> {
+            seen.iter().filter(|(to, _)| *to == wanted).map(|(_, text)| text.as_str()).collect()
+        };
+        let (own, copies) = (to(0), to(101));
+        assert_eq!((own.len(), copies.len()), (2, 2));
+        let without_id = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with("X-Request-ID")).map(str::to_owned).collect()
+        };
+        for (own, copy) in own.iter().zip(&copies) {
+            assert_eq!(without_id(own), without_id(copy));
+        }
+        assert!(copies[0].ends_with("\r\n\r\nbody"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
+    let large =
+        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
+    for (most_body, mirror_is) in [(u64::MAX, "refused"), (u64::MAX, "deaf"), (1000, "small")] {
+        on_stage(async {
+            let seen = Seen::default();
+            let script = {
+                let seen = Rc::clone(&seen);
+                move |to: SocketAddr| match (to.port(), mirror_is) {
+                    (101, "refused") => Meeting::Refused,
+                    (101, "deaf") => Meeting::with(|stream| async move {
+                        sleep(Duration::from_secs(1000)).await;
+                        drop(stream);
+                    }),
+                    (number, _) => {
+                        let seen = Rc::clone(&seen);
+                        Meeting::with(move |stream| answering(number, OK, seen, stream))
+                    }
+                }
+            };
+            let stage = Stage::filtered(1, vec![mirror(most_body)], script);
+            let mut client = stage.client();
+            let began = tokio::time::Instant::now();
+            assert_eq!(client.ask(&large).await.unwrap().status, 200, "{mirror_is}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{mirror_is}: nothing waits for a mirror");
+            assert!(seen.borrow().iter().all(|(to, text)| *to == 0 && text.len() > 300_000), "{mirror_is}");
+            drop(client);
+            sleep(Duration::from_secs(200)).await;
+            assert_eq!(stage.at_rest(), Ok(()), "{mirror_is}");
+        })
+        .await;
+    }
+}
+
+fn pages() -> Filter {
+    Filter::ErrorPages(ErrorPages {
+        statuses: vec![404, 502, 503],
+        backend: "c".into(),
+        fields: vec![("X-Namespace".into(), "shop".into())],
+    })
+}
+
+const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n\r\npage";
+
+#[tokio::test(start_paused = true)]
+async fn another_backend_makes_the_answers_of_some_statuses() {
+    on_stage(async {
+        let hsts = Filter::ResponseHeaders(set("X-Frame-Options", "DENY"));
+        let (stage, seen) = stage(1, vec![pages(), hsts], |number| match number {
+            102 => Some(PAGE),
+            _ => Some(NOT_FOUND),
+        });
+        let mut client = stage.client();
+        for _ in 0..2 {
+            client.send(POST).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with("HTTP/1.1 404 ") && text.ends_with("\r\n\r\npage"), "{text}");
+            assert_eq!(field(&text, "X-Frame-Options"), Some("DENY"), "the rule's own fields: {text}");
+        }
+        let seen = seen.borrow();
+        assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
+        let asked = &seen[1].1;
+        assert!(asked.starts_with("GET / HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
+        for (name, value) in
+            [("X-Code", "404"), ("X-Original-URI", "/p?q=1"), ("X-Namespace", "shop"), ("Host", "shop.test")]
+        {
+            assert_eq!(field(asked, name), Some(value), "{name} in {asked}");
+        }
+        assert_eq!(stage.connects().len(), 2, "answers that were put aside leave their connections usable");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_the_proxys_own_are_replaced_too_and_once_only() {
+    on_stage(async {
+        let (stage, seen) = stage(1, vec![pages()], |number| (number == 102).then_some(PAGE));
+        let text = {
+            let mut client = stage.client();
+            client.send(GET).await;
+            client.answer_text().await
+        };
+        assert!(text.ends_with("\r\n\r\npage"), "{text}");
+        assert_eq!(field(&seen.borrow()[0].1, "X-Code"), Some("502"));
+        // Who makes the pages has failed as well.
+        let (stage, _) = self::stage(1, vec![pages()], |_| None);
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 502);
+        let (stage, seen) = self::stage(1, vec![pages()], |number| match number {
+            102 => Some(BUSY),
+            _ => None,
+        });
+        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy");
+        assert_eq!(seen.borrow().len(), 1, "the page's own 503 is not replaced again");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_read_does_not_become_the_next_request() {
+    on_stage(async {
+        let access = Filter::Access(fairway_model::AccessList {
+            deny: vec!["192.0.2.0/24".parse().unwrap()],
+            allow: Vec::new(),
+        });
+        let pages = ErrorPages { statuses: vec![403], backend: "c".into(), fields: Vec::new() };
+        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), access], |_| Some(PAGE));
+        let mut client = stage.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n").await;
+        assert!(client.answer_text().await.ends_with("page"));
+        client.send("GET /smuggled HTTP/1.1\r\n\r\n\r").await;
+        client.send(GET).await;
+        assert!(client.answer_text().await.ends_with("page"));
+        assert!(seen.borrow().iter().all(|(_, text)| !text.contains("smuggled")), "{:?}", seen.borrow());
+        assert_eq!(seen.borrow().len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
+    on_stage(async {
+        let filters = || vec![Filter::RetryStatuses(vec![503, 429])];
+        let busy_first = |number| Some(if number == 0 { BUSY } else { ok() });
+        let (stage, seen) = stage(2, filters(), busy_first);
+        let mut client = stage.client();
+        for request in [std::str::from_utf8(GET).unwrap(), PUT] {
+            for _ in 0..4 {
+                assert_eq!(client.ask(request).await.unwrap().status, 200);
+            }
+        }
+        let puts = seen.borrow().iter().filter(|(_, text)| text.starts_with("PUT")).count();
+        assert_eq!(puts, 8, "each went to the busy endpoint first: a second attempt takes the other's turn");
+        assert!(seen.borrow().iter().all(|(_, text)| !text.starts_with("PUT") || text.ends_with("body")));
+        assert_eq!(stage.connects().len(), 2, "an answer that was put aside leaves its connection usable");
+        // Not repeatable, and nowhere else to go: the client gets the answer as it is.
+        let mut posted = Vec::new();
+        for _ in 0..2 {
+            posted.push(client.ask(POST).await.unwrap().status);
+        }
+        posted.sort_unstable();
+        assert_eq!(posted, [200, 503]);
+        let (stage, _) = self::stage(1, filters(), |_| Some(BUSY));
+        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy");
+        let (stage, seen) = self::stage(3, filters(), |_| Some(BUSY));
+        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy", "the last one's");
+        assert_eq!(seen.borrow().len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
+    for polls in 0..60 {
+        on_stage(async {
+            let limit = ConcurrencyLimit { policy: "p".into(), most: 9, status: 503, exempt: Vec::new() };
+            let filters = vec![
+                Filter::ConcurrencyLimit(limit),
+                Filter::ExternalAuth(auth()),
+                mirror(1024),
+                pages(),
+                Filter::RetryStatuses(vec![503]),
+            ];
+            let (stage, _) = stage(2, filters, |number| match number {
+                0 => Some(BUSY),
+                1 => Some(NOT_FOUND),
+                _ => Some(ok()),
+            });
+            let (mut client, serving) = stage.unserved();
+            client.send([GET, PUT.as_bytes(), GET].concat()).await;
+            {
+                let mut serving = pin!(serving);
+                for _ in 0..polls {
+                    let mut cx = Context::from_waker(Waker::noop());
+                    if serving.as_mut().poll(&mut cx) == Poll::Ready(()) {
+                        break;
+                    }
+                    yield_now().await;
+                }
+            }
+            drop(client);
+            sleep(Duration::from_secs(200)).await;
+            assert_eq!(stage.at_rest(), Ok(()), "after {polls} polls");
+        })
+        .await;
+    }
+}

@@ -1,0 +1,179 @@
+//! An exchange within an exchange: through the same pools, with the same attempts, for a client that is not on the network.
+
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+
+use fairway_message::{BodySize, Head};
+use fairway_routing::CompiledRule;
+
+use super::environment::{ClientSide, Environment, Exchange};
+use super::forward::forward;
+use crate::buffers::Buffers;
+use crate::clock::{Deadline, Instant};
+use crate::fault::Fault;
+use crate::network::Network;
+use crate::peer::Peer;
+use crate::record::Record;
+use crate::request::body::RequestBody;
+use crate::request::copy::CopyReader;
+use crate::request::intake::Intake;
+use crate::sides::{AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade};
+
+/// Checks a request that Fairway makes: it has no body, and waits for nothing.
+pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {
+    let arrival = Arrival {
+        head_bytes: 0,
+        body: Ok(BodySize::None),
+        expects_continue: Ok(false),
+        persistence: Persistence::Close,
+        upgrade: Upgrade::None,
+    };
+    Intake::check(buffers, &arrival)
+}
+
+/// Forwards the request in `buffers` by `rule`. The answer's head stands in the buffers then; its body was dropped.
+///
+/// # Errors
+/// When no endpoint answered.
+pub(super) async fn run<N: Network, D: Downstream>(
+    outer: &Environment<'_, N>,
+    peer: Peer,
+    (rule, intake): (&CompiledRule, Intake),
+    (down, buffers): (D, &mut Buffers),
+) -> Result<(), Fault> {
+    let (worker, adopted, client) = (outer.worker, outer.adopted, outer.client);
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0 };
+    let mut client_side = ClientSide { down, deadline: Deadline::unset(), peer, served: 0 };
+    let mut record = Record::new(Instant::now(), 0);
+    buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
+    let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
+    // Its rule replaces no answer, so it ends here.
+    let _ = forward(&mut exchange).await;
+    record.fault.map_or(Ok(()), Err)
+}
+
+/// A client that is not on the network: it takes every answer and keeps nothing of its body.
+pub(super) struct Unseen<B> {
+    behind: B,
+    taken: u64,
+}
+
+/// Who is behind an unseen client.
+pub(super) trait Behind {
+    /// As [`Channel::poll_body`].
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    where
+        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>;
+
+    /// Whether all of the body was read.
+    fn is_read(&self) -> bool;
+
+    /// As [`Downstream::poll_gone`].
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// Behind a question: the client that waits for the answer. It has no body.
+pub(super) struct Asker<'c, D>(pub(super) &'c mut D);
+
+impl<D: Downstream> Behind for Asker<'_, D> {
+    fn poll_body<F>(&mut self, _: &mut Context<'_>, _: F) -> Poll<Result<BodyStep, Failure>>
+    where
+        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
+    {
+        Poll::Ready(Ok(BodyStep::End))
+    }
+
+    fn is_read(&self) -> bool {
+        true
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_gone(cx)
+    }
+}
+
+/// Behind a copy: nobody but the body of the request that is copied.
+impl Behind for CopyReader {
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    where
+        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
+    {
+        self.poll_read(cx, sink)
+    }
+
+    fn is_read(&self) -> bool {
+        self.is_whole()
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_broken(cx)
+    }
+}
+
+impl<B: Behind> Unseen<B> {
+    pub(super) fn before(behind: B) -> Self {
+        Self { behind, taken: 0 }
+    }
+}
+
+impl<B: Behind> Channel for Unseen<B> {
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    where
+        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
+    {
+        self.behind.poll_body(cx, sink)
+    }
+
+    fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
+        self.taken += data.len() as u64;
+        Ok(())
+    }
+
+    fn finish<'a>(&mut self, _: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        std::iter::empty()
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+
+    fn sent(&self) -> u64 {
+        self.taken
+    }
+
+    fn open_tunnel(&mut self) {}
+
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B: Behind> Downstream for Unseen<B> {
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn send_interim(&mut self, _: &Head) {}
+
+    fn send_head(&mut self, _: &mut Head, plan: &AnswerPlan) -> Persistence {
+        plan.persistence
+    }
+
+    fn unread(&self) -> Option<u64> {
+        self.behind.is_read().then_some(0)
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.behind.poll_gone(cx)
+    }
+
+    fn abort(&mut self) {}
+}

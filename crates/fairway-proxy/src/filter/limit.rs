@@ -1,0 +1,48 @@
+//! Limits of what each client may ask, and of what it may have under way.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fairway_model::{ConcurrencyLimit, RateLimit};
+use fairway_routing::PolicyId;
+use ipnet::IpNet;
+
+use super::verdict::Verdict;
+use crate::buffers::Buffers;
+use crate::clock::Instant;
+use crate::counts::{Counts, Rate};
+use crate::fault::Fault;
+
+/// Counts the request, if it does not come too early.
+pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: IpAddr) -> Verdict<'r> {
+    let interval = limit.per / limit.requests.max(1);
+    let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
+    if is_exempt(&limit.exempt, client) || counts.asks((policy, client), rate, Instant::now()) {
+        Verdict::Pass
+    } else {
+        Verdict::Refused(Fault::TooManyRequests(limit.status))
+    }
+}
+
+/// Counts the request until its exchange is over, if not too much is under way.
+pub(super) fn concurrency<'r>(
+    counts: &Arc<Counts>,
+    (policy, limit): (PolicyId, &ConcurrencyLimit),
+    client: IpAddr,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
+    if is_exempt(&limit.exempt, client) {
+        return Verdict::Pass;
+    }
+    match counts.begins((policy, client), limit.most) {
+        Some(under_way) => {
+            buffers.under_way.push(under_way);
+            Verdict::Pass
+        }
+        None => Verdict::Refused(Fault::TooMuchUnderWay(limit.status)),
+    }
+}
+
+fn is_exempt(exempt: &[IpNet], client: IpAddr) -> bool {
+    exempt.iter().any(|range| range.contains(&client))
+}
