@@ -1,5 +1,5 @@
 //! What policies count of each client: how often it asked, and what it has under way. All workers of the process share
-//! the counts; there is no lock, and their memory is bounded (docs/design/0022-counts-of-policies.md).
+//! the counts; there is no lock, and their memory is bounded (docs/design/0023-steps-that-wait-and-count.md).
 //!
 //! Both tables are sets of eight atomic entries. An entry belongs to whoever's key stands in it; one that says nothing any
 //! more may be taken over. The keys are hashes with a secret of the process, so that nobody can choose who shares a set.
