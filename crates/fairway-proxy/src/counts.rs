@@ -87,23 +87,15 @@ impl Counts {
         let table = self.under_way.get_or_init(Table::new);
         let first = Table::first(key);
         let set = table.set(key);
-        for way in 0..WAYS {
-            if set[way].key.load(Ordering::Acquire) == key {
-                if let Some(begun) = self.begin_in(set, (first, way), key, most) {
-                    return begun;
-                }
-            }
-        }
-        for way in 0..WAYS {
-            let found = set[way].key.load(Ordering::Acquire);
-            let free = set[way].value.load(Ordering::Acquire) == 0;
-            let taken = free
-                && set[way].key.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-            if taken && let Some(begun) = self.begin_in(set, (first, way), key, most) {
-                return begun;
-            }
-        }
-        None
+        let begin = |way| self.begin_in(set, (first, way), key, most);
+        let is_mine = |way: &usize| set[*way].key.load(Ordering::Acquire) == key;
+        let take_over = |way: &usize| {
+            let found = set[*way].key.load(Ordering::Acquire);
+            let is_free = set[*way].value.load(Ordering::Acquire) == 0;
+            is_free && set[*way].key.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let begun = (0..WAYS).filter(is_mine).find_map(begin);
+        begun.or_else(|| (0..WAYS).filter(take_over).find_map(begin)).flatten()
     }
 
     /// None when the entry was taken over meanwhile.

@@ -65,10 +65,10 @@ pub(crate) fn serve<N: Network, S: Transport>(
     stream: S,
     input: Vec<u8>,
 ) -> impl Future<Output = ()> {
-    let down = H1::new(Wire::with_input(stream, input), Rc::clone(&open.workspace));
+    let down = H1::new(Wire::with_input(stream, input), Rc::clone(&open.reuse.workspace));
     // Boxed, so that handing it to an exchange and back moves a pointer.
     let mut connection = Box::new(Connection { down, deadline: Deadline::unset(), peer, served: 0 });
-    let frames = open.frames.of(exchange::<N, H1<S>>);
+    let frames = open.reuse.frames.of(exchange::<N, H1<S>>);
     async move {
         let worker = &*open;
         let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;

@@ -13,11 +13,11 @@ use fairway_routing::BackendSlot;
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt};
 use super::environment::{Ending, Environment, Exchange};
+use super::forwarded;
 use super::relay::relay;
 use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
-use super::{forwarded, mirror};
 use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::fault::Fault;
@@ -42,12 +42,11 @@ struct Delivered<H: Hop> {
 /// Forwards the request in the buffers and brings the answer back.
 ///
 /// Not an `async fn`: that would keep its argument twice for as long as the exchange takes.
-pub(crate) fn forward<'e, 'a, N: Network, D: Downstream>(
-    exchange: &'e mut Exchange<'_, 'a, N, D>,
+pub(crate) fn forward<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env);
     if group.is_ok() {
-        mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
         prepare(&exchange.env, exchange.buffers);
     }
     async move {

@@ -60,10 +60,17 @@ struct Inbox {
     /// The other end takes nothing for now.
     paused: bool,
     writer: Option<Waker>,
-    /// The proxy has not dropped its end.
-    open: bool,
+    state: PartState,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum PartState {
+    #[default]
+    Open,
     /// The other end has reset it.
-    over: bool,
+    Reset,
+    /// The proxy has dropped its end.
+    Dropped,
 }
 
 type SharedLine = Rc<RefCell<Line>>;
@@ -76,7 +83,9 @@ impl Line {
     /// Says something to the proxy.
     fn say(&mut self, part: u32, message: Message) {
         let inbox = self.parts.get_mut(&part).unwrap();
-        inbox.over |= matches!(message, Message::Reset);
+        if let (Message::Reset, PartState::Open) = (&message, inbox.state) {
+            inbox.state = PartState::Reset;
+        }
         inbox.messages.push_back(message);
         inbox.reader.take().into_iter().for_each(Waker::wake);
     }
@@ -89,7 +98,7 @@ impl Line {
     }
 
     fn open_parts(&self) -> usize {
-        self.parts.values().filter(|inbox| inbox.open).count()
+        self.parts.values().filter(|inbox| inbox.state != PartState::Dropped).count()
     }
 
     /// What the proxy said in one part.
@@ -138,7 +147,7 @@ struct Part {
 
 impl Part {
     fn new(line: &SharedLine, number: u32) -> Self {
-        line.borrow_mut().parts.insert(number, Inbox { open: true, ..Inbox::default() });
+        line.borrow_mut().parts.insert(number, Inbox::default());
         Self { line: Rc::clone(line), number, whole: false, finished: false, heard: 0, sent: 0, queued: 0 }
     }
 
@@ -171,7 +180,7 @@ impl Drop for Part {
         if !(self.whole && self.finished) && self.number > 0 {
             self.tell(Message::Reset);
         }
-        self.line.borrow_mut().parts.get_mut(&self.number).unwrap().open = false;
+        self.line.borrow_mut().parts.get_mut(&self.number).unwrap().state = PartState::Dropped;
     }
 }
 
@@ -423,7 +432,7 @@ impl Pair {
             upgrade: Upgrade::None,
         };
         let request = (Rc::clone(&self.worker), side, buffers, Ok(arrival));
-        let frames = self.worker.frames.of(exchange::<LineNetwork, Part>);
+        let frames = self.worker.reuse.frames.of(exchange::<LineNetwork, Part>);
         spawn_local(async move {
             let _ = frames.run(exchange(request)).await;
         });
@@ -634,8 +643,7 @@ impl Role {
     /// The same of the endpoint's.
     fn endpoint(&mut self, pair: &Pair) -> bool {
         let Some((line, part)) = pair.forwarded(self.number) else { return false };
-        let can_hear = |inbox: &Inbox| inbox.open && !inbox.over;
-        if self.answer == 0 || !can_hear(&line.borrow().parts[&part]) {
+        if self.answer == 0 || line.borrow().parts[&part].state != PartState::Open {
             return false;
         }
         match (self.begun, self.fate) {
@@ -689,7 +697,7 @@ async fn play(seed: u64) {
         let moved = (0..2 * roles.len()).any(|turn| {
             let turn = (first + turn) % (2 * roles.len());
             let role = &mut roles[turn / 2].1;
-            if turn % 2 == 0 { role.client(&pair) } else { role.endpoint(&pair) }
+            if turn.is_multiple_of(2) { role.client(&pair) } else { role.endpoint(&pair) }
         });
         if !moved {
             settle().await;

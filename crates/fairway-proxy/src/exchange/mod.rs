@@ -113,7 +113,10 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             decided => decided,
         };
         let outcome = match verdict {
-            Verdict::Pass => forward::forward(&mut exchange).await,
+            Verdict::Pass => {
+                mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
+                forward::forward(&mut exchange).await
+            }
             Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
             Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,

@@ -9,6 +9,7 @@ use super::respond::Outcome;
 use super::{respond, subrequest};
 use crate::fault::Fault;
 use crate::network::Network;
+use crate::record::Record;
 use crate::request::body::RequestBody;
 use crate::sides::Downstream;
 
@@ -38,7 +39,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     let (worker, adopted, rule, client) = (env.worker, env.adopted, &replacing.rule, env.client);
     let env = Environment { worker, adopted, rule, intake, client, prefix: 0 };
     // Counted and logged as the client's own, by its own rule.
-    let mut own = crate::record::Record::new(record.began, 0);
+    let mut own = Record::new(record.began, 0);
     let ending = {
         let mut inner =
             Exchange { env, client_side: &mut **client_side, buffers: &mut question, record: &mut own };

@@ -25,11 +25,13 @@ pub(crate) struct Budgets {
     pub(crate) retries: Budget,
     /// Connects that race another one: 10% of the connects and 10 a second.
     pub(crate) hedges: Budget,
+    /// Copies of requests that are under way.
+    pub(crate) copies: Cell<usize>,
 }
 
 impl Budgets {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { retries: Budget::new(RETRIES, now), hedges: Budget::new(HEDGES, now) }
+        Self { retries: Budget::new(RETRIES, now), hedges: Budget::new(HEDGES, now), copies: Cell::new(0) }
     }
 }
 

@@ -2,10 +2,11 @@
 
 mod admission;
 mod adopted;
+mod reuse;
 mod stopping;
 mod waits;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,24 +19,22 @@ use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::counts::Counts;
 use crate::descriptors::{Budget, Descriptors};
-use crate::frames::FramesByKind;
 use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::publish::Published;
-use crate::spares::Spares;
 use crate::sys::{Return, return_memory};
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
-use crate::wire::Workspace;
 
 pub(crate) use adopted::Adopted;
 pub(crate) use stopping::{Phase, Registered};
 pub(crate) use waits::{LOOK, Wait, Waits};
 
 use admission::Admission;
+use reuse::Reuse;
 
 /// What carries exchanges to endpoints, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
@@ -47,16 +46,12 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) groups: Rc<Groups<ToEndpoint<N>>>,
     pub(crate) budgets: Budgets,
     pub(crate) waits: Waits,
-    pub(crate) workspace: Rc<Workspace>,
+    pub(crate) reuse: Reuse,
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
-    /// Where exchanges run.
-    pub(crate) frames: FramesByKind,
     /// What policies count, together with the other workers.
     pub(crate) counts: Arc<Counts>,
-    copies: Cell<usize>,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
-    spare_buffers: RefCell<Spares<Box<Buffers>>>,
     random: RefCell<fastrand::Rng>,
     admission: Admission<ToEndpoint<N>>,
 }
@@ -73,23 +68,20 @@ impl<N: Network> Worker<N> {
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
         let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
-        let workspace = Rc::new(Workspace::new());
+        let reuse = Reuse::new();
         let adopted = Rc::new(Adopted::first(first));
         log.switch(switch(adopted.settings()));
         Self {
             options,
-            connector: Connector::new(network, Rc::clone(&room), Rc::clone(&workspace)),
+            connector: Connector::new(network, Rc::clone(&room), Rc::clone(&reuse.workspace)),
             groups,
             budgets: Budgets::new(Instant::now()),
             waits: Waits::new(),
-            workspace,
+            reuse,
             counters,
             log,
-            frames: FramesByKind::default(),
             counts,
-            copies: Cell::new(0),
             adopted: RefCell::new(adopted),
-            spare_buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
             random: RefCell::new(fastrand::Rng::new()),
             admission: Admission::new(memory, room),
         }
@@ -129,9 +121,7 @@ impl<N: Network> Worker<N> {
     /// Once a second.
     pub(crate) fn tick(&self) {
         self.groups.sweep(&self.pool_limits(), Instant::now());
-        self.workspace.trim();
-        self.spare_buffers.borrow_mut().trim();
-        self.frames.trim();
+        self.reuse.trim();
         self.log.flush();
     }
 
@@ -159,9 +149,7 @@ impl<N: Network> Worker<N> {
     pub(crate) fn watch_memory(&self, index: usize) {
         self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
-            self.spare_buffers.borrow_mut().clear();
-            self.workspace.clear();
-            self.frames.clear();
+            self.reuse.clear();
             self.groups.close_idle(usize::MAX);
             return_memory(Return::All);
         }
@@ -196,17 +184,17 @@ impl<N: Network> Worker<N> {
     /// For the exchange that begins; counted until it is dropped.
     pub(crate) fn lend_buffers(self: &Rc<Self>) -> Loan<N> {
         self.admission.room.descriptors.begin();
-        let buffers = self.spare_buffers.borrow_mut().take().unwrap_or_default();
+        let buffers = self.reuse.buffers.borrow_mut().take().unwrap_or_default();
         Loan { buffers: Some(buffers), worker: Rc::clone(self) }
     }
 
     /// Room for one more copy of a request, if fewer than `most` are under way and memory is not short; until the ticket
     /// is dropped.
     pub(crate) fn begin_copy(self: &Rc<Self>, most: usize) -> Option<CopyTicket<N>> {
-        if self.is_shedding() || self.copies.get() >= most {
+        if self.is_shedding() || self.budgets.copies.get() >= most {
             return None;
         }
-        self.copies.set(self.copies.get() + 1);
+        self.budgets.copies.set(self.budgets.copies.get() + 1);
         Some(CopyTicket(Rc::clone(self)))
     }
 
@@ -219,7 +207,7 @@ impl<N: Network> Worker<N> {
     /// Copies of requests that are under way.
     #[cfg(test)]
     pub(crate) fn copies(&self) -> usize {
-        self.copies.get()
+        self.budgets.copies.get()
     }
 
     /// Connections that are woken when the phase changes.
@@ -231,7 +219,7 @@ impl<N: Network> Worker<N> {
     fn take_back(&self, mut buffers: Box<Buffers>) {
         self.admission.room.descriptors.end();
         buffers.trim();
-        self.spare_buffers.borrow_mut().keep(buffers);
+        self.reuse.buffers.borrow_mut().keep(buffers);
     }
 }
 
@@ -268,7 +256,8 @@ pub(crate) struct CopyTicket<N: Network>(Rc<Worker<N>>);
 
 impl<N: Network> Drop for CopyTicket<N> {
     fn drop(&mut self) {
-        self.0.copies.set(self.0.copies.get() - 1);
+        let copies = &self.0.budgets.copies;
+        copies.set(copies.get() - 1);
     }
 }
 

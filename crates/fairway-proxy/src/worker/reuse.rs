@@ -1,0 +1,41 @@
+//! What a worker keeps only for speed: memory for bytes on their way, for exchanges and for what they write on.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::buffers::Buffers;
+use crate::frames::FramesByKind;
+use crate::spares::Spares;
+use crate::wire::Workspace;
+
+/// Memory that is used again.
+pub(crate) struct Reuse {
+    pub(crate) workspace: Rc<Workspace>,
+    /// Where exchanges run.
+    pub(crate) frames: FramesByKind,
+    pub(super) buffers: RefCell<Spares<Box<Buffers>>>,
+}
+
+impl Reuse {
+    pub(super) fn new() -> Self {
+        Self {
+            workspace: Rc::new(Workspace::new()),
+            frames: FramesByKind::default(),
+            buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
+        }
+    }
+
+    /// Once a second: frees what the last second did not need.
+    pub(super) fn trim(&self) {
+        self.workspace.trim();
+        self.buffers.borrow_mut().trim();
+        self.frames.trim();
+    }
+
+    /// Frees all that nobody uses.
+    pub(super) fn clear(&self) {
+        self.workspace.clear();
+        self.buffers.borrow_mut().clear();
+        self.frames.clear();
+    }
+}
