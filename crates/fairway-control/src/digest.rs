@@ -1,7 +1,7 @@
 //! The name of a configuration by its content: equal on every replica that serves the same, whatever came in which
 //! order. Kept up to date at the cost of what changed; decides nothing.
 //!
-//! Every entry (host, backend, certificate) is hashed by itself and the hashes are added, lane by lane, so that an entry
+//! Every entry (host, backend, certificate, listener, stream) is hashed by itself and the hashes are added, lane by lane, so that an entry
 //! can be taken out again. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
 //! traffic already.
 
@@ -35,8 +35,10 @@ impl Running {
         self.follow(old.hosts.diff(&new.hosts), |host| of("host", host));
         self.follow(old.backends.diff(&new.backends), |backend| of("backend", backend));
         self.follow(old.certificates.diff(&new.certificates), |certificate| of_certificate(certificate));
+        self.follow(old.listeners.diff(&new.listeners), |listener| of("listener", listener));
+        self.follow(old.streams.diff(&new.streams), |stream| of("stream", stream));
         let mut whole = self.entries;
-        whole.add(of("rest", &(&new.listeners, &new.default_certificate, &new.settings)));
+        whole.add(of("rest", &(&new.default_certificate, &new.settings)));
         whole
     }
 

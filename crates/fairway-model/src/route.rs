@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
-use crate::certificate::CertificateKey;
+use crate::certificate::{CertificateKey, ClientVerification};
 use crate::filter::Filter;
 use crate::host::HostPattern;
 use crate::origin::Origin;
@@ -37,6 +37,9 @@ pub struct VirtualHost {
     pub routes: Vec<Arc<Route>>,
     /// The certificate for TLS clients that name this host; the default certificate where there is none.
     pub certificate: Option<CertificateKey>,
+    /// Which certificates TLS clients that name this host must show; what their listener says where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientVerification>,
     /// Whether a request that no rule here matches is tried on the next less specific host.
     pub falls_through: bool,
 }

@@ -57,15 +57,12 @@ fn config(endpoints: &[SocketAddr]) -> Config {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
+        clients: None,
         falls_through: false,
     };
     let mut config = Config::default();
-    config.listeners.push(Listener {
-        name: "http".into(),
-        protocol: ListenerProtocol::Http,
-        public_port: 80,
-        table: "ingress".into(),
-    });
+    let listener = Listener::new("http", ListenerProtocol::Http, 80, "ingress");
+    config.listeners.insert("http".into(), Arc::new(listener));
     config.hosts.insert(key, Arc::new(host));
     config.backends.insert("bare".into(), Arc::new(backend));
     config

@@ -406,15 +406,12 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
+        clients: None,
         falls_through: false,
     };
     let mut config = Config { settings, ..Config::default() };
-    config.listeners.push(Listener {
-        name: "http".into(),
-        protocol: ListenerProtocol::Http,
-        public_port: 80,
-        table: "ingress".into(),
-    });
+    let listener = Listener::new("http", ListenerProtocol::Http, 80, "ingress");
+    config.listeners.insert("http".into(), Arc::new(listener));
     config.hosts.insert(host.key.clone(), Arc::new(host));
     config.backends.insert("backend".into(), Arc::new(backend));
     config

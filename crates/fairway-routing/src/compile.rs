@@ -7,6 +7,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use crate::host::CompiledHost;
+use crate::ports::Ports;
 use crate::problem::Problem;
 use crate::snapshot::Snapshot;
 
@@ -15,7 +16,7 @@ use crate::snapshot::Snapshot;
 pub struct Compiled {
     /// To be looked requests up in.
     pub snapshot: Arc<Snapshot>,
-    /// All of the configuration's, also those that the previous snapshot had; in the order of hosts.
+    /// All of the configuration's, also those that the previous snapshot had: first of listeners, then in the order of hosts.
     pub problems: Vec<Problem>,
 }
 
@@ -29,13 +30,15 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     let mut problems = Vec::new();
     let listeners_changed = before.listeners != config.listeners;
     if listeners_changed {
-        for listener in &config.listeners {
+        snapshot.ports = Arc::new(Ports::of(&config.listeners));
+        for listener in config.listeners.values().filter(|listener| listener.protocol.is_http()) {
             if snapshot.hosts.ensure(&listener.table).is_none() {
-                let origin = Origin::object("Listener", "", &listener.name);
+                let origin = listener.origin.clone();
                 problems.push(Problem { origin, text: TOO_MANY_TABLES.to_owned() });
             }
         }
     }
+    problems.extend(snapshot.ports.problems.iter().cloned());
     snapshot.adopt_backends(&before.backends, &config.backends);
     let removed = snapshot.adopt_hosts(&before.hosts, &config.hosts, &mut problems);
     if removed || listeners_changed {

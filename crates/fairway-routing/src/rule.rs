@@ -80,8 +80,8 @@ impl CompiledRule {
         self.path_form
     }
 
-    /// Compiles rule `number` of `route`; `problem` hears of a rewrite that cannot be: the rule then has no targets,
-    /// because a request with the wrong path must not reach the backend.
+    /// Compiles rule `number` of `route`; `problem` hears of a rewrite or a protection that cannot be: the rule then
+    /// has no targets, because a request with the wrong path or of the wrong client must not reach the backend.
     pub(crate) fn compiled(
         host: &VirtualHost,
         route: &Arc<Route>,
@@ -91,7 +91,11 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let (steps, targets) = match Steps::compiled(&rule.filters, form) {
+        let steps = match host.clients {
+            None => Steps::compiled(&rule.filters, form),
+            Some(_) => Err("client certificates are not verified yet".to_owned()),
+        };
+        let (steps, targets) = match steps {
             Ok(steps) => (steps, acquired(&rule.action, slots)),
             Err(why) => {
                 problem(why);

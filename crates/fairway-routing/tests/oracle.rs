@@ -96,6 +96,7 @@ fn hosts() -> impl Strategy<Value = VirtualHost> {
             path_form,
             routes,
             certificate: None,
+            clients: None,
             falls_through,
         },
     )
@@ -134,7 +135,8 @@ fn apply(config: &mut Config, edit: Edit) {
         Edit::PutBackend(name, endpoints) => put_backend(config, name, endpoints),
         Edit::RemoveBackend(name) => drop(config.backends.remove(&BackendKey::from(name))),
         Edit::Listen(tables) => {
-            config.listeners = tables.into_iter().map(|name| listener(name, name)).collect();
+            config.listeners.clear();
+            tables.into_iter().for_each(|name| put_listener(config, name, name));
         }
     }
 }

@@ -77,12 +77,8 @@ impl Setup {
         for (name, protocol, public_port) in
             [("http", ListenerProtocol::Http, 80), ("https", ListenerProtocol::Https, 443)]
         {
-            config.listeners.push(Listener {
-                name: name.into(),
-                protocol,
-                public_port,
-                table: "ingress".into(),
-            });
+            let listener = Listener::new(name, protocol, public_port, "ingress");
+            config.listeners.insert(name.into(), Arc::new(listener));
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
         let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
@@ -138,6 +134,7 @@ impl Setup {
             path_form: PathForm::Decoded,
             routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
             certificate,
+            clients: None,
             falls_through: false,
         }
     }

@@ -101,6 +101,7 @@ fn host(name: &str, rules: Vec<Rule>) -> VirtualHost {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: Origin::object("Ingress", "ns", name), created: None, rules })],
         certificate: None,
+        clients: None,
         falls_through: false,
     }
 }
