@@ -59,8 +59,8 @@ pub enum ListenerProtocol {
 /// How TLS ends at a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerTls {
-    /// For names without a virtual host that has one: the first of these that is for the name, else the first of all,
-    /// else [`crate::Config::default_certificate`].
+    /// For names without a virtual host that has one: the first of these that is for exactly the name, else the first
+    /// with a wildcard for it, else the first of all, else [`crate::Config::default_certificate`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<CertificateKey>,
     /// Which certificates clients must show, for names without a virtual host that says so.

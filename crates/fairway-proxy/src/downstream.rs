@@ -126,6 +126,10 @@ fn poll_next<'w, N: Network, S: Transport>(
     waiting: &mut Waiting<'w, N>,
     limits: &HeadLimits,
 ) -> Poll<Next<'w, N>> {
+    if !worker.has(connection.peer.listener) {
+        // Nobody is left to say whose the next request would be.
+        return Poll::Ready(Next::Over);
+    }
     let (mut buffers, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
         Waiting::Head(buffers) => (buffers, true),
         idle => {

@@ -23,11 +23,11 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
-use crate::listener::ListenerName;
+use crate::listener::ListenerId;
 use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use crate::publish::Publisher;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
@@ -209,7 +209,8 @@ impl Stage {
     pub(crate) fn unserved(&self) -> (Client, impl Future<Output = ()> + 'static) {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
-        let peer = Peer { listener: ListenerName::Http, client };
+        let listener = ListenerId { slot: 0, generation: 1 };
+        let peer = Peer { listener, scheme: Scheme::Http, client };
         let serving = crate::downstream::serve(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }
@@ -361,8 +362,6 @@ pub(crate) fn snapshot() -> Arc<Snapshot> {
 fn options() -> ProxyOptions {
     let leaf = Authority::new("stage").leaf(&["stage.invalid"]);
     ProxyOptions {
-        http: Vec::new(),
-        https: Vec::new(),
         workers: 1,
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),

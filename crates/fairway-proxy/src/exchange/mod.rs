@@ -36,7 +36,6 @@ use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
-use crate::listener::ListenerName;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::request::body::RequestBody;
@@ -86,7 +85,7 @@ pub(crate) fn exchange<'c, N: Network, D: Downstream>(
 /// log shows it, so that no idle connection needs room for the answer.
 fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<'_, D>) -> Parties {
     let peer = client_side.peer;
-    let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
+    let introduced = worker.options.proxy_protocol.on.expects_header(peer.scheme);
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
 }
@@ -125,7 +124,8 @@ fn admit<'a, N: Network>(
     }
     let intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
-    let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
+    let listener = adopted.listener(peer.listener);
+    let public_port = listener.map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
@@ -133,7 +133,8 @@ fn admit<'a, N: Network>(
         return Err(Unroutable::NoRoute(intake));
     };
     let env = Environment { worker, adopted, rule, intake, client };
-    let verdict = decide(&env, prefix, buffers);
+    let https_port = listener.map_or(443, |facts| facts.https_port);
+    let verdict = decide(&env, (prefix, https_port), buffers);
     Ok((env, verdict))
 }
 
@@ -165,8 +166,11 @@ fn route<'a, S: Transport>(
 }
 
 /// What the rule itself makes of the request.
-fn decide<N: Network>(env: &Environment<'_, N>, prefix: usize, buffers: &mut Buffers) -> Verdict {
-    let https_port = env.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
+fn decide<N: Network>(
+    env: &Environment<'_, N>,
+    (prefix, https_port): (usize, u16),
+    buffers: &mut Buffers,
+) -> Verdict {
     let context = FilterContext { intake: &env.intake, client: &env.client, https_port, prefix };
     buffers.target.clear();
     let verdict = filter::on_request(env.rule, &context, buffers);

@@ -16,7 +16,7 @@ use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Req
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::request::client::Scheme;
+use crate::peer::Scheme;
 
 /// Runs the steps of the request's head in order, up to the first that answers.
 pub(crate) fn on_request(rule: &CompiledRule, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict {

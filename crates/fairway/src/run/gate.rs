@@ -9,7 +9,9 @@ use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Readiness;
 use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
-use fairway_proxy::{Proxy, ProxyHandle, ProxyOptions, Publisher, StartError};
+use fairway_proxy::{
+    BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher, StartError,
+};
 
 use super::telling::Telling;
 
@@ -53,7 +55,7 @@ impl Gate {
         let mut state = self.lock();
         if let Some(serving) = &state.serving {
             for problem in serving.publisher.publish(publication.outcome.snapshot.clone()) {
-                tracing::warn!(certificate = %problem.certificate, error = %problem.error, "a certificate cannot be used");
+                warn_of(&problem);
             }
             // The thread ends with the process.
             _ = serving.published.send(publication.clone());
@@ -122,6 +124,21 @@ impl Gate {
     fn lock(&self) -> MutexGuard<'_, GateState> {
         // Every change under the lock is one assignment: a panic elsewhere leaves a good value.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn warn_of(problem: &PublishProblem) {
+    match problem {
+        PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
+            tracing::warn!(%certificate, %error, "a certificate cannot be used");
+        }
+        PublishProblem::Listener(BindError { listener, address, error }) => {
+            tracing::warn!(
+                %listener, %address, %error,
+                "cannot listen: nothing is served at this address until a later configuration is published; all others \
+                 are served"
+            );
+        }
     }
 }
 
