@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::BackendKey;
+
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Filter {
@@ -26,6 +28,19 @@ pub enum Filter {
     RewritePath(PathRewrite),
     /// Sets the `Host` that is forwarded.
     RewriteHost(Arc<str>),
+    /// Sends a share of the requests to another backend as well, whose answers are dropped.
+    Mirror(Mirror),
+}
+
+/// Where a share of the requests goes as well (Gateway API `HTTPRequestMirrorFilter`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mirror {
+    /// The other backend.
+    pub backend: BackendKey,
+    /// So many requests...
+    pub numerator: u32,
+    /// ...out of this number; at least 1.
+    pub denominator: u32,
 }
 
 /// To https, on the listener's public https port, the target unchanged but for one trailing slash.
@@ -151,4 +166,16 @@ pub enum PathRewrite {
         /// Whether upper and lower case are the same.
         ignore_case: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirror_is_read_as_it_was_written() {
+        let filter = Filter::Mirror(Mirror { backend: "shop/next:80".into(), numerator: 1, denominator: 10 });
+        let json = serde_json::to_string(&filter).unwrap();
+        assert_eq!(serde_json::from_str::<Filter>(&json).unwrap(), filter);
+    }
 }

@@ -18,13 +18,14 @@ pub mod settings;
 pub mod stream;
 
 pub use backend::{
-    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, UpstreamTls, UpstreamVerification,
+    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
+    SessionPart, UpstreamTls, UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
-    RedirectTarget,
+    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, Mirror, PathRewrite,
+    Redirect, RedirectTarget,
 };
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};

@@ -121,6 +121,9 @@ pub struct Match {
     /// On query parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<FieldMatch>,
+    /// On cookies; names are case-sensitive (RFC 6265 §4.1.1).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cookies: Vec<FieldMatch>,
 }
 
 /// A condition on the path, which is in the host's [`PathForm`].
@@ -147,10 +150,10 @@ impl Default for PathMatch {
     }
 }
 
-/// A condition on a named value: a header or a query parameter.
+/// A condition on a named value: a header, a query parameter or a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldMatch {
-    /// The header (lower case) or the query parameter (exact).
+    /// The header (lower case), the query parameter (exact) or the cookie (exact).
     pub name: Arc<str>,
     /// What its value must be.
     pub value: TextMatch,

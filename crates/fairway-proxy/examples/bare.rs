@@ -40,6 +40,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),

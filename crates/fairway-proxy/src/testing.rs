@@ -384,6 +384,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "test"),

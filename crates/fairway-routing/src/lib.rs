@@ -31,6 +31,7 @@ mod steps;
 mod table;
 mod targets;
 mod tree;
+mod unserved;
 
 pub use compile::{Compiled, compile};
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};

@@ -9,6 +9,7 @@ use fairway_model::{HostPattern, Listener, ListenerProtocol, WildcardSpan};
 use imbl::OrdMap;
 
 use crate::problem::Problem;
+use crate::unserved;
 
 /// An address to bind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,10 +60,12 @@ impl Ports {
     pub(crate) fn of(listeners: &OrdMap<Arc<str>, Arc<Listener>>) -> Self {
         let mut ports = Self::default();
         for listener in listeners.values() {
-            let carried = match missing(listener) {
+            let carried = match unserved::of_listener(listener) {
                 None => Carried::Served(listener.clone()),
-                Some(missing) => {
-                    ports.problem(listener, format!("{missing}; its connections are closed"));
+                Some(unserved) => {
+                    let text =
+                        format!("the listener {}: {unserved}; its connections are closed", listener.name);
+                    ports.problem(listener, text);
                     Carried::Closed(listener.clone())
                 }
             };
@@ -109,22 +112,6 @@ impl Ports {
     fn problem(&mut self, listener: &Listener, text: String) {
         self.problems.push(Problem { origin: listener.origin.clone(), text });
     }
-}
-
-/// What a listener asks for that is not served yet.
-fn missing(listener: &Listener) -> Option<String> {
-    let what = match listener.protocol {
-        ListenerProtocol::Http => return None,
-        ListenerProtocol::Https if listener.tls.clients.is_some() => {
-            "client certificates are not verified yet"
-        }
-        ListenerProtocol::Https => return None,
-        ListenerProtocol::Tls => "TLS with anything but HTTP inside is not served yet",
-        ListenerProtocol::TlsPassthrough => "TLS is not passed through yet",
-        ListenerProtocol::Tcp => "TCP is not forwarded yet",
-        ListenerProtocol::Udp => "UDP is not forwarded yet",
-    };
-    Some(format!("the listener {}: {what}", listener.name))
 }
 
 impl Carried {

@@ -9,6 +9,7 @@ use crate::rewrite::CompiledRewrite;
 use crate::slots::Slots;
 use crate::steps::{RequestStep, Steps};
 use crate::targets::Targets;
+use crate::unserved;
 
 /// Names a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,9 +92,9 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let steps = match host.clients {
+        let steps = match unserved::of_host(host) {
             None => Steps::compiled(&rule.filters, form),
-            Some(_) => Err("client certificates are not verified yet".to_owned()),
+            Some(unserved) => Err(unserved.to_owned()),
         };
         let (steps, targets) = match steps {
             Ok(steps) => (steps, acquired(&rule.action, slots)),

@@ -11,6 +11,7 @@ use crate::host::CompiledHost;
 use crate::hosts::Hosts;
 use crate::matched::Matched;
 use crate::ports::{Carried, Port, PortKey, Ports};
+use crate::problem::Problem;
 use crate::request::{Fields, Request};
 use crate::slots::BackendSlot;
 use crate::slots::Slots;
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
+    /// The backends that ask for what is not served.
+    pub(crate) unserved: OrdMap<BackendKey, Problem>,
 }
 
 impl Snapshot {

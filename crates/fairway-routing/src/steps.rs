@@ -12,6 +12,7 @@ use fairway_model::{
 };
 
 use crate::rewrite::CompiledRewrite;
+use crate::unserved;
 
 /// The steps of a rule.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +80,7 @@ impl Steps {
     /// Compiles `filters` for a host whose rules see `form`.
     ///
     /// # Errors
-    /// With the rewrite that cannot be compiled, as a sentence.
+    /// With the rewrite that cannot be compiled or the filter that is not served, as a sentence.
     pub(crate) fn compiled(filters: &[Filter], form: PathForm) -> Result<Self, String> {
         let (mut request, mut answer) = (Vec::new(), Vec::new());
         for filter in filters {
@@ -103,6 +104,7 @@ impl Steps {
                     request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
                 }
                 Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
+                Filter::Mirror(_) => return Err(unserved::MIRROR.to_owned()),
             }
         }
         Ok(Self { request: request.into(), answer: answer.into() })

@@ -60,8 +60,9 @@ fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<FieldMatc
 
 fn matches() -> impl Strategy<Value = Match> {
     let method = option::weighted(0.25, select(vec!["GET", "PUT"]).prop_map(Arc::from));
-    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"]))
-        .prop_map(|(path, method, headers, query)| Match { path, method, headers, query })
+    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"])).prop_map(
+        |(path, method, headers, query)| Match { path, method, headers, query, cookies: Vec::new() },
+    )
 }
 
 fn rules() -> impl Strategy<Value = Rule> {

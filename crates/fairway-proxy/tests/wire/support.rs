@@ -123,6 +123,7 @@ impl Setup {
             protocol: BackendProtocol::Http1,
             tls: self.tls.clone(),
             balancing: Balancing::RoundRobin,
+            session: None,
         }
     }
 

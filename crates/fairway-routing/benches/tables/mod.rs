@@ -73,6 +73,7 @@ pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     config.backends.insert(key, Arc::new(backend));
 }

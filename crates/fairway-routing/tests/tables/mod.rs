@@ -126,6 +126,7 @@ pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     })
 }
 

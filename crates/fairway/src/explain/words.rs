@@ -14,6 +14,7 @@ pub(super) fn matched(it: &Match) -> String {
     parts.extend(it.method.iter().map(|method| format!("method {method}")));
     parts.extend(it.headers.iter().map(|field| format!("header {}", condition(field))));
     parts.extend(it.query.iter().map(|field| format!("query {}", condition(field))));
+    parts.extend(it.cookies.iter().map(|field| format!("cookie {}", condition(field))));
     parts.join(", ")
 }
 
@@ -69,6 +70,9 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
         Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
         Filter::RewriteHost(host) => format!("host becomes {host}"),
+        Filter::Mirror(it) => {
+            format!("{} of {} requests go to {} too", it.numerator, it.denominator, it.backend)
+        }
     }
 }
 
@@ -132,6 +136,8 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
 pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::UpstreamTls>) -> String {
     let spoken = match it {
         BackendProtocol::Http1 => "HTTP/1.1",
+        BackendProtocol::H2c | BackendProtocol::Http2 => "HTTP/2",
+        BackendProtocol::Auto => "HTTP/2 or HTTP/1.1",
     };
     match tls.map(|tls| &tls.verification) {
         None => spoken.to_owned(),
