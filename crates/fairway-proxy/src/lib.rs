@@ -1,7 +1,7 @@
 //! The data plane: workers, listeners, connections, exchanges, endpoints.
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
-//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on a [`listener`],
+//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`], the codec
 //! [`h1`] behind the two [`sides`] of an exchange, [`wire`] and [`transport`]; beside them [`worker`], [`publish`],
 //! [`metrics`] and [`access_log`], and what bounds them all, [`memory`] and [`descriptors`]. Each imports only what stands

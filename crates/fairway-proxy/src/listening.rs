@@ -290,3 +290,94 @@ impl Numbers {
         self.by_name.iter().map(|(name, (_, id))| (name.clone(), *id)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::{Config, HostPattern};
+
+    use super::*;
+
+    fn config(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
+        let mut config = Config::default();
+        for (name, protocol, public_port) in listeners {
+            let bind = vec!["127.0.0.1:0".parse().unwrap()];
+            let listener = Listener { bind, ..Listener::new(name, *protocol, *public_port, "ingress") };
+            config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        }
+        config
+    }
+
+    fn snapshot(config: &Config) -> Arc<Snapshot> {
+        fairway_routing::compile(config, None).snapshot
+    }
+
+    fn id(listening: &Listening, name: &str) -> ListenerId {
+        let ids = listening.ports().iter().flat_map(|port| port.carries.carried());
+        let mut ids = ids.filter_map(|choice| match choice {
+            Choice::Listener(id) => Some(*id),
+            Choice::Closed => None,
+        });
+        ids.find(|id| listening.model(*id).is_some_and(|model| *model.name == *name)).unwrap()
+    }
+
+    #[test]
+    fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
+        use ListenerProtocol::{Http, Https};
+        let mut sockets = Sockets::new(1);
+        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
+        let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
+        assert_eq!(id(&first, "b"), id(&second, "b"));
+        assert_eq!(second.facts(id(&first, "b")).unwrap().public_port, 82);
+        assert_eq!(id(&first, "a").slot, id(&second, "c").slot, "a vacant slot is used again");
+        assert_eq!(second.facts(id(&first, "a")), None);
+        assert!(first.is_more_than(&second) && second.is_more_than(&first));
+        let third = sockets.follow(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
+        assert_eq!(third.facts(id(&second, "b")), None, "what speaks another protocol is another listener");
+        assert!(!second.is_more_than(&second));
+    }
+
+    #[test]
+    fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
+        use ListenerProtocol::Http;
+        let mut sockets = Sockets::new(2);
+        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
+        let a = first.addresses("a")[0];
+        let taken = first.ports()[0].sockets.take(0).unwrap();
+        assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
+        let second = sockets.follow(&snapshot(&config(&[("a", Http, 90)]))).0;
+        assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
+        assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
+        assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
+        assert_eq!(taken.local_addr().unwrap(), a);
+        assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
+    }
+
+    #[test]
+    fn redirects_from_plain_listeners_lead_to_the_one_over_tls_with_the_same_table() {
+        use ListenerProtocol::{Http, Https};
+        let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
+        let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
+        config.listeners.insert(other.name.clone(), Arc::new(other));
+        let listening = Sockets::new(1).follow(&snapshot(&config)).0;
+        let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
+        assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
+        let alone = Sockets::new(1).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
+        assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
+    }
+
+    #[test]
+    fn nothing_is_made_again_where_no_listener_changes() {
+        let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
+        let mut sockets = Sockets::new(1);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let listening = sockets.follow(&first).0;
+        config.settings.workers = Some(3);
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
+        let mut listener = (**config.listeners.get("a").unwrap()).clone();
+        listener.host = HostPattern::Exact("a.test".into());
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+    }
+}

@@ -106,7 +106,7 @@ fn a_backend_with_a_session_key_is_served_and_named() {
         problem,
         "Service ns/back: requests are not kept with one endpoint yet; they are shared out as if nothing asked for it"
     );
-    let mut without = config.clone();
+    let mut without = config;
     without.backends.clear();
     assert_eq!(compile(&without, Some(&snapshot)).problems, []);
 }
