@@ -28,7 +28,8 @@ pub struct Listener {
     pub protocol: ListenerProtocol,
     /// The port that clients see: redirects, `X-Forwarded-Port` and logs use it, whatever port is bound.
     pub public_port: u16,
-    /// The names (SNI) for which it is chosen among listeners that share an address.
+    /// The names (SNI) for which it is chosen among listeners that share an address; without meaning for protocols that
+    /// do not begin with TLS. Which hosts of requests it serves, its table says.
     #[serde(default = "every_name", skip_serializing_if = "is_every_name")]
     pub host: HostPattern,
     /// The table that serves it: the `table` part of [`crate::HostKey`] for HTTP, of [`crate::StreamKey`] for all

@@ -85,7 +85,7 @@ impl Sockets {
     }
 
     /// Binds what `snapshot` adds and lets go of what it no longer has; addresses that stay are not touched. What
-    /// cannot be bound is reported when it is new, left out, and tried again with each snapshot.
+    /// cannot be bound is left out, reported when it is new, and tried again each time.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<BindError>) {
         let listeners = &snapshot.config().listeners;
         let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
@@ -118,6 +118,11 @@ impl Sockets {
         self.followed = listeners.clone();
         self.current = Arc::new(listening);
         (Arc::clone(&self.current), errors)
+    }
+
+    /// Whether nothing failed to be bound.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 
     fn sockets(

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fairway_model::CertificateKey;
@@ -42,7 +42,7 @@ struct Shared {
 pub enum PublishProblem {
     /// Hosts that name this certificate get the default one.
     Certificate(CertificateProblem),
-    /// A new address of a listener: nobody listens there. It is tried again with the next snapshot.
+    /// A new address of a listener: nobody listens there until [`Publisher::bind_again`] or a later snapshot succeeds.
     Listener(BindError),
 }
 
@@ -77,7 +77,7 @@ impl Publisher {
     /// Makes `snapshot` the one to serve by. Workers adopt it between two events; what they have not adopted by then
     /// is skipped. New addresses of listeners are bound first, and addresses that stay are not touched.
     pub fn publish(&self, snapshot: Arc<Snapshot>) -> Vec<PublishProblem> {
-        let mut sockets = self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.lock_sockets();
         let (listening, errors) = sockets.follow(&snapshot);
         let previous = Arc::clone(&self.shared.latest.borrow());
         let (identities, problems) =
@@ -85,6 +85,28 @@ impl Publisher {
         *self.shared.published.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
         report(problems, errors)
+    }
+
+    /// Whether every address of the latest snapshot is bound.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.lock_sockets().is_complete()
+    }
+
+    /// Tries once more to bind what could not be bound: who held the address may be gone, be it another process or a
+    /// worker that had not yet closed what an older snapshot had there. Gives what is new of the reasons.
+    pub fn bind_again(&self) -> Vec<PublishProblem> {
+        let mut sockets = self.lock_sockets();
+        if sockets.is_complete() {
+            return Vec::new();
+        }
+        let latest = Arc::clone(&self.shared.latest.borrow());
+        let (listening, errors) = sockets.follow(&latest.snapshot);
+        if listening.ports().len() > latest.listening.ports().len() {
+            let (snapshot, identities) = (Arc::clone(&latest.snapshot), latest.identities.clone());
+            self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
+        }
+        report(Vec::new(), errors)
     }
 
     /// Where a listener of the latest snapshot is bound, with the ports that port 0 became.
@@ -117,6 +139,10 @@ impl Publisher {
     /// The time since the latest publication.
     pub(crate) fn age(&self) -> Duration {
         self.shared.published.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn lock_sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn note_adoption(&self, worker: usize, version: u64) {

@@ -1,9 +1,10 @@
 //! Between the control side and the data plane, which start at different times.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Readiness;
@@ -14,6 +15,9 @@ use fairway_proxy::{
 };
 
 use super::telling::Telling;
+
+/// How often an address that cannot be bound is tried again.
+const BIND_AGAIN: Duration = Duration::from_secs(1);
 
 /// Between the pipeline, which may publish before the data plane stands, and the data plane, which starts with the
 /// latest snapshot.
@@ -127,6 +131,21 @@ impl Gate {
     }
 }
 
+/// The next publication; `None` at the process's end.
+fn next(receiver: &Receiver<Publication>, publisher: &Publisher) -> Option<Publication> {
+    while !publisher.is_bound() {
+        match receiver.recv_timeout(BIND_AGAIN) {
+            Ok(publication) => return Some(publication),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => publisher.bind_again().iter().for_each(warn_of),
+        }
+        if publisher.is_bound() {
+            tracing::info!("every listener is bound now");
+        }
+    }
+    receiver.recv().ok()
+}
+
 fn warn_of(problem: &PublishProblem) {
     match problem {
         PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
@@ -135,19 +154,21 @@ fn warn_of(problem: &PublishProblem) {
         PublishProblem::Listener(BindError { listener, address, error }) => {
             tracing::warn!(
                 %listener, %address, %error,
-                "cannot listen: nothing is served at this address until a later configuration is published; all others \
-                 are served"
+                "cannot listen: nothing is served at this address until it is free, which is tried every second; all \
+                 others are served"
             );
         }
     }
 }
 
-/// Starts the thread that measures how long each publication takes to the last worker.
+/// Starts the thread that measures how long each publication takes to the last worker, and that tries to bind again what
+/// could not be bound.
 fn watch_adoption(publisher: Publisher, propagation: Arc<Propagation>) -> Result<Sender<Publication>> {
     let (sender, receiver): (_, Receiver<Publication>) = channel();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let watch = move || {
-        for Publication { outcome, heard, written, freshness } in receiver {
+        while let Some(publication) = next(&receiver, &publisher) {
+            let Publication { outcome, heard, written, freshness } = publication;
             runtime.block_on(publisher.adopted(outcome.snapshot.version()));
             if freshness == Freshness::Current {
                 // A clock that was set back shows no time at all.
