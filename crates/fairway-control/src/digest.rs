@@ -1,7 +1,7 @@
 //! The name of a configuration by its content: equal on every replica that serves the same, whatever came in which
 //! order. Kept up to date at the cost of what changed; decides nothing.
 //!
-//! Every entry (host, backend, certificate) is hashed by itself and the hashes are added, lane by lane, so that an entry
+//! Every entry (host, backend, certificate, listener, stream) is hashed by itself and the hashes are added, lane by lane, so that an entry
 //! can be taken out again. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
 //! traffic already.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use fairway_model::{Certificate, Config};
+use fairway_model::{Certificate, Config, Listener};
 use imbl::ordmap::DiffItem;
 use serde::{Serialize, Serializer};
 
@@ -35,8 +35,10 @@ impl Running {
         self.follow(old.hosts.diff(&new.hosts), |host| of("host", host));
         self.follow(old.backends.diff(&new.backends), |backend| of("backend", backend));
         self.follow(old.certificates.diff(&new.certificates), |certificate| of_certificate(certificate));
+        self.follow(old.listeners.diff(&new.listeners), |listener| of_listener(listener));
+        self.follow(old.streams.diff(&new.streams), |stream| of("stream", stream));
         let mut whole = self.entries;
-        whole.add(of("rest", &(&new.listeners, &new.default_certificate, &new.settings)));
+        whole.add(of("rest", &(&new.default_certificate, &new.settings)));
         whole
     }
 
@@ -111,6 +113,11 @@ fn of_certificate(certificate: &Certificate) -> Digest {
     finish(hashing)
 }
 
+/// Replicas that serve the same may be bound to different addresses, those of their nodes for example.
+fn of_listener(listener: &Listener) -> Digest {
+    of("listener", &Listener { bind: Vec::new(), ..listener.clone() })
+}
+
 fn hashed(kind: &str, value: &impl Serialize) -> Hashing {
     let mut hashing = Hashing(Context::new(&SHA256));
     hashing.0.update(kind.as_bytes());
@@ -131,7 +138,7 @@ fn finish(hashing: Hashing) -> Digest {
 mod tests {
     use std::sync::Arc;
 
-    use fairway_model::{CertificateKey, Origin, PrivateKey};
+    use fairway_model::{CertificateKey, ListenerProtocol, Origin, PrivateKey};
 
     use super::*;
 
@@ -166,6 +173,18 @@ mod tests {
             assert_eq!(stepwise, Running::default().update(&Config::default(), &step));
             last = step;
         }
+    }
+
+    #[test]
+    fn where_a_listener_is_bound_does_not_matter_and_what_it_serves_does() {
+        let with = |port: u16, table: &str| {
+            let bind = vec![([127, 0, 0, 1], port).into()];
+            let listener = Listener { bind, ..Listener::new("http", ListenerProtocol::Http, 80, table) };
+            let listeners = [(listener.name.clone(), Arc::new(listener))].into_iter().collect();
+            of_config(&Config { listeners, ..Config::default() })
+        };
+        assert_eq!(with(80, "ingress"), with(8080, "ingress"));
+        assert_ne!(with(80, "ingress"), with(80, "other"));
     }
 
     #[test]

@@ -94,10 +94,11 @@ impl Engine {
     }
 
     /// Begins with a configuration that an earlier process served, until the first update; without effect after that.
-    pub fn restore(&mut self, config: Config) {
+    pub fn restore(&mut self, mut config: Config) {
         if self.current.is_some() {
             return;
         }
+        self.translator.adapt(&mut config);
         let digest = self.digests.update(&Config::default(), &config);
         let Compiled { snapshot, problems } = compile(&config, None);
         let problems = problems.into_iter().map(diagnostic).collect();
@@ -126,7 +127,8 @@ fn same(a: &Config, b: &Config) -> bool {
     a.hosts.diff(&b.hosts).next().is_none()
         && a.backends.diff(&b.backends).next().is_none()
         && a.certificates.diff(&b.certificates).next().is_none()
-        && a.listeners == b.listeners
+        && a.listeners.diff(&b.listeners).next().is_none()
+        && a.streams.diff(&b.streams).next().is_none()
         && a.default_certificate == b.default_certificate
         && a.settings == b.settings
 }

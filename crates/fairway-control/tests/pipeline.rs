@@ -54,11 +54,18 @@ fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
     }
 }
 
-/// A pipeline whose publications can be looked at.
-fn observed() -> (Pipeline, std::sync::mpsc::Receiver<Publication>) {
+/// A pipeline whose publications can be looked at, of a process that listens on this port.
+fn observed(port: u16) -> (Pipeline, std::sync::mpsc::Receiver<Publication>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let publish = Box::new(move |publication| drop(sender.send(publication)));
-    (Pipeline::start(Options::default(), publish).unwrap(), receiver)
+    let mut options = Options::default();
+    options.listeners.http.bind = vec![([127, 0, 0, 1], port).into()];
+    (Pipeline::start(options, publish).unwrap(), receiver)
+}
+
+/// The port of the listener `http`.
+fn port(publication: &Publication) -> u16 {
+    publication.outcome.snapshot.listener("http").unwrap().bind[0].port()
 }
 
 #[test]
@@ -69,20 +76,21 @@ fn what_an_earlier_process_served_is_served_until_the_source_tells() {
     fs::create_dir(&root).unwrap();
     fs::write(root.join("class.yaml"), CLASS).unwrap();
     put(&root, 0);
-    let (first, publications) = observed();
+    let (first, publications) = observed(8001);
     let _directory = Directory::start(&root, first.inlet()).unwrap();
     let served = publications.recv_timeout(PATIENCE).unwrap().outcome;
 
-    let (second, publications) = observed();
+    let (second, publications) = observed(8002);
     second.inlet().restore(served.translation.config.clone());
     let stale = publications.recv_timeout(PATIENCE).unwrap();
     assert_eq!((stale.freshness, stale.outcome.digest), (Freshness::Stale, served.digest));
+    assert_eq!(port(&stale), 8002, "it listens where this process was told to");
     assert_eq!(second.wait_for_first(PATIENCE).unwrap().freshness, Freshness::Stale);
 
     put(&root, 1);
     let _directory = Directory::start(&root, second.inlet()).unwrap();
     let fresh = publications.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(fresh.freshness, Freshness::Current);
+    assert_eq!((fresh.freshness, port(&fresh)), (Freshness::Current, 8002));
     assert_ne!(fresh.outcome.digest, served.digest);
     assert!(fresh.outcome.snapshot.version() > stale.outcome.snapshot.version());
     second.inlet().restore(served.translation.config);

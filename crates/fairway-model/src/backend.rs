@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ pub struct Backend {
     pub tls: Option<UpstreamTls>,
     /// Who gets the next request.
     pub balancing: Balancing,
+    /// What keeps requests with one endpoint for as long as it is there; `balancing` chooses for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionKey>,
 }
 
 /// A Service and one of its ports.
@@ -58,6 +62,12 @@ pub struct Endpoint {
 pub enum BackendProtocol {
     /// HTTP/1.1.
     Http1,
+    /// HTTP/2 in the clear, known beforehand (RFC 9113 §3.3).
+    H2c,
+    /// HTTP/2 over TLS (RFC 9113 §3.2).
+    Http2,
+    /// Over TLS whichever of HTTP/2 and HTTP/1.1 the endpoint chooses (RFC 7301); HTTP/1.1 in the clear.
+    Auto,
 }
 
 /// TLS towards an endpoint. All of it is part of what makes two connections alike.
@@ -98,6 +108,45 @@ pub enum Balancing {
     Random,
 }
 
+/// What of a request decides which endpoint it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SessionKey {
+    /// A cookie that names the endpoint; answers set it where the request has none.
+    Cookie(SessionCookie),
+    /// Requests of which all of these are equal belong to the same endpoint.
+    Hash(Vec<SessionPart>),
+}
+
+/// A cookie that names an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionCookie {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its `Path`; `None` is `/`.
+    pub path: Option<Arc<str>>,
+    /// Its `Max-Age`; `None` ends it with the client's session.
+    pub max_age: Option<Duration>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SessionPart {
+    /// The client's address, after trust is settled.
+    Address,
+    /// The first value of this header (lower case).
+    Header(Arc<str>),
+    /// The value of this cookie.
+    Cookie(Arc<str>),
+    /// The first value of this query parameter.
+    Query(Arc<str>),
+    /// The host.
+    Host,
+    /// The target as the client sent it: path and query.
+    Target,
+    /// This text.
+    Text(Arc<str>),
+}
+
 impl fmt::Display for BackendKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -107,5 +156,38 @@ impl fmt::Display for BackendKey {
 impl From<&str> for BackendKey {
     fn from(name: &str) -> Self {
         Self(name.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_keys_and_protocols_are_read_as_they_were_written() {
+        let cookie = SessionCookie {
+            name: "route".into(),
+            path: Some("/shop".into()),
+            max_age: Some(Duration::from_secs(3600)),
+        };
+        let parts = vec![
+            SessionPart::Address,
+            SessionPart::Header("x-user".into()),
+            SessionPart::Cookie("id".into()),
+            SessionPart::Query("q".into()),
+            SessionPart::Host,
+            SessionPart::Target,
+            SessionPart::Text("-v2".into()),
+        ];
+        for key in [SessionKey::Cookie(cookie), SessionKey::Hash(parts)] {
+            let json = serde_json::to_string(&key).unwrap();
+            assert_eq!(serde_json::from_str::<SessionKey>(&json).unwrap(), key);
+        }
+        for protocol in
+            [BackendProtocol::Http1, BackendProtocol::H2c, BackendProtocol::Http2, BackendProtocol::Auto]
+        {
+            let json = serde_json::to_string(&protocol).unwrap();
+            assert_eq!(serde_json::from_str::<BackendProtocol>(&json).unwrap(), protocol);
+        }
     }
 }

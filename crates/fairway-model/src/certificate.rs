@@ -30,6 +30,26 @@ pub struct Certificate {
     pub not_after: i64,
 }
 
+/// Which certificates clients must show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientVerification {
+    /// The trusted roots as PEM.
+    pub roots: Arc<str>,
+    /// What is done without a certificate, and with one that is not trusted.
+    pub demand: ClientDemand,
+}
+
+/// How much a client's certificate matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientDemand {
+    /// Only clients with a trusted certificate are served.
+    Required,
+    /// Clients without a certificate are served too; those with one that is not trusted are not.
+    Optional,
+    /// All clients are served, and endpoints are told what was verified.
+    Unverified,
+}
+
 /// A private key in DER (PKCS #8, PKCS #1 or SEC 1). Compares by content, prints as nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PrivateKey(Arc<[u8]>);

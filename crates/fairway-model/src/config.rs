@@ -10,6 +10,7 @@ use crate::certificate::{Certificate, CertificateKey};
 use crate::listener::Listener;
 use crate::route::{HostKey, VirtualHost};
 use crate::settings::Settings;
+use crate::stream::{StreamKey, StreamRoute};
 
 /// A complete configuration.
 ///
@@ -17,12 +18,16 @@ use crate::settings::Settings;
 /// is found without visiting what they share (docs/design/0001-persistent-maps.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Where connections arrive.
-    pub listeners: Vec<Listener>,
+    /// Where connections arrive, by name.
+    #[serde(with = "by_value")]
+    pub listeners: OrdMap<Arc<str>, Arc<Listener>>,
     /// The hosts of all route tables.
     #[serde(with = "by_value")]
     pub hosts: OrdMap<HostKey, Arc<VirtualHost>>,
-    /// The backends that rules name.
+    /// Where connections go that are not HTTP, of all tables.
+    #[serde(default, with = "by_value", skip_serializing_if = "OrdMap::is_empty")]
+    pub streams: OrdMap<StreamKey, Arc<StreamRoute>>,
+    /// The backends that rules and stream routes name.
     #[serde(with = "by_value")]
     pub backends: OrdMap<BackendKey, Arc<Backend>>,
     /// The certificates that hosts name.
@@ -43,11 +48,27 @@ mod by_value {
 
     use crate::backend::{Backend, BackendKey};
     use crate::certificate::{Certificate, CertificateKey};
+    use crate::listener::Listener;
     use crate::route::{HostKey, VirtualHost};
+    use crate::stream::{StreamKey, StreamRoute};
 
     pub(super) trait Keyed {
         type Key: Ord + Clone;
         fn key(&self) -> Self::Key;
+    }
+
+    impl Keyed for Listener {
+        type Key = Arc<str>;
+        fn key(&self) -> Arc<str> {
+            self.name.clone()
+        }
+    }
+
+    impl Keyed for StreamRoute {
+        type Key = StreamKey;
+        fn key(&self) -> StreamKey {
+            self.key.clone()
+        }
     }
 
     impl Keyed for VirtualHost {

@@ -166,3 +166,17 @@ pub enum PathRewrite {
         ignore_case: bool,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirror_is_read_as_it_was_written() {
+        let backend = "shop/next:80".into();
+        let mirror = Mirror { backend, numerator: 1, denominator: 10, most_body: 1024 };
+        let filter = Filter::Mirror(mirror);
+        let json = serde_json::to_string(&filter).unwrap();
+        assert_eq!(serde_json::from_str::<Filter>(&json).unwrap(), filter);
+    }
+}

@@ -58,13 +58,15 @@ pub struct ConcurrencyLimit {
     pub exempt: Vec<IpNet>,
 }
 
-/// A copy of the request goes to another backend, whose answer nobody sees.
+/// A copy of the request goes to another backend, whose answer nobody sees (Gateway API `HTTPRequestMirrorFilter`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {
     /// Who gets the copies.
     pub backend: BackendKey,
-    /// How many of 10,000 requests are copied.
-    pub share: u16,
+    /// So many requests...
+    pub numerator: u32,
+    /// ...out of this number; not 0.
+    pub denominator: u32,
     /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off.
     pub most_body: u64,
 }

@@ -16,11 +16,13 @@ pub mod origin;
 pub mod policy;
 pub mod route;
 pub mod settings;
+pub mod stream;
 
 pub use backend::{
-    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, UpstreamTls, UpstreamVerification,
+    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
+    SessionPart, UpstreamTls, UpstreamVerification,
 };
-pub use certificate::{Certificate, CertificateKey, PrivateKey};
+pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
     AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
@@ -28,7 +30,7 @@ pub use filter::{
 };
 pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
-pub use listener::{Listener, ListenerProtocol};
+pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, Timeouts};
 pub use route::{
@@ -36,3 +38,4 @@ pub use route::{
     RuleOrder, TextMatch, VirtualHost, WeightedBackend,
 };
 pub use settings::{AccessLog, DownstreamSettings, ForwardedTrust, Settings, UpstreamSettings};
+pub use stream::{StreamKey, StreamRoute};

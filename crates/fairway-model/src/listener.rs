@@ -1,20 +1,43 @@
-//! Where connections arrive and which route table serves them.
+//! Where connections arrive, how they are spoken to, and which table serves them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// One kind of traffic on one port. The address to bind is the process's business (flags), not the configuration's.
+use crate::certificate::{CertificateKey, ClientVerification};
+use crate::host::HostPattern;
+use crate::origin::Origin;
+
+/// One kind of traffic on some addresses.
+///
+/// Listeners that end or forward TLS may share an address: the name that a client asks for (SNI) chooses the one whose
+/// [`Self::host`] is exactly this name, else the longest wildcard, else [`HostPattern::Any`]. All others have their
+/// addresses to themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// Unique; `http` and `https` for Ingress.
     pub name: Arc<str>,
+    /// What asks for it: a flag or an object.
+    #[serde(default)]
+    pub origin: Origin,
+    /// The addresses to bind. Port 0 is a free port of this listener's own.
+    #[serde(default)]
+    pub bind: Vec<SocketAddr>,
     /// What is spoken on it.
     pub protocol: ListenerProtocol,
     /// The port that clients see: redirects, `X-Forwarded-Port` and logs use it, whatever port is bound.
     pub public_port: u16,
-    /// The route table that serves it: the `table` part of [`crate::HostKey`]. Several listeners may share one.
+    /// The names (SNI) for which it is chosen among listeners that share an address; without meaning for protocols that
+    /// do not begin with TLS. Which hosts of requests it serves, its table says.
+    #[serde(default = "every_name", skip_serializing_if = "is_every_name")]
+    pub host: HostPattern,
+    /// The table that serves it: the `table` part of [`crate::HostKey`] for HTTP, of [`crate::StreamKey`] for all
+    /// others. Several listeners may share one.
     pub table: Arc<str>,
+    /// How TLS ends here; without meaning for protocols that do not end TLS.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: ListenerTls,
 }
 
 /// What a listener speaks.
@@ -24,4 +47,101 @@ pub enum ListenerProtocol {
     Http,
     /// HTTP over TLS that ends here.
     Https,
+    /// Anything over TLS that ends here; what is inside is forwarded as it comes.
+    Tls,
+    /// TLS that an endpoint ends; forwarded as it comes.
+    TlsPassthrough,
+    /// Connections that are forwarded as they come.
+    Tcp,
+    /// Datagrams that are forwarded as they come.
+    Udp,
+}
+
+/// How TLS ends at a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerTls {
+    /// For names without a virtual host that has one: the first of these that is for exactly the name, else the first
+    /// with a wildcard for it, else the first of all, else [`crate::Config::default_certificate`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<CertificateKey>,
+    /// Which certificates clients must show, for names without a virtual host that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientVerification>,
+}
+
+impl Listener {
+    /// For every name, on no address yet, with the TLS of the configuration.
+    #[must_use]
+    pub fn new(name: &str, protocol: ListenerProtocol, public_port: u16, table: &str) -> Self {
+        Self {
+            name: name.into(),
+            origin: Origin::object("Listener", "", name),
+            bind: Vec::new(),
+            protocol,
+            public_port,
+            host: HostPattern::Any,
+            table: table.into(),
+            tls: ListenerTls::default(),
+        }
+    }
+}
+
+fn every_name() -> HostPattern {
+    HostPattern::Any
+}
+
+fn is_every_name(host: &HostPattern) -> bool {
+    *host == HostPattern::Any
+}
+
+fn is_default(tls: &ListenerTls) -> bool {
+    *tls == ListenerTls::default()
+}
+
+impl ListenerProtocol {
+    /// Whether its connections begin with TLS, so that the name that a client asks for chooses among several listeners
+    /// of one address.
+    #[must_use]
+    pub fn begins_with_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Tls | Self::TlsPassthrough)
+    }
+
+    /// Whether its table is one of virtual hosts; else it is one of [`crate::StreamRoute`]s.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::ClientDemand;
+
+    #[test]
+    fn a_listener_is_read_as_it_was_written() {
+        let listener = Listener {
+            name: "db".into(),
+            origin: Origin::object("Gateway", "shop", "inner").at("spec.listeners[1]"),
+            bind: vec!["0.0.0.0:9443".parse().unwrap(), "[::]:9443".parse().unwrap()],
+            protocol: ListenerProtocol::Tls,
+            public_port: 5432,
+            host: HostPattern::Exact("db.example.com".into()),
+            table: "inner/db".into(),
+            tls: ListenerTls {
+                certificates: vec!["shop/db".into()],
+                clients: Some(ClientVerification { roots: "PEM".into(), demand: ClientDemand::Required }),
+            },
+        };
+        let json = serde_json::to_string(&listener).unwrap();
+        assert_eq!(serde_json::from_str::<Listener>(&json).unwrap(), listener);
+    }
+
+    #[test]
+    fn a_listener_of_an_older_version_is_read_without_addresses() {
+        let json = r#"{"name":"https","protocol":"Https","public_port":443,"table":"ingress"}"#;
+        let listener: Listener = serde_json::from_str(json).unwrap();
+        assert_eq!((listener.host, listener.tls), (HostPattern::Any, ListenerTls::default()));
+        assert!(listener.bind.is_empty());
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
-use crate::certificate::CertificateKey;
+use crate::certificate::{CertificateKey, ClientVerification};
 use crate::filter::Filter;
 use crate::host::HostPattern;
 use crate::origin::Origin;
@@ -37,6 +37,9 @@ pub struct VirtualHost {
     pub routes: Vec<Arc<Route>>,
     /// The certificate for TLS clients that name this host; the default certificate where there is none.
     pub certificate: Option<CertificateKey>,
+    /// Which certificates TLS clients that name this host must show; what their listener says where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientVerification>,
     /// Whether a request that no rule here matches is tried on the next less specific host.
     pub falls_through: bool,
 }
@@ -118,6 +121,9 @@ pub struct Match {
     /// On query parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<FieldMatch>,
+    /// On cookies; names are case-sensitive (RFC 6265 §4.1.1).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cookies: Vec<FieldMatch>,
 }
 
 /// A condition on the path, which is in the host's [`PathForm`].
@@ -144,10 +150,10 @@ impl Default for PathMatch {
     }
 }
 
-/// A condition on a named value: a header or a query parameter.
+/// A condition on a named value: a header, a query parameter or a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldMatch {
-    /// The header (lower case) or the query parameter (exact).
+    /// The header (lower case), the query parameter (exact) or the cookie (exact).
     pub name: Arc<str>,
     /// What its value must be.
     pub value: TextMatch,

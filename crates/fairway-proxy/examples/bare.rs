@@ -16,8 +16,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (listen, endpoints) = addresses.split_first().ok_or("usage: bare LISTEN ENDPOINT...")?;
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let options = ProxyOptions {
-        http: vec![*listen],
-        https: Vec::new(),
         workers: 1,
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
@@ -28,11 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             private_key: certified.signing_key.serialize_der(),
         },
     };
-    let compiled = fairway_routing::compile(&config(endpoints), None);
+    let compiled = fairway_routing::compile(&config(*listen, endpoints), None);
     Ok(Proxy::start(options, compiled.snapshot)?.join()?)
 }
 
-fn config(endpoints: &[SocketAddr]) -> Config {
+fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
     let key = HostKey { table: "ingress".into(), host: HostPattern::Any };
     let backend = Backend {
         key: "bare".into(),
@@ -42,6 +40,7 @@ fn config(endpoints: &[SocketAddr]) -> Config {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),
@@ -57,15 +56,13 @@ fn config(endpoints: &[SocketAddr]) -> Config {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
+        clients: None,
         falls_through: false,
     };
     let mut config = Config::default();
-    config.listeners.push(Listener {
-        name: "http".into(),
-        protocol: ListenerProtocol::Http,
-        public_port: 80,
-        table: "ingress".into(),
-    });
+    let listener =
+        Listener { bind: vec![listen], ..Listener::new("http", ListenerProtocol::Http, 80, "ingress") };
+    config.listeners.insert("http".into(), Arc::new(listener));
     config.hosts.insert(key, Arc::new(host));
     config.backends.insert("bare".into(), Arc::new(backend));
     config

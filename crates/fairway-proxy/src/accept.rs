@@ -1,22 +1,29 @@
 //! Accepting connections: an error never ends the loop, and a full process refuses politely.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_routing::Port;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio_rustls::server::TlsStream;
 
 use crate::clock::Instant;
 use crate::downstream;
 use crate::fault::Fault;
-use crate::listener::ListenerName;
+use crate::listener::{ListenerId, PortId};
+use crate::listening::Choice;
 use crate::network::Network;
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use crate::shortage::Shortage;
 use crate::transport::Prefixed;
 use crate::worker::{Open, Worker};
@@ -31,15 +38,11 @@ const FULL: &[u8] =
 
 /// What a worker needs to accept: one descriptor in reserve, so that a process that has none left can still take a
 /// connection off the queue and refuse it.
-pub(crate) struct Accepting {
+struct Accepting {
     reserve: RefCell<Option<File>>,
 }
 
 impl Accepting {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { reserve: RefCell::new(Some(reserve()?)) })
-    }
-
     /// Takes one waiting connection and closes it, with the descriptor in reserve.
     async fn refuse_one(&self, socket: &TcpListener) {
         self.reserve.borrow_mut().take();
@@ -50,22 +53,86 @@ impl Accepting {
     }
 }
 
-/// Accepts on one socket for as long as the worker lives.
-pub(crate) async fn accept<N: Network>(
+/// The loops of a worker that accept, one for each port.
+pub(crate) struct AcceptLoops<N: Network> {
     worker: Rc<Worker<N>>,
     accepting: Rc<Accepting>,
-    name: ListenerName,
-    socket: TcpListener,
+    /// Of the worker.
+    index: usize,
+    running: RefCell<BTreeMap<PortId, AcceptLoop>>,
+}
+
+/// One of them. It closes its socket when this is dropped.
+struct AcceptLoop {
+    _open: oneshot::Sender<Infallible>,
+    task: JoinHandle<()>,
+}
+
+impl<N: Network + 'static> AcceptLoops<N> {
+    /// None yet, of worker number `index`.
+    pub(crate) fn new(worker: &Rc<Worker<N>>, index: usize) -> io::Result<Self> {
+        let accepting = Rc::new(Accepting { reserve: RefCell::new(Some(reserve()?)) });
+        Ok(Self { worker: Rc::clone(worker), accepting, index, running: RefCell::default() })
+    }
+
+    /// Accepts on the ports of the snapshot that the worker has adopted, and no longer on others.
+    ///
+    /// # Errors
+    /// When the system lets a socket not be waited for; the others are accepted on.
+    pub(crate) fn follow(&self) -> io::Result<()> {
+        let adopted = self.worker.adopted();
+        let mut running = self.running.borrow_mut();
+        running.retain(|id, _| adopted.listening().port(*id).is_some());
+        let mut result = Ok(());
+        for port in adopted.listening().ports() {
+            // One that was taken before is accepted on already.
+            let Some(socket) = port.sockets.take(self.index) else { continue };
+            match TcpListener::from_std(socket) {
+                Ok(socket) => {
+                    let id = port.sockets.id;
+                    let (open, closed) = oneshot::channel();
+                    let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
+                    let task = tokio::task::spawn_local(accept(worker, accepting, (id, socket), closed));
+                    running.insert(id, AcceptLoop { _open: open, task });
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+
+    /// Ends all of them at once.
+    pub(crate) fn abort(&self) {
+        for running in self.running.borrow().values() {
+            running.task.abort();
+        }
+    }
+}
+
+/// A connection that was accepted and has said nothing yet.
+#[derive(Clone, Copy)]
+struct Caller {
+    port: PortId,
+    /// Of the port, which may have changed since: what it is now is looked up when the listener is chosen.
+    scheme: Scheme,
+    client: IpAddr,
+}
+
+/// Accepts on one socket until the worker drains or the port is `closed`.
+async fn accept<N: Network>(
+    worker: Rc<Worker<N>>,
+    accepting: Rc<Accepting>,
+    (port, socket): (PortId, TcpListener),
+    mut closed: oneshot::Receiver<Infallible>,
 ) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = worker.draining() => break,
+            _ = &mut closed => break,
         };
         match accepted {
-            Ok((stream, address)) => {
-                admit(&worker, Peer { listener: name, client: address.ip().to_canonical() }, stream);
-            }
+            Ok((stream, address)) => admit(&worker, port, address, stream),
             Err(error) if Shortage::of(&error).is_some() => {
                 worker.counters.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
@@ -77,73 +144,103 @@ pub(crate) async fn accept<N: Network>(
     }
     // The kernel has accepted them already: closing the socket would reset them.
     while let Poll::Ready(Ok((stream, address))) = poll_fn(|cx| Poll::Ready(socket.poll_accept(cx))).await {
-        let peer = Peer { listener: name, client: address.ip().to_canonical() };
-        admit(&worker, peer, stream);
+        admit(&worker, port, address, stream);
     }
 }
 
-fn admit<N: Network>(worker: &Rc<Worker<N>>, peer: Peer, stream: TcpStream) {
+fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, stream: TcpStream) {
+    let adopted = worker.adopted();
+    // A port that is gone has nobody to serve: what still waited there is closed.
+    let Some(open_port) = adopted.listening().port(port) else { return };
+    let scheme = scheme(&open_port.carries);
     if !worker.has_room_for_a_client() {
         worker.counters.refused(Fault::Overloaded);
-        if peer.listener == ListenerName::Http {
+        if scheme == Scheme::Http {
             refuse(&stream);
         }
         return;
     }
     let open = Open::new(worker);
-    let expects_header = worker.options.proxy_protocol.on.expects_header(peer.listener);
-    match peer.listener {
-        ListenerName::Http if !expects_header => {
+    let client = address.ip().to_canonical();
+    let expects_header = worker.options.proxy_protocol.on.expects_header(scheme);
+    match open_port.carries {
+        Port::Clear(Choice::Listener(listener)) if !expects_header => {
+            let peer = Peer { listener, scheme, client };
             tokio::task::spawn_local(downstream::serve(open, peer, stream, Vec::new()));
         }
-        ListenerName::Http | ListenerName::Https => {
-            tokio::task::spawn_local(greet(open, peer, stream));
+        Port::Clear(_) | Port::Tls(_) => {
+            tokio::task::spawn_local(greet(open, Caller { port, scheme, client }, stream));
         }
+    }
+}
+
+fn scheme(carries: &Port<Choice>) -> Scheme {
+    match carries {
+        Port::Clear(_) => Scheme::Http,
+        Port::Tls(_) => Scheme::Https,
     }
 }
 
 /// PROXY protocol, then TLS, then HTTP. What serves is boxed: a task is as large as the largest step it may take, and
 /// a connection is idle in its last one.
-async fn greet<N: Network>(open: Open<N>, peer: Peer, stream: TcpStream) {
-    match Box::pin(introduce(&open, peer, stream)).await {
-        Ok((peer, stream, rest)) if peer.listener == ListenerName::Http => {
-            Box::pin(downstream::serve(open, peer, stream, rest)).await;
-        }
-        Ok((peer, stream, rest)) => {
-            if let Some(stream) = Box::pin(shake_hands(&open, peer, Prefixed::new(rest, stream))).await {
+async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
+    let introduced = Box::pin(introduce(&open, caller, stream)).await;
+    let (Caller { port, scheme, client }, stream, rest) = match introduced {
+        Ok(introduced) => introduced,
+        Err(fault) => return open.counters.refused(fault),
+    };
+    match scheme {
+        Scheme::Http => match listener_in_the_clear(&open, port) {
+            Some(listener) => {
+                let peer = Peer { listener, scheme, client };
+                Box::pin(downstream::serve(open, peer, stream, rest)).await;
+            }
+            None => open.counters.refused(Fault::NoListener),
+        },
+        Scheme::Https => {
+            let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
+            if let Some((listener, stream)) = shaken {
+                let peer = Peer { listener, scheme, client };
                 Box::pin(downstream::serve(open, peer, stream, Vec::new())).await;
             }
         }
-        Err(fault) => open.counters.refused(fault),
+    }
+}
+
+fn listener_in_the_clear<N: Network>(worker: &Worker<N>, port: PortId) -> Option<ListenerId> {
+    match worker.adopted().listening().port(port)?.carries {
+        Port::Clear(Choice::Listener(listener)) => Some(listener),
+        Port::Clear(Choice::Closed) | Port::Tls(_) => None,
     }
 }
 
 /// Reads the PROXY protocol header where one must come.
 async fn introduce<N: Network>(
     worker: &Worker<N>,
-    mut peer: Peer,
+    mut caller: Caller,
     mut stream: TcpStream,
-) -> Result<(Peer, TcpStream, Vec<u8>), Fault> {
-    if !worker.options.proxy_protocol.on.expects_header(peer.listener) {
-        return Ok((peer, stream, Vec::new()));
+) -> Result<(Caller, TcpStream, Vec<u8>), Fault> {
+    if !worker.options.proxy_protocol.on.expects_header(caller.scheme) {
+        return Ok((caller, stream, Vec::new()));
     }
     let limit = worker.adopted().settings().downstream.head_timeout;
-    let header = proxy_protocol::read(&worker.options.proxy_protocol, &peer, &mut stream, limit).await?;
-    peer.client = header.client.map_or(peer.client, |client| client.ip().to_canonical());
-    Ok((peer, stream, header.rest))
+    let options = &worker.options.proxy_protocol;
+    let header = proxy_protocol::read(options, caller.client, &mut stream, limit).await?;
+    caller.client = header.client.map_or(caller.client, |client| client.ip().to_canonical());
+    Ok((caller, stream, header.rest))
 }
 
 async fn shake_hands<N: Network>(
     worker: &Worker<N>,
-    peer: Peer,
+    port: PortId,
     stream: Prefixed<TcpStream>,
-) -> Option<TlsStream<Prefixed<TcpStream>>> {
+) -> Option<(ListenerId, TlsStream<Prefixed<TcpStream>>)> {
     let limit = worker.adopted().settings().downstream.handshake_timeout;
     let began = Instant::now();
-    match tls::accept::accept(stream, limit, || worker.adopted(), peer.listener).await {
-        Ok(stream) => {
+    match tls::accept::accept(stream, limit, || worker.adopted(), port).await {
+        Ok((listener, stream)) => {
             worker.counters.handshake(began.elapsed(), &stream);
-            Some(stream)
+            Some((listener, stream))
         }
         Err(fault) => {
             worker.counters.handshake_failed(fault);

@@ -117,6 +117,10 @@ fn poll_next<N: Network, S: Transport>(
     waiting: &mut Waiting<N>,
     limits: &HeadLimits,
 ) -> Poll<Next<N>> {
+    if !worker.has(connection.peer.listener) {
+        // Nobody is left to say whose the next request would be.
+        return Poll::Ready(Next::Over);
+    }
     let (mut buffers, begun) = match std::mem::replace(waiting, Waiting::FirstByte) {
         Waiting::Head(buffers) => (buffers, true),
         idle => {

@@ -32,6 +32,8 @@ pub enum Fault {
     Unsupported,
     /// TRACE: it would answer with what only the endpoint may see (RFC 9110 §9.3.8).
     MethodNotAllowed,
+    /// No listener of the port serves the name that a TLS client asks for.
+    NoListener,
     /// No virtual host or no rule.
     NoRoute,
     /// The rule names no backend, or all its weights are zero.
@@ -98,7 +100,8 @@ impl Fault {
             | Self::UpstreamTruncated
             | Self::UpstreamTimeout
             | Self::UpstreamMalformed(_) => Party::Upstream,
-            Self::NoRoute
+            Self::NoListener
+            | Self::NoRoute
             | Self::NoBackend
             | Self::NoEndpoint
             | Self::ProtectionUnavailable
@@ -109,7 +112,8 @@ impl Fault {
         }
     }
 
-    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent: the client is gone.
+    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 and 421 are never
+    /// sent: the client is gone, or has not shaken hands.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -119,6 +123,7 @@ impl Fault {
             Self::BodyTooLarge => 413,
             Self::Unsupported => 501,
             Self::MethodNotAllowed => 405,
+            Self::NoListener => 421,
             Self::NoRoute => 404,
             Self::AccessDenied => 403,
             Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
@@ -148,6 +153,7 @@ impl Fault {
             Self::BodyTooLarge => "body_too_large",
             Self::Unsupported => "unsupported",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::NoListener => "no_listener",
             Self::NoRoute => "no_route",
             Self::NoBackend => "no_backend",
             Self::NoEndpoint => "no_endpoint",

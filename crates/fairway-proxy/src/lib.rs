@@ -1,7 +1,7 @@
 //! The data plane: workers, listeners, connections, exchanges, endpoints.
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
-//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on a [`listener`],
+//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`], the codec
 //! [`h1`] behind the two [`sides`] of an exchange, [`wire`] and [`transport`]; beside them [`worker`], [`publish`],
 //! [`metrics`] and [`access_log`], and what bounds them all, [`memory`] and [`descriptors`]. Each imports only what stands
@@ -20,6 +20,7 @@ mod filter;
 mod frames;
 mod h1;
 mod listener;
+mod listening;
 mod memory;
 mod metrics;
 mod network;
@@ -48,7 +49,7 @@ pub use fault::{Fault, Party};
 pub use listener::BindError;
 pub use memory::MemoryBudget;
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
-pub use proxy::{Addresses, Proxy, ProxyHandle, StartError};
-pub use publish::{CertificateProblem, Publisher};
+pub use proxy::{Proxy, ProxyHandle, StartError};
+pub use publish::{CertificateProblem, PublishProblem, Publisher};
 pub use tls::SelfSigned;
 pub use tls::identities::IdentityError;

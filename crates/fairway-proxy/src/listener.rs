@@ -1,5 +1,5 @@
-//! Sockets that accept connections. Each worker binds its own to the same address (`SO_REUSEPORT`), so the kernel
-//! spreads connections and workers share nothing.
+//! Sockets that accept connections, and the numbers by which workers know them. Each worker binds its own to the same
+//! address (`SO_REUSEPORT`), so the kernel spreads connections and workers share nothing.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,32 +9,24 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that may wait to be accepted, per worker.
 const BACKLOG: i32 = 4096;
 
-/// The listeners of the process.
+/// A listener of the configuration: the same from snapshot to snapshot while there is one of its name and protocol. Its
+/// slot may be given to another one later, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListenerName {
-    Http,
-    Https,
+pub(crate) struct ListenerId {
+    pub(crate) slot: u16,
+    pub(crate) generation: u16,
 }
 
-impl ListenerName {
-    pub(crate) const COUNT: usize = 2;
-    pub(crate) const ALL: [Self; Self::COUNT] = [Self::Http, Self::Https];
-
-    /// As the configuration names it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-}
+/// An address that is listened on; never given to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PortId(pub(crate) u32);
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} ({listener}): {error}")]
 pub struct BindError {
-    /// The listener: `http` or `https`.
-    pub listener: &'static str,
+    /// The name of the listener; names, separated by commas, where several share the address.
+    pub listener: String,
     /// The address.
     pub address: SocketAddr,
     /// What the system says.
@@ -42,21 +34,16 @@ pub struct BindError {
     pub error: io::Error,
 }
 
-/// Binds `address` once per worker. Port 0 becomes one free port for all of them.
-pub(crate) fn bind(
-    name: ListenerName,
-    address: SocketAddr,
-    workers: usize,
-) -> Result<Vec<TcpListener>, BindError> {
-    let fail = |error| BindError { listener: name.as_str(), address, error };
+/// Binds `address` once per worker, or not at all. Port 0 becomes one free port for all of them.
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     // With SO_REUSEPORT a second process of the same user would bind without complaint and take half of the
     // connections: a plain bind first finds that out.
-    drop(socket(address, Reuse::Address).map_err(fail)?);
-    let first = socket(address, Reuse::AddressAndPort).map_err(fail)?;
-    let bound = first.local_addr().map_err(fail)?;
+    drop(socket(address, Reuse::Address)?);
+    let first = socket(address, Reuse::AddressAndPort)?;
+    let bound = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..workers {
-        sockets.push(socket(bound, Reuse::AddressAndPort).map_err(fail)?);
+        sockets.push(socket(bound, Reuse::AddressAndPort)?);
     }
     Ok(sockets)
 }
@@ -91,22 +78,17 @@ mod tests {
 
     #[test]
     fn every_worker_gets_its_own_socket_on_one_port() {
-        let sockets = bind(ListenerName::Http, "127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let sockets = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let ports: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
         assert_eq!(ports.len(), 3);
         assert!(ports.iter().all(|port| *port == ports[0] && *port != 0));
     }
 
     #[test]
-    fn a_port_in_use_is_named() {
+    fn a_port_in_use_is_refused() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = bind(ListenerName::Https, address, 1).unwrap_err();
-        assert!(error.to_string().contains(&address.to_string()), "{error}");
-        let reused = bind(ListenerName::Http, "127.0.0.1:0".parse().unwrap(), 1).unwrap();
-        assert!(
-            bind(ListenerName::Http, reused[0].local_addr().unwrap(), 1).is_err(),
-            "a second Fairway is noticed"
-        );
+        assert!(bind(taken.local_addr().unwrap(), 1).is_err());
+        let reused = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        assert!(bind(reused[0].local_addr().unwrap(), 1).is_err(), "a second Fairway is noticed");
     }
 }

@@ -1,22 +1,17 @@
-//! What the process fixes at its start: addresses, threads and hard limits. Everything else is configuration.
+//! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
 use fairway_message::HeadLimits;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::listener::ListenerName;
 use crate::memory::MemoryBudget;
+use crate::peer::Scheme;
 use crate::tls::SelfSigned;
 
 /// How a [`crate::Proxy`] is started.
 #[derive(Clone, Debug)]
 pub struct ProxyOptions {
-    /// Addresses of the listener `http`.
-    pub http: Vec<SocketAddr>,
-    /// Addresses of the listener `https`.
-    pub https: Vec<SocketAddr>,
     /// Threads that serve traffic; at least 1.
     pub workers: usize,
     /// The format of the access log.
@@ -59,21 +54,18 @@ pub enum ProxyProtocolOn {
     /// None.
     #[default]
     Off,
-    /// The plain one.
+    /// Those in the clear.
     Http,
-    /// The TLS one.
+    /// Those with TLS.
     Https,
     /// Both.
     Both,
 }
 
 impl ProxyProtocolOn {
-    /// Whether connections of this listener begin with the header.
-    pub(crate) fn expects_header(self, listener: ListenerName) -> bool {
-        matches!(
-            (self, listener),
-            (Self::Both, _) | (Self::Http, ListenerName::Http) | (Self::Https, ListenerName::Https)
-        )
+    /// Whether connections to listeners of this kind begin with the header.
+    pub(crate) fn expects_header(self, scheme: Scheme) -> bool {
+        matches!((self, scheme), (Self::Both, _) | (Self::Http, Scheme::Http) | (Self::Https, Scheme::Https))
     }
 }
 

@@ -2,13 +2,37 @@
 
 use std::net::IpAddr;
 
-use crate::listener::ListenerName;
+use crate::listener::ListenerId;
 
 /// What is known of a connection before its first byte of HTTP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    pub(crate) listener: ListenerName,
+    pub(crate) listener: ListenerId,
+    pub(crate) scheme: Scheme,
     /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
     /// client on a dual-stack socket is an IPv4 client.
     pub(crate) client: IpAddr,
+}
+
+/// `http` or `https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    pub(crate) const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
 }

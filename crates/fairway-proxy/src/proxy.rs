@@ -1,6 +1,5 @@
 //! The data plane as the rest of the process sees it: start, publish, measure, drain.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -10,11 +9,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access_log::{AccessLog, LogSender, LogThread};
 use crate::counts::Counts;
 use crate::descriptors::Budget;
-use crate::listener::{BindError, ListenerName, bind};
+use crate::listener::BindError;
 use crate::memory::Memory;
 use crate::metrics::{Sample, write_memory, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
-use crate::publish::Publisher;
+use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::tls::ServerTls;
 use crate::tls::identities::IdentityError;
@@ -25,16 +24,6 @@ pub struct Proxy {
     handle: ProxyHandle,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     log: Option<LogThread>,
-    addresses: Addresses,
-}
-
-/// Where a running [`Proxy`] listens: the addresses of its options, with the ports that port 0 became.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// Of the listener `http`.
-    pub http: Vec<SocketAddr>,
-    /// Of the listener `https`.
-    pub https: Vec<SocketAddr>,
 }
 
 /// Asks the workers things; may be cloned and sent anywhere.
@@ -66,23 +55,14 @@ impl Proxy {
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate)?;
-        let mut sockets: Vec<Vec<(ListenerName, TcpListener)>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut addresses = Addresses::default();
-        for (name, wanted, bound) in [
-            (ListenerName::Http, &options.http, &mut addresses.http),
-            (ListenerName::Https, &options.https, &mut addresses.https),
-        ] {
-            for address in wanted {
-                let listeners = bind(name, *address, workers)?;
-                bound.extend(listeners.first().and_then(|socket| socket.local_addr().ok()));
-                for (worker, socket) in sockets.iter_mut().zip(listeners) {
-                    worker.push((name, socket));
-                }
-            }
-        }
         let (publisher, problems) = Publisher::new(tls, first, workers);
         for problem in problems {
-            tracing::warn!(certificate = %problem.certificate, error = %problem.error, "a certificate cannot be used");
+            match problem {
+                PublishProblem::Listener(error) => return Err(error.into()),
+                PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
+                    tracing::warn!(%certificate, %error, "a certificate cannot be used");
+                }
+            }
         }
         let (log, sender) = match options.access_log {
             AccessLogFormat::Off => (None, LogSender::none()),
@@ -94,13 +74,12 @@ impl Proxy {
         let memory = Memory::watch(options.limits.memory, workers)?;
         let counts = Counts::new();
         let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory) };
-        for (index, listeners) in sockets.into_iter().enumerate() {
+        for index in 0..workers {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
                 index,
                 options: Arc::clone(&options),
                 publisher: publisher.clone(),
-                listeners,
                 commands: receiver,
                 log: AccessLog::new(options.access_log, sender.clone()),
                 memory: Arc::clone(&memory),
@@ -111,19 +90,13 @@ impl Proxy {
                 std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?,
             );
         }
-        Ok(Self { publisher, handle, threads, log, addresses })
+        Ok(Self { publisher, handle, threads, log })
     }
 
     /// Publishes snapshots; may be cloned and sent anywhere.
     #[must_use]
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn addresses(&self) -> &Addresses {
-        &self.addresses
     }
 
     /// Asks the workers things; may be cloned and sent anywhere.

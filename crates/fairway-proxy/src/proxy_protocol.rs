@@ -1,7 +1,7 @@
 //! The PROXY protocol, versions 1 and 2 (the HAProxy specification of that name): who the client is, said by the load
 //! balancer in front.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ppp::{HeaderResult, PartialResult, v1, v2};
@@ -11,7 +11,6 @@ use tokio::time::timeout;
 
 use crate::fault::Fault;
 use crate::options::ProxyProtocol;
-use crate::peer::Peer;
 
 /// How a version 1 line begins.
 const LINE: &[u8] = b"PROXY ";
@@ -33,11 +32,11 @@ pub(crate) struct ProxyHeader {
 /// Reads the header that must come first.
 pub(crate) async fn read(
     options: &ProxyProtocol,
-    peer: &Peer,
+    peer: IpAddr,
     stream: &mut TcpStream,
     limit: Duration,
 ) -> Result<ProxyHeader, Fault> {
-    if !options.trusted.is_empty() && !options.trusted.iter().any(|range| range.contains(&peer.client)) {
+    if !options.trusted.is_empty() && !options.trusted.iter().any(|range| range.contains(&peer)) {
         return Err(Fault::AccessDenied);
     }
     timeout(limit, read_header(stream)).await.unwrap_or(Err(Fault::ClientTimeout))

@@ -1,19 +1,23 @@
 //! From the control side to the workers: the latest snapshot, never a queue.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fairway_model::CertificateKey;
 use fairway_routing::Snapshot;
 use tokio::sync::{Notify, watch};
 
+use crate::listener::BindError;
+use crate::listening::{Listening, Sockets};
 use crate::tls::identities::{Identities, IdentityError, ServerTls};
 
 /// A snapshot with its certificates ready for use.
 pub(crate) struct Published {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) identities: Identities,
+    pub(crate) listening: Arc<Listening>,
 }
 
 /// Hands snapshots to the workers, and knows which they have adopted.
@@ -24,6 +28,8 @@ pub struct Publisher {
 
 struct Shared {
     tls: ServerTls,
+    /// Held while something is published: one at a time.
+    sockets: Mutex<Sockets>,
     latest: watch::Sender<Arc<Published>>,
     /// When the latest was published.
     published: Mutex<Instant>,
@@ -31,7 +37,16 @@ struct Shared {
     adoption: Notify,
 }
 
-/// A certificate that could not be made ready; hosts that name it get the default one.
+/// What of a snapshot could not be made ready. All else is served.
+#[derive(Debug)]
+pub enum PublishProblem {
+    /// Hosts that name this certificate get the default one.
+    Certificate(CertificateProblem),
+    /// A new address of a listener: nobody listens there until [`Publisher::bind_again`] or a later snapshot succeeds.
+    Listener(BindError),
+}
+
+/// A certificate that could not be made ready.
 #[derive(Debug)]
 pub struct CertificateProblem {
     /// Which.
@@ -42,33 +57,62 @@ pub struct CertificateProblem {
 
 impl Publisher {
     /// Starts with `first`, which no worker has adopted yet.
-    pub(crate) fn new(
-        tls: ServerTls,
-        first: Arc<Snapshot>,
-        workers: usize,
-    ) -> (Self, Vec<CertificateProblem>) {
+    pub(crate) fn new(tls: ServerTls, first: Arc<Snapshot>, workers: usize) -> (Self, Vec<PublishProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
-        let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities }));
+        let mut sockets = Sockets::new(workers);
+        let (listening, errors) = sockets.follow(&first);
+        let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities, listening }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let shared = Arc::new(Shared {
             tls,
+            sockets: Mutex::new(sockets),
             latest,
             published: Mutex::new(Instant::now()),
             adopted,
             adoption: Notify::new(),
         });
-        (Self { shared }, report(problems))
+        (Self { shared }, report(problems, errors))
     }
 
     /// Makes `snapshot` the one to serve by. Workers adopt it between two events; what they have not adopted by then
-    /// is skipped.
-    pub fn publish(&self, snapshot: Arc<Snapshot>) -> Vec<CertificateProblem> {
+    /// is skipped. New addresses of listeners are bound first, and addresses that stay are not touched.
+    pub fn publish(&self, snapshot: Arc<Snapshot>) -> Vec<PublishProblem> {
+        let mut sockets = self.lock_sockets();
+        let (listening, errors) = sockets.follow(&snapshot);
         let previous = Arc::clone(&self.shared.latest.borrow());
         let (identities, problems) =
             self.shared.tls.identities(snapshot.config(), Some(&previous.identities));
         *self.shared.published.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.shared.latest.send_replace(Arc::new(Published { snapshot, identities }));
-        report(problems)
+        self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
+        report(problems, errors)
+    }
+
+    /// Whether every address of the latest snapshot is bound.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.lock_sockets().is_complete()
+    }
+
+    /// Tries once more to bind what could not be bound: who held the address may be gone, be it another process or a
+    /// worker that had not yet closed what an older snapshot had there. Gives what is new of the reasons.
+    pub fn bind_again(&self) -> Vec<PublishProblem> {
+        let mut sockets = self.lock_sockets();
+        if sockets.is_complete() {
+            return Vec::new();
+        }
+        let latest = Arc::clone(&self.shared.latest.borrow());
+        let (listening, errors) = sockets.follow(&latest.snapshot);
+        if listening.ports().len() > latest.listening.ports().len() {
+            let (snapshot, identities) = (Arc::clone(&latest.snapshot), latest.identities.clone());
+            self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
+        }
+        report(Vec::new(), errors)
+    }
+
+    /// Where a listener of the latest snapshot is bound, with the ports that port 0 became.
+    #[must_use]
+    pub fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
+        self.shared.latest.borrow().listening.addresses(listener)
     }
 
     /// The version of the oldest snapshot that a worker serves by; 0 before every worker has one.
@@ -97,12 +141,22 @@ impl Publisher {
         self.shared.published.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
+    fn lock_sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn note_adoption(&self, worker: usize, version: u64) {
         self.shared.adopted[worker].store(version, Ordering::Release);
         self.shared.adoption.notify_waiters();
     }
 }
 
-fn report(problems: Vec<(CertificateKey, IdentityError)>) -> Vec<CertificateProblem> {
-    problems.into_iter().map(|(certificate, error)| CertificateProblem { certificate, error }).collect()
+fn report(
+    certificates: Vec<(CertificateKey, IdentityError)>,
+    listeners: Vec<BindError>,
+) -> Vec<PublishProblem> {
+    let certificates = certificates
+        .into_iter()
+        .map(|(certificate, error)| PublishProblem::Certificate(CertificateProblem { certificate, error }));
+    certificates.chain(listeners.into_iter().map(PublishProblem::Listener)).collect()
 }

@@ -25,12 +25,12 @@ use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
 use crate::counts::Counts;
 use crate::h1::H1;
-use crate::listener::ListenerName;
+use crate::listener::ListenerId;
 use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use crate::publish::Publisher;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
@@ -240,7 +240,8 @@ impl Stage {
     pub(crate) fn unserved(&self) -> (Client, impl Future<Output = ()> + 'static) {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
-        let peer = Peer { listener: ListenerName::Http, client };
+        let listener = ListenerId { slot: 0, generation: 1 };
+        let peer = Peer { listener, scheme: Scheme::Http, client };
         let serving = crate::downstream::serve(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }
@@ -435,8 +436,6 @@ pub(crate) fn snapshot() -> Arc<Snapshot> {
 fn options() -> ProxyOptions {
     let leaf = Authority::new("stage").leaf(&["stage.invalid"]);
     ProxyOptions {
-        http: Vec::new(),
-        https: Vec::new(),
         workers: 1,
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
@@ -459,6 +458,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "test"),
@@ -480,15 +480,12 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
+        clients: None,
         falls_through: false,
     };
     let mut config = Config { settings, ..Config::default() };
-    config.listeners.push(Listener {
-        name: "http".into(),
-        protocol: ListenerProtocol::Http,
-        public_port: 80,
-        table: "ingress".into(),
-    });
+    let listener = Listener::new("http", ListenerProtocol::Http, 80, "ingress");
+    config.listeners.insert("http".into(), Arc::new(listener));
     config.hosts.insert(host.key.clone(), Arc::new(host));
     config.backends.insert("backend".into(), Arc::new(backend));
     config

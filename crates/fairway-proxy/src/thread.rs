@@ -1,7 +1,6 @@
 //! A worker's thread from its start to its end.
 
 use std::cell::Cell;
-use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::accept::{self, Accepting};
+use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
 use crate::clock::Instant;
 use crate::counts::Counts;
-use crate::listener::ListenerName;
 use crate::memory::{self, Memory, MemoryBudget};
 use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
@@ -31,7 +29,6 @@ pub(crate) struct Launch {
     pub(crate) index: usize,
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) publisher: Publisher,
-    pub(crate) listeners: Vec<(ListenerName, TcpListener)>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
     pub(crate) memory: Arc<Memory>,
@@ -53,25 +50,16 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, listeners, mut commands, log, memory, counts } = launch;
+    let Launch { index, options, publisher, mut commands, log, memory, counts } = launch;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
     let worker = Rc::new(Worker::new(options, network, &first, (log, memory, counts)));
+    let loops = Rc::new(AcceptLoops::new(&worker, index)?);
+    loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());
 
-    let accepting = Rc::new(Accepting::new()?);
-    let mut loops = Vec::new();
-    for (name, socket) in listeners {
-        let socket = tokio::net::TcpListener::from_std(socket)?;
-        loops.push(tokio::task::spawn_local(accept::accept(
-            Rc::clone(&worker),
-            Rc::clone(&accepting),
-            name,
-            socket,
-        )));
-    }
-    tokio::task::spawn_local(follow(Rc::clone(&worker), publisher, index, updates));
+    tokio::task::spawn_local(follow((Rc::clone(&worker), Rc::clone(&loops)), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
     if worker.options.limits.memory != MemoryBudget::Unlimited {
@@ -84,15 +72,13 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
         let _ = reply.send(worker.sample());
     }
     drain(&worker, &mut commands).await;
-    for accepting in loops {
-        accepting.abort();
-    }
+    loops.abort();
     Ok(())
 }
 
 /// Adopts each newer snapshot as soon as it is published.
 async fn follow(
-    worker: Rc<Worker<TcpNetwork>>,
+    (worker, loops): (Rc<Worker<TcpNetwork>>, Rc<AcceptLoops<TcpNetwork>>),
     publisher: Publisher,
     index: usize,
     mut updates: watch::Receiver<Arc<Published>>,
@@ -100,6 +86,9 @@ async fn follow(
     while updates.changed().await.is_ok() {
         let published = Arc::clone(&updates.borrow_and_update());
         worker.adopt(&published);
+        if let Err(error) = loops.follow() {
+            tracing::error!(%error, worker = index, "a new address cannot be accepted on by this worker");
+        }
         worker.counters.adoption.set(publisher.age());
         publisher.note_adoption(index, published.snapshot.version());
     }

@@ -7,15 +7,17 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use crate::host::CompiledHost;
+use crate::ports::Ports;
 use crate::problem::Problem;
 use crate::snapshot::Snapshot;
+use crate::unserved;
 
 /// A snapshot, and what in its configuration could not be compiled.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// To be looked requests up in.
     pub snapshot: Arc<Snapshot>,
-    /// All of the configuration's, also those that the previous snapshot had; in the order of hosts.
+    /// All of the configuration's, also those that the previous snapshot had: of listeners, of backends, of hosts.
     pub problems: Vec<Problem>,
 }
 
@@ -29,21 +31,34 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     let mut problems = Vec::new();
     let listeners_changed = before.listeners != config.listeners;
     if listeners_changed {
-        for listener in &config.listeners {
+        snapshot.ports = Arc::new(Ports::of(&config.listeners));
+        for listener in config.listeners.values().filter(|listener| listener.protocol.is_http()) {
             if snapshot.hosts.ensure(&listener.table).is_none() {
-                let origin = Origin::object("Listener", "", &listener.name);
+                let origin = listener.origin.clone();
                 problems.push(Problem { origin, text: TOO_MANY_TABLES.to_owned() });
             }
         }
     }
+    problems.extend(snapshot.ports.problems.iter().cloned());
     snapshot.adopt_backends(&before.backends, &config.backends);
     let removed = snapshot.adopt_hosts(&before.hosts, &config.hosts, &mut problems);
     if removed || listeners_changed {
         snapshot.hosts.forget_unused(&config.listeners);
     }
     snapshot.slots.sweep();
+    problems.extend(snapshot.unserved.values().cloned());
     problems.extend(snapshot.flawed.values().flat_map(|host| host.problems().iter().cloned()));
     Compiled { snapshot: Arc::new(snapshot), problems }
+}
+
+/// What a backend asks for that is not served.
+fn problem(backend: &Backend) -> Option<Problem> {
+    let protocol = unserved::of_protocol(backend).map(|it| format!("{it}; requests to it are answered 503"));
+    let session = || {
+        unserved::of_session(backend)
+            .map(|it| format!("{it}; they are shared out as if nothing asked for it"))
+    };
+    Some(Problem { origin: backend.origin.clone(), text: protocol.or_else(session)? })
 }
 
 const TOO_MANY_TABLES: &str = "there are 65,536 route tables already; this one is not served";
@@ -56,10 +71,20 @@ impl Snapshot {
     ) {
         for change in before.diff(now) {
             match change {
-                DiffItem::Add(_, backend) | DiffItem::Update { new: (_, backend), .. } => {
-                    self.slots.set(backend);
+                DiffItem::Add(key, backend) | DiffItem::Update { new: (key, backend), .. } => {
+                    match unserved::of_protocol(backend) {
+                        None => self.slots.set(backend),
+                        Some(_) => self.slots.unset(key),
+                    }
+                    match problem(backend) {
+                        None => self.unserved.remove(key),
+                        Some(problem) => self.unserved.insert(key.clone(), problem),
+                    };
                 }
-                DiffItem::Remove(key, _) => self.slots.unset(key),
+                DiffItem::Remove(key, _) => {
+                    self.slots.unset(key);
+                    self.unserved.remove(key);
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
 use crate::request::{Fields, Request};
+use crate::unserved;
 
 /// All of it must hold.
 #[derive(Clone, Debug)]
@@ -40,6 +41,9 @@ pub(crate) enum Unmet<'c> {
 impl Conditions {
     /// `None` when the match asks nothing but a path.
     pub(crate) fn compiled(of: &Match) -> Result<Option<Self>, String> {
+        if let Some(unserved) = unserved::of_match(of) {
+            return Err(unserved.to_owned());
+        }
         if of.method.is_none() && of.headers.is_empty() && of.query.is_empty() {
             return Ok(None);
         }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, Listener, WildcardSpan};
-use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, OrdMap};
 
 use crate::hash::FastState;
 use crate::host::CompiledHost;
@@ -73,8 +73,8 @@ impl Hosts {
     }
 
     /// Forgets the tables that have no host and no listener.
-    pub(crate) fn forget_unused(&mut self, listeners: &[Listener]) {
-        let named: HashSet<&str> = listeners.iter().map(|listener| &*listener.table).collect();
+    pub(crate) fn forget_unused(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) {
+        let named: HashSet<&str> = listeners.values().map(|listener| &*listener.table).collect();
         let tables = &self.tables;
         self.names.retain(|name, id| named.contains(&**name) || !tables[usize::from(id.0)].is_empty());
     }

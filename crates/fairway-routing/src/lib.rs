@@ -19,6 +19,7 @@ mod matched;
 mod names;
 #[doc(hidden)]
 pub mod oracle;
+mod ports;
 mod problem;
 mod query;
 mod request;
@@ -30,11 +31,13 @@ mod steps;
 mod table;
 mod targets;
 mod tree;
+mod unserved;
 
 pub use compile::{Compiled, compile};
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
 pub use host::CompiledHost;
 pub use matched::Matched;
+pub use ports::{ByName, Carried, Port, PortKey};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;

@@ -13,6 +13,7 @@ use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
 use crate::request::{Fields, Request};
+use crate::unserved;
 
 /// What serves a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,6 +209,9 @@ impl Place<'_> {
     }
 
     fn validated(&self) -> Result<(), Unmet> {
+        if let Some(unserved) = unserved::of_match(self.of) {
+            return Err(Unmet::Invalid(unserved.to_owned()));
+        }
         let path = match &self.of.path {
             PathMatch::Regex { pattern, ignore_case } => Some((pattern, Anchor::Start, *ignore_case)),
             _ => None,

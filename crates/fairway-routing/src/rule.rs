@@ -9,6 +9,7 @@ use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
 use crate::steps::{self, InnerRule, RequestStep};
 use crate::targets::Targets;
+use crate::unserved;
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;
@@ -89,8 +90,8 @@ impl CompiledRule {
         self.path_form
     }
 
-    /// Compiles rule `number` of `route`; `problem` hears of a rewrite that cannot be: the rule then has no targets,
-    /// because a request with the wrong path must not reach the backend.
+    /// Compiles rule `number` of `route`; `problem` hears of a rewrite or a protection that cannot be: the rule then
+    /// has no targets, because a request with the wrong path or of the wrong client must not reach the backend.
     pub(crate) fn compiled(
         host: &VirtualHost,
         route: &Arc<Route>,
@@ -101,11 +102,15 @@ impl CompiledRule {
         let rule = &route.rules[number];
         let form = host.path_form;
         let mut taken = Vec::new();
-        let steps = Steps::compiled(&rule.filters, form, &mut |inner| {
+        let mut inner = |inner: InnerRule<'_>| {
             let inner = Self::inner(rule, inner, form, slots);
             taken.extend(inner.targets.slots());
             inner
-        });
+        };
+        let steps = match unserved::of_host(host) {
+            None => Steps::compiled(&rule.filters, form, &mut inner),
+            Some(unserved) => Err(unserved.to_owned()),
+        };
         let (steps, targets) = match steps {
             Ok(steps) => (steps, acquired(&rule.action, slots)),
             Err(why) => {

@@ -10,6 +10,8 @@ use crate::explain::Explanation;
 use crate::host::CompiledHost;
 use crate::hosts::Hosts;
 use crate::matched::Matched;
+use crate::ports::{Carried, Port, PortKey, Ports};
+use crate::problem::Problem;
 use crate::request::{Fields, Request};
 use crate::slots::BackendSlot;
 use crate::slots::Slots;
@@ -21,9 +23,12 @@ pub struct Snapshot {
     pub(crate) config: Config,
     pub(crate) version: u64,
     pub(crate) hosts: Hosts,
+    pub(crate) ports: Arc<Ports>,
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
+    /// The backends that ask for what is not served.
+    pub(crate) unserved: OrdMap<BackendKey, Problem>,
 }
 
 impl Snapshot {
@@ -48,7 +53,12 @@ impl Snapshot {
     /// The listener of that name.
     #[must_use]
     pub fn listener(&self, name: &str) -> Option<&Listener> {
-        self.config.listeners.iter().find(|listener| &*listener.name == name)
+        self.config.listeners.get(name).map(|listener| &**listener)
+    }
+
+    /// The addresses of the listeners, in order, with what is carried there.
+    pub fn ports(&self) -> impl Iterator<Item = (&PortKey, &Port<Carried>)> {
+        self.ports.by_key.iter()
     }
 
     /// The rule that serves a request.

@@ -75,7 +75,7 @@ fn tables_know_nothing_of_each_other() {
     let mut other = one("a.test");
     other.key.table = "other".into();
     let mut config = config(vec![other]);
-    config.listeners.push(listener("spare", "without-hosts"));
+    put_listener(&mut config, "spare", "without-hosts");
     let snapshot = compile(&config, None).snapshot;
     assert_eq!(winner(&snapshot, &Ask::get("a.test", "/")), "no host");
     let spare = snapshot.table("without-hosts").unwrap();

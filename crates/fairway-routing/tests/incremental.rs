@@ -115,16 +115,16 @@ fn a_slot_survives_moving_from_one_rule_to_another() {
 #[test]
 fn table_ids_stay_while_a_listener_or_a_host_names_the_table() {
     let mut config = two_hosts();
-    config.listeners.push(listener("second", "second"));
+    put_listener(&mut config, "second", "second");
     let first = compile(&config, None).snapshot;
-    config.listeners.remove(0);
+    config.listeners.remove("http");
     let second = compile(&config, Some(&first)).snapshot;
     assert_eq!(second.table(TABLE), first.table(TABLE));
     config.hosts.clear();
     let third = compile(&config, Some(&second)).snapshot;
     assert_eq!(third.table(TABLE), None);
     assert_eq!(third.table("second"), first.table("second"));
-    config.listeners.push(listener("third", "third"));
+    put_listener(&mut config, "third", "third");
     let fourth = compile(&config, Some(&third)).snapshot;
     assert_eq!(fourth.table("third"), first.table(TABLE), "a vacant id is used again");
 }

@@ -60,8 +60,9 @@ fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<FieldMatc
 
 fn matches() -> impl Strategy<Value = Match> {
     let method = option::weighted(0.25, select(vec!["GET", "PUT"]).prop_map(Arc::from));
-    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"]))
-        .prop_map(|(path, method, headers, query)| Match { path, method, headers, query })
+    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"])).prop_map(
+        |(path, method, headers, query)| Match { path, method, headers, query, cookies: Vec::new() },
+    )
 }
 
 fn rules() -> impl Strategy<Value = Rule> {
@@ -96,6 +97,7 @@ fn hosts() -> impl Strategy<Value = VirtualHost> {
             path_form,
             routes,
             certificate: None,
+            clients: None,
             falls_through,
         },
     )
@@ -134,7 +136,8 @@ fn apply(config: &mut Config, edit: Edit) {
         Edit::PutBackend(name, endpoints) => put_backend(config, name, endpoints),
         Edit::RemoveBackend(name) => drop(config.backends.remove(&BackendKey::from(name))),
         Edit::Listen(tables) => {
-            config.listeners = tables.into_iter().map(|name| listener(name, name)).collect();
+            config.listeners.clear();
+            tables.into_iter().for_each(|name| put_listener(config, name, name));
         }
     }
 }

@@ -1,22 +1,26 @@
 //! The listeners that are there without any object, and the table of routes that they share.
 
-use fairway_model::{Listener, ListenerProtocol};
+use std::sync::Arc;
 
-use crate::options::Options;
+use fairway_model::{Config, Listener, ListenerProtocol, Origin};
+
+use crate::options::{ListenAt, Options};
 
 /// The route table of all Ingresses.
 pub(crate) const INGRESS_TABLE: &str = "ingress";
 
-/// The listeners of all Ingresses.
-pub(crate) fn of_ingresses(options: &Options) -> Vec<Listener> {
-    let listener = |name: &str, protocol, public_port| Listener {
-        name: name.into(),
-        protocol,
-        public_port,
-        table: INGRESS_TABLE.into(),
-    };
-    vec![
-        listener("http", ListenerProtocol::Http, options.public_ports.http),
-        listener("https", ListenerProtocol::Https, options.public_ports.https),
-    ]
+/// Puts the listeners of all Ingresses into `config`, in place of those that are there under their names.
+pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
+    let at = &options.listeners;
+    for (name, flag, protocol, ListenAt { bind, public_port }) in [
+        ("http", "--http", ListenerProtocol::Http, &at.http),
+        ("https", "--https", ListenerProtocol::Https, &at.https),
+    ] {
+        let listener = Listener {
+            origin: Origin::object("Flag", "", flag),
+            bind: bind.clone(),
+            ..Listener::new(name, protocol, *public_port, INGRESS_TABLE)
+        };
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+    }
 }

@@ -32,19 +32,28 @@ pub struct Options {
     pub unsupported_protection: UnsupportedProtection,
     /// What holds for all hosts.
     pub hosts: HostOptions,
-    /// The ports on which clients see the listeners.
-    pub public_ports: PublicPorts,
+    /// Where the listeners of Ingresses are.
+    pub listeners: IngressListeners,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
 }
 
-/// The ports on which clients see the listeners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublicPorts {
+/// Where the listeners of Ingresses are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressListeners {
     /// The plain one.
-    pub http: u16,
+    pub http: ListenAt,
     /// The one with TLS.
-    pub https: u16,
+    pub https: ListenAt,
+}
+
+/// Where a listener is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAt {
+    /// The addresses to bind; none where nothing is served.
+    pub bind: Vec<SocketAddr>,
+    /// The port on which clients see it.
+    pub public_port: u16,
 }
 
 /// Whose word is taken, and where external names may lead.
@@ -163,9 +172,10 @@ impl Default for HostOptions {
     }
 }
 
-impl Default for PublicPorts {
+impl Default for IngressListeners {
     fn default() -> Self {
-        Self { http: 80, https: 443 }
+        let unbound = |public_port| ListenAt { bind: Vec::new(), public_port };
+        Self { http: unbound(80), https: unbound(443) }
     }
 }
 
@@ -182,7 +192,7 @@ impl Default for Options {
             loopback_endpoints: LoopbackEndpoints::default(),
             unsupported_protection: UnsupportedProtection::default(),
             hosts: HostOptions::default(),
-            public_ports: PublicPorts::default(),
+            listeners: IngressListeners::default(),
             downstream: DownstreamSettings::default(),
         }
     }

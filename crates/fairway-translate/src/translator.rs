@@ -14,7 +14,10 @@ mod secrets;
 mod state;
 mod work;
 
+use fairway_model::Config;
+
 use crate::inputs::Inputs;
+use crate::listeners;
 use crate::object::ObjectRef;
 use crate::options::Options;
 use crate::resources::Resources;
@@ -42,6 +45,11 @@ impl Translator {
     pub fn new(options: Options) -> Self {
         let state = State::new(&options);
         Self { options, state }
+    }
+
+    /// Makes `config`, which an earlier process kept, one for this process: its listeners are where the options say now.
+    pub fn adapt(&self, config: &mut Config) {
+        listeners::of_ingresses(&self.options, config);
     }
 
     /// The translation of `resources`, of which only `changed` differ from the last call; `now` is in seconds since

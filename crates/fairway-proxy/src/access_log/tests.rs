@@ -12,9 +12,9 @@ use super::{AccessLog, LogSender, Switch, json, nginx};
 use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
 use crate::fault::Fault;
-use crate::listener::ListenerName;
+use crate::listener::ListenerId;
 use crate::options::AccessLogFormat;
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use crate::record::Detour;
 use crate::record::{Record, UpstreamRecord};
 use crate::request::intake::Fields;
@@ -25,7 +25,8 @@ const PLAIN: &[u8] =
                        X-Request-ID: 4bf9\r\n\r\n";
 
 fn peer() -> Peer {
-    Peer { listener: ListenerName::Http, client: "2001:db8::7".parse().unwrap() }
+    let listener = ListenerId { slot: 0, generation: 1 };
+    Peer { listener, scheme: Scheme::Http, client: "2001:db8::7".parse().unwrap() }
 }
 
 fn buffers(head: &[u8]) -> Buffers {

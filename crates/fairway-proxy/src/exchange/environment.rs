@@ -46,6 +46,8 @@ pub(crate) struct Environment<'a, N: Network> {
     pub(crate) client: Client,
     /// Bytes of the path that the matched prefix covers.
     pub(crate) prefix: usize,
+    /// The public port of the listener to which requests in the clear are redirected.
+    pub(crate) https_port: u16,
 }
 
 /// An exchange that has a rule.

@@ -18,10 +18,10 @@ use tokio::task::{spawn_local, yield_now};
 
 use super::{ClientSide, exchange};
 use crate::clock::Deadline;
-use crate::listener::ListenerName;
+use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use crate::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Share, Upgrade, Upstream,
@@ -419,7 +419,8 @@ impl Pair {
         let number = self.begun;
         let mut down = Part::new(&self.client, number);
         down.whole = body == BodySize::None;
-        let peer = Peer { listener: ListenerName::Http, client: endpoint(9999).ip() };
+        let listener = ListenerId { slot: 0, generation: 1 };
+        let peer = Peer { listener, scheme: Scheme::Http, client: endpoint(9999).ip() };
         let side = Box::new(ClientSide { down, deadline: Deadline::unset(), peer, served: 0 });
         let mut buffers = self.worker.lend_buffers();
         buffers.request.start_request(method.as_bytes(), format!("/{number}").as_bytes());

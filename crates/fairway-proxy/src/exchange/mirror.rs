@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use fairway_message::BodySize;
+use fairway_model::Mirror;
 use fairway_routing::Copying;
 
 use super::environment::Environment;
@@ -21,7 +22,8 @@ const MOST: usize = 256;
 /// Begins the copies that the rule asks for of the request in the buffers, which was not made ready for its endpoint yet.
 pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buffers) {
     for copying in &env.rule.steps().forward {
-        let chosen = env.worker.random(|random| random.u16(..10_000)) < copying.mirror.share;
+        let Mirror { numerator, denominator, .. } = copying.mirror;
+        let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
         if chosen && env.intake.upgrade == Upgrade::None {
             begin_one(env, peer, buffers, copying);
         }
@@ -46,8 +48,15 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
     let rule = copying.rule.clone();
     tokio::task::spawn_local(async move {
-        let outer =
-            Environment { worker: &worker, adopted: &adopted, rule: &rule, intake, client, prefix: 0 };
+        let outer = Environment {
+            worker: &worker,
+            adopted: &adopted,
+            rule: &rule,
+            intake,
+            client,
+            prefix: 0,
+            https_port: 0,
+        };
         let intake = outer.intake.clone();
         // Nobody waits for it.
         let _ = subrequest::run(&outer, peer, (&rule, intake), (Unseen::before(reader), &mut mine)).await;

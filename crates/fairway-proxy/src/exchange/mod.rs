@@ -44,7 +44,6 @@ use crate::buffers::{Buffers, Parties};
 use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
-use crate::listener::ListenerName;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
@@ -92,7 +91,7 @@ pub(crate) type Request<N, D> = (Rc<Worker<N>>, Box<ClientSide<D>>, Loan<N>, Res
 /// log shows it, so that no idle connection needs room for the answer.
 fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<D>) -> Parties {
     let peer = &client_side.peer;
-    let introduced = worker.options.proxy_protocol.on.expects_header(peer.listener);
+    let introduced = worker.options.proxy_protocol.on.expects_header(peer.scheme);
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
 }
@@ -164,14 +163,16 @@ fn admit<'a, N: Network>(
     }
     let intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
-    let public_port = adopted.listener(peer.listener).map_or(0, |facts| facts.public_port);
+    let listener = adopted.listener(peer.listener);
+    let public_port = listener.map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
     let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
         return Err(Unroutable::NoRoute(intake));
     };
-    let env = Environment { worker, adopted, rule, intake, client, prefix };
+    let https_port = listener.map_or(443, |facts| facts.https_port);
+    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port };
     buffers.target.clear();
     let verdict = decide(&env, 0, buffers);
     Ok((env, verdict))
@@ -206,10 +207,9 @@ fn route<'a, H: Hop>(
 
 /// What the rule itself makes of the request, from its step number `first` on.
 fn decide<'a, N: Network>(env: &Environment<'a, N>, first: usize, buffers: &mut Buffers) -> Verdict<'a> {
-    let https_port = env.adopted.listener(ListenerName::Https).map_or(443, |facts| facts.public_port);
+    let Environment { intake, client, https_port, prefix, .. } = env;
     let counts = &env.worker.counts;
-    let context =
-        FilterContext { intake: &env.intake, client: &env.client, counts, https_port, prefix: env.prefix };
+    let context = FilterContext { intake, client, counts, https_port: *https_port, prefix: *prefix };
     match filter::on_request(env.rule, first, &context, buffers) {
         Verdict::Pass => {}
         decided => return decided,

@@ -37,7 +37,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
         (outer.version, outer.persistence, outer.expectation);
     question.body = RequestBody::none(env.client.trust);
     let (worker, adopted, rule, client) = (env.worker, env.adopted, &replacing.rule, env.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0 };
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0 };
     // Counted and logged as the client's own, by its own rule.
     let mut own = Record::new(record.began, 0);
     let ending = {

@@ -149,7 +149,7 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
         None => false,
     };
     if intake.persistence == Persistence::KeepAlive
-        && worker.phase() == Phase::Running
+        && worker.phase_of(client_side.peer.listener) == Phase::Running
         && client_side.served + 1 < most
         && drainable
     {

@@ -280,7 +280,7 @@ async fn a_client_has_no_more_under_way_than_its_limit() {
 }
 
 fn mirror(most_body: u64) -> Filter {
-    Filter::Mirror(Mirror { backend: "b".into(), share: 10_000, most_body })
+    Filter::Mirror(Mirror { backend: "b".into(), numerator: 1, denominator: 1, most_body })
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ pub(super) async fn run<N: Network, D: Downstream>(
     (down, buffers): (D, &mut Buffers),
 ) -> Result<(), Fault> {
     let (worker, adopted, client) = (outer.worker, outer.adopted, outer.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0 };
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0 };
     let mut client_side = ClientSide { down, deadline: Deadline::unset(), peer, served: 0 };
     let mut record = Record::new(Instant::now(), 0);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);

@@ -17,7 +17,7 @@ use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Rep
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::request::client::Scheme;
+use crate::peer::Scheme;
 
 /// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
 pub(crate) fn on_request<'r>(

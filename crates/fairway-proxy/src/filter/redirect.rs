@@ -6,7 +6,7 @@ use fairway_routing::{CompiledRedirect, CompiledRewrite};
 use super::answer::{host_for_redirect, own_answer};
 use super::verdict::{FilterContext, Verdict};
 use crate::buffers::Buffers;
-use crate::request::client::Scheme;
+use crate::peer::Scheme;
 
 /// To https, where the request came in the clear.
 pub(super) fn to_https<'r>(

@@ -156,7 +156,11 @@ impl Counters {
     }
 
     pub(crate) fn handshake_failed(&self, fault: Fault) {
-        let label = if fault == Fault::ClientTimeout { "handshake_timeout" } else { "handshake_failed" };
+        let label = match fault {
+            Fault::ClientTimeout => "handshake_timeout",
+            Fault::NoListener => fault.label(),
+            _ => "handshake_failed",
+        };
         self.label(Stage::Connection, label);
     }
 

@@ -5,31 +5,7 @@ use std::net::IpAddr;
 use fairway_message::{Head, Known};
 use fairway_model::ForwardedTrust;
 
-use crate::listener::ListenerName;
-use crate::peer::Peer;
-
-/// `http` or `https`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Http,
-    Https,
-}
-
-impl Scheme {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-
-    pub(crate) const fn default_port(self) -> u16 {
-        match self {
-            Self::Http => 80,
-            Self::Https => 443,
-        }
-    }
-}
+use crate::peer::{Peer, Scheme};
 
 /// Who the client is, after trust is settled.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +29,7 @@ impl Client {
     /// Settles who the client of this request is.
     pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
         let address = peer.client;
-        let scheme = match peer.listener {
-            ListenerName::Http => Scheme::Http,
-            ListenerName::Https => Scheme::Https,
-        };
+        let scheme = peer.scheme;
         let stranger = Self { address, peer: address, scheme, port: public_port, trust: Trust::Stranger };
         if trust.ranges.is_empty() || !is_in(trust, address) {
             return stranger;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Certificate, CertificateKey, Config};
+use fairway_model::{Certificate, CertificateKey, Config, HostPattern, WildcardSpan};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use rustls::ServerConfig;
@@ -112,10 +112,30 @@ impl Identities {
         certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
     }
 
+    /// Of several that can be used, the first that names exactly `name`, else the first with a wildcard for it, else the
+    /// first.
+    pub(crate) fn best<'k>(
+        &self,
+        certificates: &'k [CertificateKey],
+        name: Option<&str>,
+    ) -> Option<&'k CertificateKey> {
+        let usable = || certificates.iter().filter(|key| self.by_key.contains_key(*key));
+        let names = |key: &CertificateKey| self.sources.get(key).map_or(&[][..], |source| &source.names);
+        let exact = |key: &&CertificateKey| names(key).iter().any(|of| name == Some(&**of));
+        let wild =
+            |key: &&CertificateKey| name.is_some_and(|name| names(key).iter().any(|of| is_for(of, name)));
+        usable().find(exact).or_else(|| usable().find(wild)).or_else(|| usable().next())
+    }
+
     /// A certificate to show to an endpoint.
     pub(crate) fn certified(&self, key: &CertificateKey) -> Option<&Arc<CertifiedKey>> {
         self.by_key.get(key).map(|identity| &identity.certified)
     }
+}
+
+/// Whether a certificate's name covers `name` (RFC 6125 §6.4.3).
+fn is_for(of: &str, name: &str) -> bool {
+    HostPattern::parse(of, WildcardSpan::OneLabel).is_ok_and(|pattern| pattern.covers(name))
 }
 
 fn certified<'a>(

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_model::{Backend, Settings};
-use fairway_routing::{BackendSlot, Snapshot, TableId};
+use fairway_routing::{BackendSlot, Port, Snapshot};
 use rustls::ServerConfig;
 
-use crate::listener::ListenerName;
+use crate::listener::{ListenerId, PortId};
+use crate::listening::{Choice, ListenerFacts, Listening};
 use crate::publish::Published;
 use crate::sides::Hop;
 use crate::tls::Identities;
@@ -18,16 +19,8 @@ use crate::upstream::{Group, Groups};
 /// and worker instead of once per request.
 pub(crate) struct Adopted<H> {
     published: Arc<Published>,
-    listeners: [Option<ListenerFacts>; ListenerName::COUNT],
     /// Made when first used.
     groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
-}
-
-/// What a listener of the process is in this snapshot.
-#[derive(Clone, Copy)]
-pub(crate) struct ListenerFacts {
-    pub(crate) table: TableId,
-    pub(crate) public_port: u16,
 }
 
 impl<H: Hop> Adopted<H> {
@@ -35,7 +28,7 @@ impl<H: Hop> Adopted<H> {
     pub(crate) fn first(published: &Arc<Published>) -> Self {
         let snapshot = &published.snapshot;
         let groups = RefCell::new((0..snapshot.slots()).map(|_| None).collect());
-        Self { published: Arc::clone(published), listeners: listeners(snapshot), groups }
+        Self { published: Arc::clone(published), groups }
     }
 
     /// The next one: groups whose backend did not change move over, those that did keep the endpoints that stay, and
@@ -80,8 +73,14 @@ impl<H: Hop> Adopted<H> {
         &self.published.identities
     }
 
-    pub(crate) fn listener(&self, name: ListenerName) -> Option<ListenerFacts> {
-        self.listeners[name as usize]
+    pub(crate) fn listening(&self) -> &Listening {
+        &self.published.listening
+    }
+
+    /// What requests need to know of their listener; `None` when it is gone.
+    #[inline]
+    pub(crate) fn listener(&self, id: ListenerId) -> Option<ListenerFacts> {
+        self.published.listening.facts(id)
     }
 
     /// The worker's group for a backend, made now if this is its first use.
@@ -96,20 +95,20 @@ impl<H: Hop> Adopted<H> {
         Some(group)
     }
 
-    /// The TLS settings for a client that asks for `name` (lower case).
-    pub(crate) fn server_tls(&self, listener: ListenerName, name: Option<&str>) -> Arc<ServerConfig> {
-        let host = self
-            .listener(listener)
-            .zip(name)
-            .and_then(|(facts, name)| self.snapshot().host(facts.table, name));
-        let certificate = host.and_then(|host| host.certificate());
-        Arc::clone(self.identities().server(certificate))
+    /// The listener and the TLS settings for a client that comes to `port` and asks for `name` (lower case). `None`
+    /// where nothing serves it.
+    pub(crate) fn server_tls(
+        &self,
+        port: PortId,
+        name: Option<&str>,
+    ) -> Option<(ListenerId, Arc<ServerConfig>)> {
+        let Port::Tls(by_name) = &self.listening().port(port)?.carries else { return None };
+        let Choice::Listener(listener) = *by_name.choose(name)? else { return None };
+        let facts = self.listener(listener)?;
+        let host = name.and_then(|name| self.snapshot().host(facts.table, name));
+        let tls = &self.listening().model(listener)?.tls;
+        let own = host.and_then(|host| host.certificate());
+        let certificate = own.or_else(|| self.identities().best(&tls.certificates, name));
+        Some((listener, Arc::clone(self.identities().server(certificate))))
     }
-}
-
-fn listeners(snapshot: &Snapshot) -> [Option<ListenerFacts>; ListenerName::COUNT] {
-    ListenerName::ALL.map(|name| {
-        let listener = snapshot.listener(name.as_str())?;
-        Some(ListenerFacts { table: snapshot.table(&listener.table)?, public_port: listener.public_port })
-    })
 }

@@ -19,6 +19,7 @@ use crate::buffers::Buffers;
 use crate::clock::Instant;
 use crate::counts::Counts;
 use crate::descriptors::{Budget, Descriptors};
+use crate::listener::ListenerId;
 use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
@@ -101,7 +102,11 @@ impl<N: Network> Worker<N> {
         self.connector.forget_tls();
         let next = Rc::new(Adopted::next(published, &older, &self.groups));
         self.log.switch(switch(next.settings()));
+        let loses_a_listener = older.listening().is_more_than(next.listening());
         *self.adopted.borrow_mut() = next;
+        if loses_a_listener {
+            self.admission.stopping.wake();
+        }
         self.counters.adoptions.set(self.counters.adoptions.get() + 1);
     }
 
@@ -164,6 +169,19 @@ impl<N: Network> Worker<N> {
 
     pub(crate) fn phase(&self) -> Phase {
         self.admission.stopping.phase()
+    }
+
+    /// How far a connection of this listener is with stopping: one whose listener is gone drains.
+    pub(crate) fn phase_of(&self, listener: ListenerId) -> Phase {
+        match self.has(listener) {
+            true => self.phase(),
+            false => Phase::Draining,
+        }
+    }
+
+    /// Whether the listener is in the snapshot to serve by.
+    pub(crate) fn has(&self, listener: ListenerId) -> bool {
+        self.adopted.borrow().listener(listener).is_some()
     }
 
     /// Moves towards the end, and wakes idle connections so that they see it.

@@ -41,6 +41,11 @@ impl Stopping {
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.changed.notify_waiters();
+        self.wake();
+    }
+
+    /// Makes every connection look whether it is to stop.
+    pub(super) fn wake(&self) {
         for (_, waker) in self.connections.borrow().iter() {
             waker.wake_by_ref();
         }

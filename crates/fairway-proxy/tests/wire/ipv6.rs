@@ -12,9 +12,7 @@ async fn telling(ip: &str) -> Backend {
 #[tokio::test]
 async fn a_listener_and_an_endpoint_on_the_loopback_address() {
     let backend = telling("::1").await;
-    let proxy = Setup::to(&[backend.address()])
-        .options(|options| options.http = vec!["[::1]:0".parse().unwrap()])
-        .start();
+    let proxy = Setup::to(&[backend.address()]).http_at("[::1]:0").start();
     let mut client = proxy.client().await;
     let answer = client.exchange(&Request::get("[::1]:8080", "/")).await.unwrap();
     assert_eq!((answer.status, answer.text().as_str()), (200, "::1"));
@@ -24,9 +22,7 @@ async fn a_listener_and_an_endpoint_on_the_loopback_address() {
 #[tokio::test]
 async fn a_listener_on_all_addresses_serves_both_families() {
     let backend = telling("127.0.0.1").await;
-    let proxy = Setup::to(&[backend.address()])
-        .options(|options| options.http = vec!["[::]:0".parse().unwrap()])
-        .start();
+    let proxy = Setup::to(&[backend.address()]).http_at("[::]:0").start();
     for ip in ["127.0.0.1", "::1"] {
         let address = (ip.parse::<std::net::IpAddr>().unwrap(), proxy.http.port()).into();
         let mut client = Client::connect(address).await.unwrap();

@@ -17,6 +17,7 @@ mod hedging;
 mod ipv6;
 mod keep_alive;
 mod limits;
+mod listeners;
 mod pipelining;
 mod proxy_protocol;
 mod publish;

@@ -1,5 +1,6 @@
 //! What every wire test starts with: a configuration in a few words, and a running proxy that can be asked and changed.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use fairway_model::{
     Route, Rule, RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, Publisher,
-    SelfSigned,
+    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
+    Publisher, SelfSigned,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -29,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) filters: Vec<Filter>,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
+    /// Where `http` and `https` are.
+    pub(crate) addresses: BTreeMap<&'static str, Vec<SocketAddr>>,
     /// Hosts with a certificate of their own, beside the host for everybody.
     pub(crate) hosts: Vec<(HostPattern, Certificate)>,
     pub(crate) default_certificate: Option<Certificate>,
@@ -45,6 +48,7 @@ impl Setup {
             filters: Vec::new(),
             policy: Policy::default(),
             settings: Settings::default(),
+            addresses: BTreeMap::from([("http", vec![free()]), ("https", vec![free()])]),
             hosts: Vec::new(),
             default_certificate: None,
             options: options(),
@@ -66,6 +70,12 @@ impl Setup {
         self
     }
 
+    /// With `http` at this address.
+    pub(crate) fn http_at(mut self, address: &str) -> Self {
+        self.addresses.insert("http", vec![address.parse().expect("an address")]);
+        self
+    }
+
     pub(crate) fn filter(mut self, filter: Filter) -> Self {
         self.filters.push(filter);
         self
@@ -77,12 +87,9 @@ impl Setup {
         for (name, protocol, public_port) in
             [("http", ListenerProtocol::Http, 80), ("https", ListenerProtocol::Https, 443)]
         {
-            config.listeners.push(Listener {
-                name: name.into(),
-                protocol,
-                public_port,
-                table: "ingress".into(),
-            });
+            let bind = self.addresses.get(name).cloned().unwrap_or_default();
+            let listener = Listener { bind, ..Listener::new(name, protocol, public_port, "ingress") };
+            config.listeners.insert(name.into(), Arc::new(listener));
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
         let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
@@ -116,6 +123,7 @@ impl Setup {
             protocol: BackendProtocol::Http1,
             tls: self.tls.clone(),
             balancing: Balancing::RoundRobin,
+            session: None,
         }
     }
 
@@ -138,29 +146,32 @@ impl Setup {
             path_form: PathForm::Decoded,
             routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
             certificate,
+            clients: None,
             falls_through: false,
         }
     }
 
     /// Starts a proxy on free ports.
     pub(crate) fn start(&self) -> Running {
-        let compiled = fairway_routing::compile(&self.config(), None);
+        self.start_by(&self.config())
+    }
+
+    /// The same by a configuration that was made of this one.
+    pub(crate) fn start_by(&self, config: &Config) -> Running {
+        let compiled = fairway_routing::compile(config, None);
         assert!(compiled.problems.is_empty(), "{:?}", compiled.problems);
         let proxy = Proxy::start(self.options.clone(), Arc::clone(&compiled.snapshot)).expect("free ports");
         let (publisher, handle) = (proxy.publisher(), proxy.handle());
-        let first = |all: &[SocketAddr]| all.first().copied().unwrap_or_else(nowhere);
-        let (http, https) = (first(&proxy.addresses().http), first(&proxy.addresses().https));
+        let first = |name| publisher.addresses(name).first().copied().unwrap_or_else(nowhere);
+        let (http, https) = (first("http"), first("https"));
         Running { http, https, publisher, handle, snapshot: compiled.snapshot, proxy }
     }
 }
 
 /// One worker on loopback, no log, a drain that loses no time.
 fn options() -> ProxyOptions {
-    let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
     let fallback = fairway_testkit::Authority::new("fallback").leaf(&["fallback.invalid"]);
     ProxyOptions {
-        http: vec![local],
-        https: vec![local],
         workers: 1,
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
@@ -171,6 +182,11 @@ fn options() -> ProxyOptions {
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
         },
     }
+}
+
+/// A free port on loopback.
+fn free() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
 fn nowhere() -> SocketAddr {
@@ -206,11 +222,22 @@ impl Running {
 
     /// Publishes without waiting; gives the version.
     pub(crate) fn publish_now(&mut self, setup: &Setup) -> u64 {
-        let compiled = fairway_routing::compile(&setup.config(), Some(&self.snapshot));
-        assert!(compiled.problems.is_empty(), "{:?}", compiled.problems);
-        assert!(self.publisher.publish(Arc::clone(&compiled.snapshot)).is_empty());
+        let (version, problems) = self.publish_config(&setup.config());
+        assert!(problems.is_empty(), "{problems:?}");
+        version
+    }
+
+    /// Publishes a configuration without waiting; gives the version, and what could not be compiled or made ready.
+    pub(crate) fn publish_config(&mut self, config: &Config) -> (u64, Vec<String>) {
+        let compiled = fairway_routing::compile(config, Some(&self.snapshot));
+        let mut problems: Vec<_> = compiled.problems.iter().map(ToString::to_string).collect();
+        let unready = self.publisher.publish(Arc::clone(&compiled.snapshot));
+        problems.extend(unready.iter().map(|problem| match problem {
+            PublishProblem::Certificate(problem) => format!("{}: {}", problem.certificate, problem.error),
+            PublishProblem::Listener(error) => error.to_string(),
+        }));
         self.snapshot = compiled.snapshot;
-        self.snapshot.version()
+        (self.snapshot.version(), problems)
     }
 
     /// Publishes and waits until every worker serves by it.

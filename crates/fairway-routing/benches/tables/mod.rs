@@ -73,6 +73,7 @@ pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     config.backends.insert(key, Arc::new(backend));
 }
@@ -101,6 +102,7 @@ fn host(name: &str, rules: Vec<Rule>) -> VirtualHost {
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(Route { origin: Origin::object("Ingress", "ns", name), created: None, rules })],
         certificate: None,
+        clients: None,
         falls_through: false,
     }
 }

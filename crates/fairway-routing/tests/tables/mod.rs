@@ -79,6 +79,7 @@ pub(crate) fn host(name: &str, routes: Vec<Arc<Route>>) -> VirtualHost {
         path_form: PathForm::Normalised,
         routes,
         certificate: None,
+        clients: None,
         falls_through: false,
     }
 }
@@ -125,15 +126,18 @@ pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,
+        session: None,
     })
 }
 
-pub(crate) fn listener(name: &str, table: &str) -> Listener {
-    Listener { name: name.into(), protocol: ListenerProtocol::Http, public_port: 80, table: table.into() }
+pub(crate) fn put_listener(config: &mut Config, name: &str, table: &str) {
+    let listener = Listener::new(name, ListenerProtocol::Http, 80, table);
+    config.listeners.insert(name.into(), Arc::new(listener));
 }
 
 pub(crate) fn config(hosts: Vec<VirtualHost>) -> Config {
-    let mut config = Config { listeners: vec![listener("http", TABLE)], ..Config::default() };
+    let mut config = Config::default();
+    put_listener(&mut config, "http", TABLE);
     for host in hosts {
         put(&mut config, host);
     }

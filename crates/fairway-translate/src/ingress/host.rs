@@ -75,6 +75,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
             HostCertificate::Secret(secret) => Some(CertificateKey(secret.to_string().into())),
             HostCertificate::None | HostCertificate::Default => None,
         },
+        clients: None,
         falls_through: false,
     };
     Built { host, certificate: own, backends: builder.backends, diagnostics }

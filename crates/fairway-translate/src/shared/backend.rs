@@ -146,6 +146,7 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         protocol: BackendProtocol::Http1,
         tls: reference.transport.tls(&reference.service),
         balancing: Balancing::RoundRobin,
+        session: None,
     };
     Some((backend, diagnostics))
 }

@@ -78,7 +78,8 @@ pub(super) enum CertificateUser {
 impl State {
     /// Before the first update.
     pub(super) fn new(options: &Options) -> Self {
-        let config = Config { listeners: listeners::of_ingresses(options), ..Config::default() };
+        let mut config = Config::default();
+        listeners::of_ingresses(options, &mut config);
         Self {
             progress: Progress::New,
             classes: Classes::default(),

@@ -157,6 +157,8 @@ impl RunArgs {
         };
         let mut options = self.translation.options()?;
         options.trust.external.own = self.listen.own(self.report.webhook.address);
+        options.listeners.http.bind.clone_from(&self.listen.http);
+        options.listeners.https.bind.clone_from(&self.listen.https);
         Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
     }
 }

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    ClassCompat, HostOptions, HostOwnership, LoopbackEndpoints, ObjectKey, Options, PublicPorts,
-    UnsupportedProtection, WithoutClass,
+    ClassCompat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
+    Options, UnsupportedProtection, WithoutClass,
 };
 
 use super::trust::TrustArgs;
@@ -138,7 +138,10 @@ impl TranslationArgs {
                 UnsupportedProtection::Closed
             },
             hosts: self.hosts.options(),
-            public_ports: PublicPorts { http: self.public_http_port, https: self.public_https_port },
+            listeners: IngressListeners {
+                http: ListenAt { bind: Vec::new(), public_port: self.public_http_port },
+                https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
+            },
             downstream: fairway_model::DownstreamSettings::default(),
         })
     }

@@ -2,12 +2,28 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use fairway_message::{Method, Target, parse_authority, path};
-use fairway_model::ListenerProtocol;
+use fairway_model::{Listener, ListenerProtocol};
 use fairway_routing::{Fields, Request};
+
+/// `http` or `https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
 
 /// A request.
 pub(super) struct Asked {
-    pub(super) protocol: ListenerProtocol,
+    pub(super) scheme: Scheme,
     /// In lower case, without a port.
     pub(super) host: String,
     pub(super) method: String,
@@ -31,9 +47,9 @@ impl Asked {
     pub(super) fn read(url: &str, method: &str, headers: &[String]) -> Result<Self> {
         let url = url.split('#').next().unwrap_or(url);
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let protocol = match url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-            Some("https") => ListenerProtocol::Https,
-            Some("http") => ListenerProtocol::Http,
+        let scheme = match url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+            Some("https") => Scheme::Https,
+            Some("http") => Scheme::Http,
             _ => bail!("{url}: only http and https URLs are served"),
         };
         let parsed =
@@ -50,7 +66,7 @@ impl Asked {
         let path = String::from_utf8_lossy(parsed.path);
         let target = if parsed.query.is_some() { format!("{path}?{query}") } else { path.into_owned() };
         Ok(Self {
-            protocol,
+            scheme,
             host: authority.host.to_ascii_lowercase(),
             method: method.to_owned(),
             target,
@@ -73,10 +89,11 @@ impl Asked {
         }
     }
 
-    pub(super) fn scheme(&self) -> &'static str {
-        match self.protocol {
-            ListenerProtocol::Http => "http",
-            ListenerProtocol::Https => "https",
+    /// Whether a client that asks for this may come to `listener`.
+    pub(super) fn is_for(&self, listener: &Listener) -> bool {
+        match self.scheme {
+            Scheme::Http => listener.protocol == ListenerProtocol::Http,
+            Scheme::Https => listener.protocol == ListenerProtocol::Https && listener.host.covers(&self.host),
         }
     }
 }
@@ -99,7 +116,7 @@ mod tests {
         assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
         assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
         assert_eq!((request.query, request.fields.first("x-a")), (&b"x=1"[..], Some(&b"b"[..])));
-        assert_eq!(asked.scheme(), "https");
+        assert_eq!(asked.scheme.as_str(), "https");
     }
 
     #[test]

@@ -2,20 +2,18 @@
 
 use std::fmt::Write;
 
-use fairway_model::{
-    Action, Config, Filter, ForwardedPath, HostPattern, ListenerProtocol, Origin, PathForm, Rule, RuleOrder,
-};
+use fairway_model::{Action, Config, Filter, ForwardedPath, HostPattern, Origin, PathForm, Rule, RuleOrder};
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
-use super::asked::Asked;
+use super::asked::{Asked, Scheme};
 use super::{Served, words};
 
 /// Appends the whole answer.
 pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     // Writing to a String cannot fail: the results of all writes in this file are of no interest.
-    _ = writeln!(out, "{} {}://{}{}\n", asked.method, asked.scheme(), asked.host, asked.target);
+    _ = writeln!(out, "{} {}://{}{}\n", asked.method, asked.scheme.as_str(), asked.host, asked.target);
     let config = served.snapshot.config();
-    let Some(listener) = config.listeners.iter().find(|listener| listener.protocol == asked.protocol) else {
+    let Some(listener) = config.listeners.values().find(|listener| asked.is_for(listener)) else {
         row(out, "listener", "none speaks this protocol: the connection is refused");
         return;
     };
@@ -25,7 +23,7 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
         return;
     };
     let explanation = served.snapshot.explain(table, &asked.request());
-    if listener.protocol == ListenerProtocol::Https {
+    if asked.scheme == Scheme::Https {
         let host = served.snapshot.host(table, &asked.host);
         certificate(out, config, asked, host.map(|host| host.model().certificate.as_ref()));
     }
@@ -130,7 +128,7 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
 
 /// What a filter answers whoever asks; those that depend on the client are only listed.
 fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
-    let plain = asked.protocol == ListenerProtocol::Http;
+    let plain = asked.scheme == Scheme::Http;
     rule.filters.iter().find_map(|filter| match filter {
         Filter::HttpsRedirect(it) if plain => Some(format!("answered {}: redirected to https", it.status)),
         Filter::Redirect(it) => Some(format!("answered {}: redirected", it.status)),

@@ -14,6 +14,7 @@ pub(super) fn matched(it: &Match) -> String {
     parts.extend(it.method.iter().map(|method| format!("method {method}")));
     parts.extend(it.headers.iter().map(|field| format!("header {}", condition(field))));
     parts.extend(it.query.iter().map(|field| format!("query {}", condition(field))));
+    parts.extend(it.cookies.iter().map(|field| format!("cookie {}", condition(field))));
     parts.join(", ")
 }
 
@@ -81,7 +82,7 @@ pub(super) fn filter(it: &Filter) -> String {
             format!("at most {} requests of each client under way; else {}", it.most, it.status)
         }
         Filter::Mirror(it) => {
-            format!("{} of 100 requests are copied to {}", f64::from(it.share) / 100.0, it.backend)
+            format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
         }
         Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
         Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
@@ -152,6 +153,8 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
 pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::UpstreamTls>) -> String {
     let spoken = match it {
         BackendProtocol::Http1 => "HTTP/1.1",
+        BackendProtocol::H2c | BackendProtocol::Http2 => "HTTP/2",
+        BackendProtocol::Auto => "HTTP/2 or HTTP/1.1",
     };
     match tls.map(|tls| &tls.verification) {
         None => spoken.to_owned(),

@@ -1,17 +1,23 @@
 //! Between the control side and the data plane, which start at different times.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Readiness;
 use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
-use fairway_proxy::{Proxy, ProxyHandle, ProxyOptions, Publisher, StartError};
+use fairway_proxy::{
+    BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher, StartError,
+};
 
 use super::telling::Telling;
+
+/// How often an address that cannot be bound is tried again.
+const BIND_AGAIN: Duration = Duration::from_secs(1);
 
 /// Between the pipeline, which may publish before the data plane stands, and the data plane, which starts with the
 /// latest snapshot.
@@ -53,7 +59,7 @@ impl Gate {
         let mut state = self.lock();
         if let Some(serving) = &state.serving {
             for problem in serving.publisher.publish(publication.outcome.snapshot.clone()) {
-                tracing::warn!(certificate = %problem.certificate, error = %problem.error, "a certificate cannot be used");
+                warn_of(&problem);
             }
             // The thread ends with the process.
             _ = serving.published.send(publication.clone());
@@ -125,12 +131,44 @@ impl Gate {
     }
 }
 
-/// Starts the thread that measures how long each publication takes to the last worker.
+/// The next publication; `None` at the process's end.
+fn next(receiver: &Receiver<Publication>, publisher: &Publisher) -> Option<Publication> {
+    while !publisher.is_bound() {
+        match receiver.recv_timeout(BIND_AGAIN) {
+            Ok(publication) => return Some(publication),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => publisher.bind_again().iter().for_each(warn_of),
+        }
+        if publisher.is_bound() {
+            tracing::info!("every listener is bound now");
+        }
+    }
+    receiver.recv().ok()
+}
+
+fn warn_of(problem: &PublishProblem) {
+    match problem {
+        PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
+            tracing::warn!(%certificate, %error, "a certificate cannot be used");
+        }
+        PublishProblem::Listener(BindError { listener, address, error }) => {
+            tracing::warn!(
+                %listener, %address, %error,
+                "cannot listen: nothing is served at this address until it is free, which is tried every second; all \
+                 others are served"
+            );
+        }
+    }
+}
+
+/// Starts the thread that measures how long each publication takes to the last worker, and that tries to bind again what
+/// could not be bound.
 fn watch_adoption(publisher: Publisher, propagation: Arc<Propagation>) -> Result<Sender<Publication>> {
     let (sender, receiver): (_, Receiver<Publication>) = channel();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let watch = move || {
-        for Publication { outcome, heard, written, freshness } in receiver {
+        while let Some(publication) = next(&receiver, &publisher) {
+            let Publication { outcome, heard, written, freshness } = publication;
             runtime.block_on(publisher.adopted(outcome.snapshot.version()));
             if freshness == Freshness::Current {
                 // A clock that was set back shows no time at all.

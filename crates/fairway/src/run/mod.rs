@@ -100,8 +100,6 @@ fn serve_admins(
 
 fn options(args: &RunArgs) -> Result<ProxyOptions> {
     Ok(ProxyOptions {
-        http: args.listen.http.clone(),
-        https: args.listen.https.clone(),
         workers: match args.listen.workers {
             Some(workers) => usize::from(workers),
             // The quota of the cgroup is part of what the standard library counts.

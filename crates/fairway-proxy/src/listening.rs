@@ -1,0 +1,388 @@
+//! What the process listens on, from snapshot to snapshot: sockets by address, listeners by number. Binds away from the
+//! workers, which take their sockets when they adopt the snapshot. Accepts nothing itself.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairway_model::{Listener, ListenerProtocol};
+use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
+use imbl::OrdMap;
+
+use crate::listener::{BindError, ListenerId, PortId, bind};
+
+/// The sockets of the process, and who has which number. Follows one snapshot after the other.
+pub(crate) struct Sockets {
+    workers: usize,
+    bound: BTreeMap<PortKey, Arc<PortSockets>>,
+    /// What could not be bound when it was last tried, and why.
+    failed: BTreeMap<PortKey, String>,
+    last: u32,
+    numbers: Numbers,
+    /// What was followed last, and what came of it.
+    followed: OrdMap<Arc<str>, Arc<Listener>>,
+    current: Arc<Listening>,
+}
+
+/// What is listened on in one snapshot.
+#[derive(Default)]
+pub(crate) struct Listening {
+    /// In the order of their ids.
+    ports: Vec<OpenPort>,
+    /// By slot.
+    listeners: Vec<Option<Entry>>,
+}
+
+/// A bound address, and what is carried there.
+pub(crate) struct OpenPort {
+    pub(crate) sockets: Arc<PortSockets>,
+    pub(crate) carries: Port<Choice>,
+}
+
+/// What becomes of a connection to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// This listener serves it.
+    Listener(ListenerId),
+    /// Its listener asks for what is not served: it is closed.
+    Closed,
+}
+
+/// What requests need to know of their listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerFacts {
+    pub(crate) table: TableId,
+    pub(crate) public_port: u16,
+    /// Where clients find over TLS what this listener serves.
+    pub(crate) https_port: u16,
+}
+
+struct Entry {
+    generation: u16,
+    facts: ListenerFacts,
+    model: Arc<Listener>,
+}
+
+/// The sockets of one address: one for each worker, until it takes it.
+pub(crate) struct PortSockets {
+    pub(crate) id: PortId,
+    /// With the port that port 0 became.
+    pub(crate) address: SocketAddr,
+    waiting: Mutex<Vec<Option<TcpListener>>>,
+}
+
+impl Sockets {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            workers,
+            bound: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            last: 0,
+            numbers: Numbers::default(),
+            followed: OrdMap::new(),
+            current: Arc::default(),
+        }
+    }
+
+    /// Binds what `snapshot` adds and lets go of what it no longer has; addresses that stay are not touched. What
+    /// cannot be bound is left out, reported when it is new, and tried again each time.
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<BindError>) {
+        let listeners = &snapshot.config().listeners;
+        let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
+        if is_known && self.failed.is_empty() {
+            return (Arc::clone(&self.current), Vec::new());
+        }
+        let ports: BTreeMap<_, _> = snapshot.ports().collect();
+        self.bound.retain(|key, sockets| {
+            let stays = ports.contains_key(key);
+            if !stays {
+                sockets.close();
+            }
+            stays
+        });
+        self.failed.retain(|key, _| ports.contains_key(key));
+        let ids = self.numbers.follow(listeners);
+        let mut errors = Vec::new();
+        let mut listening = Listening { ports: Vec::new(), listeners: entries(snapshot, &ids) };
+        for (key, port) in ports {
+            let Some(sockets) = self.sockets(key, port, &mut errors) else { continue };
+            let carries = port.map(|carried| match carried {
+                Carried::Served(listener) => {
+                    ids.get(&*listener.name).map_or(Choice::Closed, |id| Choice::Listener(*id))
+                }
+                Carried::Closed(_) => Choice::Closed,
+            });
+            listening.ports.push(OpenPort { sockets, carries });
+        }
+        listening.ports.sort_unstable_by_key(|port| port.sockets.id);
+        self.followed = listeners.clone();
+        self.current = Arc::new(listening);
+        (Arc::clone(&self.current), errors)
+    }
+
+    /// Whether nothing failed to be bound.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    fn sockets(
+        &mut self,
+        key: &PortKey,
+        port: &Port<Carried>,
+        errors: &mut Vec<BindError>,
+    ) -> Option<Arc<PortSockets>> {
+        if let Some(bound) = self.bound.get(key) {
+            return Some(Arc::clone(bound));
+        }
+        let bound = bind(key.address, self.workers).and_then(|sockets| {
+            let address = sockets[0].local_addr()?;
+            let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
+            Ok(PortSockets { id: PortId(self.last + 1), address, waiting })
+        });
+        match bound {
+            Ok(sockets) => {
+                self.last += 1;
+                self.failed.remove(key);
+                let sockets = Arc::new(sockets);
+                self.bound.insert(key.clone(), Arc::clone(&sockets));
+                Some(sockets)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if self.failed.insert(key.clone(), why.clone()) != Some(why) {
+                    errors.push(BindError { listener: names(port), address: key.address, error });
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The names of all listeners of a port.
+fn names(port: &Port<Carried>) -> String {
+    let mut names: Vec<_> = port.carried().map(|carried| &*carried.listener().name).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+fn entries(snapshot: &Snapshot, ids: &BTreeMap<Arc<str>, ListenerId>) -> Vec<Option<Entry>> {
+    let mut entries = Vec::new();
+    for model in snapshot.config().listeners.values() {
+        let (Some(id), Some(facts)) = (ids.get(&model.name), facts(snapshot, model)) else { continue };
+        let slot = usize::from(id.slot);
+        if entries.len() <= slot {
+            entries.resize_with(slot + 1, || None);
+        }
+        entries[slot] = Some(Entry { generation: id.generation, facts, model: Arc::clone(model) });
+    }
+    entries
+}
+
+/// `None` for what has no table of virtual hosts.
+fn facts(snapshot: &Snapshot, listener: &Listener) -> Option<ListenerFacts> {
+    if !listener.protocol.is_http() {
+        return None;
+    }
+    let is_the_same_over_tls =
+        |other: &&Arc<Listener>| other.protocol == ListenerProtocol::Https && other.table == listener.table;
+    let https_port = match listener.protocol {
+        ListenerProtocol::Https => listener.public_port,
+        _ => {
+            let over_tls = snapshot.config().listeners.values().find(is_the_same_over_tls);
+            over_tls.map_or(443, |over_tls| over_tls.public_port)
+        }
+    };
+    Some(ListenerFacts {
+        table: snapshot.table(&listener.table)?,
+        public_port: listener.public_port,
+        https_port,
+    })
+}
+
+impl Listening {
+    /// The port, while it is listened on.
+    pub(crate) fn port(&self, id: PortId) -> Option<&OpenPort> {
+        let at = self.ports.binary_search_by_key(&id, |port| port.sockets.id).ok()?;
+        self.ports.get(at)
+    }
+
+    pub(crate) fn ports(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    /// What requests need to know of a listener; `None` when it is gone.
+    #[inline]
+    pub(crate) fn facts(&self, id: ListenerId) -> Option<ListenerFacts> {
+        self.entry(id).map(|entry| entry.facts)
+    }
+
+    pub(crate) fn model(&self, id: ListenerId) -> Option<&Arc<Listener>> {
+        self.entry(id).map(|entry| &entry.model)
+    }
+
+    /// Whether a listener is here that `newer` does not have.
+    pub(crate) fn is_more_than(&self, newer: &Self) -> bool {
+        let gone = |(slot, entry): (usize, &Option<Entry>)| {
+            let now = newer.listeners.get(slot).and_then(Option::as_ref);
+            entry.as_ref().is_some_and(|entry| now.is_none_or(|now| now.generation != entry.generation))
+        };
+        !std::ptr::eq(self, newer) && self.listeners.iter().enumerate().any(gone)
+    }
+
+    /// Where a listener is bound.
+    pub(crate) fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
+        let is_it = |choice: &Choice| match choice {
+            Choice::Listener(id) => self.model(*id).is_some_and(|model| *model.name == *listener),
+            Choice::Closed => false,
+        };
+        let its = self.ports.iter().filter(|port| port.carries.carried().any(is_it));
+        its.map(|port| port.sockets.address).collect()
+    }
+
+    #[inline]
+    fn entry(&self, id: ListenerId) -> Option<&Entry> {
+        self.listeners.get(usize::from(id.slot))?.as_ref().filter(|entry| entry.generation == id.generation)
+    }
+
+    /// Whether the tables of all listeners have the same ids in `snapshot`.
+    fn has_tables_of(&self, snapshot: &Snapshot) -> bool {
+        let same = |entry: &Entry| snapshot.table(&entry.model.table) == Some(entry.facts.table);
+        self.listeners.iter().flatten().all(same)
+    }
+}
+
+impl PortSockets {
+    /// The socket of this worker, once.
+    pub(crate) fn take(&self, worker: usize) -> Option<TcpListener> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
+    }
+
+    /// Closes what no worker has taken.
+    fn close(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Who has which slot.
+#[derive(Default)]
+struct Numbers {
+    by_name: BTreeMap<Arc<str>, (ListenerProtocol, ListenerId)>,
+    /// The last generation of each slot.
+    generations: Vec<u16>,
+}
+
+impl Numbers {
+    /// A number for each listener. One that speaks another protocol from now on is another listener.
+    fn follow(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) -> BTreeMap<Arc<str>, ListenerId> {
+        self.by_name.retain(|name, (protocol, _)| {
+            listeners.get(name).is_some_and(|listener| listener.protocol == *protocol)
+        });
+        let mut taken: HashSet<u16> = self.by_name.values().map(|(_, id)| id.slot).collect();
+        for listener in listeners.values() {
+            if self.by_name.contains_key(&listener.name) {
+                continue;
+            }
+            let Some(slot) = (0..=u16::MAX).find(|slot| !taken.contains(slot)) else { break };
+            taken.insert(slot);
+            if self.generations.len() <= usize::from(slot) {
+                self.generations.push(0);
+            }
+            let generation = &mut self.generations[usize::from(slot)];
+            *generation = generation.wrapping_add(1);
+            let id = ListenerId { slot, generation: *generation };
+            self.by_name.insert(listener.name.clone(), (listener.protocol, id));
+        }
+        self.by_name.iter().map(|(name, (_, id))| (name.clone(), *id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::{Config, HostPattern};
+
+    use super::*;
+
+    fn config(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
+        let mut config = Config::default();
+        for (name, protocol, public_port) in listeners {
+            let bind = vec!["127.0.0.1:0".parse().unwrap()];
+            let listener = Listener { bind, ..Listener::new(name, *protocol, *public_port, "ingress") };
+            config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        }
+        config
+    }
+
+    fn snapshot(config: &Config) -> Arc<Snapshot> {
+        fairway_routing::compile(config, None).snapshot
+    }
+
+    fn id(listening: &Listening, name: &str) -> ListenerId {
+        let ids = listening.ports().iter().flat_map(|port| port.carries.carried());
+        let mut ids = ids.filter_map(|choice| match choice {
+            Choice::Listener(id) => Some(*id),
+            Choice::Closed => None,
+        });
+        ids.find(|id| listening.model(*id).is_some_and(|model| *model.name == *name)).unwrap()
+    }
+
+    #[test]
+    fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
+        use ListenerProtocol::{Http, Https};
+        let mut sockets = Sockets::new(1);
+        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
+        let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
+        assert_eq!(id(&first, "b"), id(&second, "b"));
+        assert_eq!(second.facts(id(&first, "b")).unwrap().public_port, 82);
+        assert_eq!(id(&first, "a").slot, id(&second, "c").slot, "a vacant slot is used again");
+        assert_eq!(second.facts(id(&first, "a")), None);
+        assert!(first.is_more_than(&second) && second.is_more_than(&first));
+        let third = sockets.follow(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
+        assert_eq!(third.facts(id(&second, "b")), None, "what speaks another protocol is another listener");
+        assert!(!second.is_more_than(&second));
+    }
+
+    #[test]
+    fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
+        use ListenerProtocol::Http;
+        let mut sockets = Sockets::new(2);
+        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
+        let a = first.addresses("a")[0];
+        let taken = first.ports()[0].sockets.take(0).unwrap();
+        assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
+        let second = sockets.follow(&snapshot(&config(&[("a", Http, 90)]))).0;
+        assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
+        assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
+        assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
+        assert_eq!(taken.local_addr().unwrap(), a);
+        assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
+    }
+
+    #[test]
+    fn redirects_from_plain_listeners_lead_to_the_one_over_tls_with_the_same_table() {
+        use ListenerProtocol::{Http, Https};
+        let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
+        let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
+        config.listeners.insert(other.name.clone(), Arc::new(other));
+        let listening = Sockets::new(1).follow(&snapshot(&config)).0;
+        let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
+        assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
+        let alone = Sockets::new(1).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
+        assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
+    }
+
+    #[test]
+    fn nothing_is_made_again_where_no_listener_changes() {
+        let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
+        let mut sockets = Sockets::new(1);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let listening = sockets.follow(&first).0;
+        config.settings.workers = Some(3);
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
+        let mut listener = (**config.listeners.get("a").unwrap()).clone();
+        listener.host = HostPattern::Exact("a.test".into());
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+    }
+}

@@ -1,0 +1,349 @@
+//! What arrives at which address: the listeners of a configuration by the addresses that they share or have to
+//! themselves, and which of them a TLS client gets by the name that it asks for. Binds nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fairway_model::{HostPattern, Listener, ListenerProtocol, WildcardSpan};
+use imbl::OrdMap;
+
+use crate::problem::Problem;
+use crate::unserved;
+
+/// An address to bind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortKey {
+    /// The address as configured.
+    pub address: SocketAddr,
+    /// The listener that a free port (port 0) is of; nothing else has a free port of its own.
+    pub owner: Option<Arc<str>>,
+}
+
+/// What connections to one address begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Port<T> {
+    /// HTTP in the clear.
+    Clear(T),
+    /// TLS.
+    Tls(ByName<T>),
+}
+
+/// A listener of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// It is served.
+    Served(Arc<Listener>),
+    /// It asks for what is not served yet: its connections are closed.
+    Closed(Arc<Listener>),
+}
+
+/// Values by the names that TLS clients ask for: the exact name, else the longest wildcard, else the value for every
+/// name, which those get too that ask for none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName<T> {
+    exact: HashMap<Arc<str>, T>,
+    /// By suffix, in the order of [`WildcardSpan`].
+    wildcards: HashMap<Arc<str>, [Option<T>; 2]>,
+    any: Option<T>,
+}
+
+/// The ports of a configuration, and what of its listeners cannot be as it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) by_key: BTreeMap<PortKey, Port<Carried>>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Ports {
+    /// Gives each listener, in the order of their names, the addresses that it asks for.
+    pub(crate) fn of(listeners: &OrdMap<Arc<str>, Arc<Listener>>) -> Self {
+        let mut ports = Self::default();
+        for listener in listeners.values() {
+            let carried = match unserved::of_listener(listener) {
+                None => Carried::Served(listener.clone()),
+                Some(unserved) => {
+                    let text =
+                        format!("the listener {}: {unserved}; its connections are closed", listener.name);
+                    ports.problem(listener, text);
+                    Carried::Closed(listener.clone())
+                }
+            };
+            for address in &listener.bind {
+                if let Err(why) = ports.add(*address, listener, carried.clone()) {
+                    ports.problem(listener, why);
+                }
+            }
+        }
+        // An address at which nothing is served is better not bound: clients see at once that nobody is there.
+        ports.by_key.retain(|_, port| port.carried().any(|it| matches!(it, Carried::Served(_))));
+        ports
+    }
+
+    fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
+        let key = PortKey { address, owner: (address.port() == 0).then(|| listener.name.clone()) };
+        let taken = |by: &Carried| {
+            format!(
+                "{address} is taken by the listener {}; the listener is not served at this address",
+                by.listener().name
+            )
+        };
+        match (self.by_key.get_mut(&key), listener.protocol.begins_with_tls()) {
+            (Some(Port::Tls(by_name)), true) => {
+                by_name.insert(&listener.host, carried).map_err(|by| taken(&by))
+            }
+            (Some(port), _) => Err(port.carried().next().map(taken).unwrap_or_default()),
+            (None, true) => {
+                let mut by_name = ByName::default();
+                let inserted = by_name.insert(&listener.host, carried);
+                debug_assert!(inserted.is_ok(), "the first one finds every name free");
+                self.by_key.insert(key, Port::Tls(by_name));
+                Ok(())
+            }
+            (None, false) if listener.protocol == ListenerProtocol::Http => {
+                self.by_key.insert(key, Port::Clear(carried));
+                Ok(())
+            }
+            // Closed, and of a protocol that nothing is chosen by: the address stays unbound.
+            (None, false) => Ok(()),
+        }
+    }
+
+    fn problem(&mut self, listener: &Listener, text: String) {
+        self.problems.push(Problem { origin: listener.origin.clone(), text });
+    }
+}
+
+impl Carried {
+    /// The listener.
+    #[must_use]
+    pub fn listener(&self) -> &Arc<Listener> {
+        match self {
+            Self::Served(listener) | Self::Closed(listener) => listener,
+        }
+    }
+}
+
+impl<T> Port<T> {
+    /// The same with other values.
+    pub fn map<U>(&self, mut to: impl FnMut(&T) -> U) -> Port<U> {
+        match self {
+            Self::Clear(value) => Port::Clear(to(value)),
+            Self::Tls(by_name) => Port::Tls(by_name.map(to)),
+        }
+    }
+
+    /// All values.
+    pub fn carried(&self) -> impl Iterator<Item = &T> {
+        let (clear, tls) = match self {
+            Self::Clear(value) => (Some(value), None),
+            Self::Tls(by_name) => (None, Some(by_name.values())),
+        };
+        clear.into_iter().chain(tls.into_iter().flatten())
+    }
+}
+
+impl<T> ByName<T> {
+    /// The value for a client that asks for `name` (lower case), or for none.
+    #[must_use]
+    pub fn choose(&self, name: Option<&str>) -> Option<&T> {
+        let named = name.and_then(|name| self.exact.get(name).or_else(|| self.wildcard(name)));
+        named.or(self.any.as_ref())
+    }
+
+    /// That of the longest suffix: dots are tried from the left.
+    fn wildcard(&self, name: &str) -> Option<&T> {
+        let dots = name.match_indices('.').filter(|(star, _)| *star > 0);
+        dots.into_iter().find_map(|(star, _)| {
+            let [one_label, many_labels] = self.wildcards.get(&name[star + 1..])?;
+            one_label.as_ref().filter(|_| !name[..star].contains('.')).or(many_labels.as_ref())
+        })
+    }
+
+    /// Puts `value` where nothing is yet; gives what is there otherwise.
+    fn insert(&mut self, host: &HostPattern, value: T) -> Result<(), T>
+    where
+        T: Clone,
+    {
+        let place = match host {
+            HostPattern::Any => &mut self.any,
+            HostPattern::Exact(name) => {
+                return match self.exact.get(name) {
+                    Some(taken) => Err(taken.clone()),
+                    None => {
+                        self.exact.insert(name.clone(), value);
+                        Ok(())
+                    }
+                };
+            }
+            HostPattern::Wildcard { suffix, span } => {
+                let both = self.wildcards.entry(suffix.clone()).or_insert([None, None]);
+                match span {
+                    WildcardSpan::OneLabel => &mut both[0],
+                    WildcardSpan::ManyLabels => &mut both[1],
+                }
+            }
+        };
+        match place {
+            Some(taken) => Err(taken.clone()),
+            None => {
+                *place = Some(value);
+                Ok(())
+            }
+        }
+    }
+
+    fn map<U>(&self, mut to: impl FnMut(&T) -> U) -> ByName<U> {
+        ByName {
+            exact: self.exact.iter().map(|(name, value)| (name.clone(), to(value))).collect(),
+            wildcards: self
+                .wildcards
+                .iter()
+                .map(|(suffix, both)| (suffix.clone(), both.each_ref().map(|one| one.as_ref().map(&mut to))))
+                .collect(),
+            any: self.any.as_ref().map(&mut to),
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &T> {
+        self.exact.values().chain(self.wildcards.values().flatten().flatten()).chain(&self.any)
+    }
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self { exact: HashMap::new(), wildcards: HashMap::new(), any: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::{ClientDemand, ClientVerification, ListenerTls};
+
+    use super::*;
+
+    const PORT: &str = "0.0.0.0:8443";
+
+    fn listener(name: &str, protocol: ListenerProtocol, host: &str) -> Listener {
+        let host = HostPattern::parse(host, WildcardSpan::ManyLabels).unwrap();
+        Listener { bind: vec![PORT.parse().unwrap()], host, ..Listener::new(name, protocol, 443, "table") }
+    }
+
+    fn ports(listeners: impl IntoIterator<Item = Listener>) -> Ports {
+        let named = listeners.into_iter().map(|listener| (listener.name.clone(), Arc::new(listener)));
+        Ports::of(&named.collect())
+    }
+
+    /// The listener that a client gets, with a `!` where it is closed.
+    fn chosen(ports: &Ports, name: Option<&str>) -> String {
+        let [Port::Tls(by_name)] = ports.by_key.values().collect::<Vec<_>>()[..] else { panic!("{ports:?}") };
+        match by_name.choose(name) {
+            Some(Carried::Served(listener)) => listener.name.to_string(),
+            Some(Carried::Closed(listener)) => format!("{}!", listener.name),
+            None => "none".to_owned(),
+        }
+    }
+
+    fn problems(ports: &Ports) -> Vec<String> {
+        ports.problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_name_chooses_exactly_then_by_the_longest_wildcard_then_what_takes_every_name() {
+        let mut one_label = listener("one-label", ListenerProtocol::Https, "*.one.test");
+        one_label.host = HostPattern::parse("*.one.test", WildcardSpan::OneLabel).unwrap();
+        let all = [
+            listener("exact", ListenerProtocol::Https, "a.b.test"),
+            listener("long", ListenerProtocol::Https, "*.b.test"),
+            listener("short", ListenerProtocol::Https, "*.test"),
+            one_label,
+            listener("every", ListenerProtocol::Https, ""),
+        ];
+        let with = ports(all.clone());
+        let without = ports(all[..4].iter().cloned());
+        for (name, listener, otherwise) in [
+            (Some("a.b.test"), "exact", "exact"),
+            (Some("x.b.test"), "long", "long"),
+            (Some("x.a.b.test"), "long", "long"),
+            (Some("b.test"), "short", "short"),
+            (Some("x.one.test"), "one-label", "one-label"),
+            (Some("y.x.one.test"), "short", "short"),
+            (Some("test"), "every", "none"),
+            (Some(".test"), "every", "none"),
+            (Some("elsewhere.org"), "every", "none"),
+            (None, "every", "none"),
+        ] {
+            assert_eq!(chosen(&with, name), listener, "{name:?}");
+            assert_eq!(chosen(&without, name), otherwise, "{name:?}");
+        }
+        assert_eq!(problems(&with), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_not_served_yet_is_chosen_and_closed_and_said() {
+        let verifying = ListenerTls {
+            clients: Some(ClientVerification { roots: "".into(), demand: ClientDemand::Optional }),
+            ..ListenerTls::default()
+        };
+        let ports = ports([
+            listener("web", ListenerProtocol::Https, ""),
+            listener("pass", ListenerProtocol::TlsPassthrough, "pass.test"),
+            listener("inner", ListenerProtocol::Tls, "*.db.test"),
+            Listener { tls: verifying, ..listener("mutual", ListenerProtocol::Https, "mutual.test") },
+        ]);
+        for (name, listener) in
+            [("pass.test", "pass!"), ("x.db.test", "inner!"), ("mutual.test", "mutual!"), ("x.test", "web")]
+        {
+            assert_eq!(chosen(&ports, Some(name)), listener);
+        }
+        assert_eq!(
+            problems(&ports),
+            [
+                "Listener inner: the listener inner: TLS with anything but HTTP inside is not served yet; its \
+                 connections are closed",
+                "Listener mutual: the listener mutual: client certificates are not verified yet; its connections are \
+                 closed",
+                "Listener pass: the listener pass: TLS is not passed through yet; its connections are closed",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_is_shared_by_tls_only_and_each_name_is_of_the_first_listener() {
+        let ports = ports([
+            listener("a", ListenerProtocol::Https, "a.test"),
+            listener("b", ListenerProtocol::Https, "a.test"),
+            listener("c", ListenerProtocol::Http, ""),
+            listener("d", ListenerProtocol::Tcp, ""),
+        ]);
+        assert_eq!(chosen(&ports, Some("a.test")), "a");
+        let taken = "0.0.0.0:8443 is taken by the listener a; the listener is not served at this address";
+        assert_eq!(
+            problems(&ports),
+            [
+                format!("Listener b: {taken}"),
+                format!("Listener c: {taken}"),
+                "Listener d: the listener d: TCP is not forwarded yet; its connections are closed".to_owned(),
+                format!("Listener d: {taken}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_at_which_nothing_is_served_is_not_bound() {
+        for protocol in [ListenerProtocol::Tcp, ListenerProtocol::Udp, ListenerProtocol::TlsPassthrough] {
+            let ports = ports([listener("a", protocol, "")]);
+            assert_eq!((ports.by_key.len(), ports.problems.len()), (0, 1), "{protocol:?}");
+        }
+    }
+
+    #[test]
+    fn free_ports_are_never_shared() {
+        let free = |name| Listener {
+            bind: vec!["127.0.0.1:0".parse().unwrap()],
+            ..listener(name, ListenerProtocol::Https, "")
+        };
+        let ports = ports([free("a"), free("b")]);
+        assert_eq!((ports.by_key.len(), ports.problems.len()), (2, 0));
+    }
+}

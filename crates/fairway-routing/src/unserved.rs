@@ -1,0 +1,43 @@
+//! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
+//! protects or where another answer would be wrong, and each has a problem that names it.
+
+use fairway_model::{Backend, BackendProtocol, Listener, ListenerProtocol, Match, VirtualHost};
+
+const CLIENT_CERTIFICATES: &str = "client certificates are not verified yet";
+
+/// Of a listener: its connections are closed.
+pub(crate) fn of_listener(listener: &Listener) -> Option<&'static str> {
+    match listener.protocol {
+        ListenerProtocol::Http => None,
+        ListenerProtocol::Https => listener.tls.clients.is_some().then_some(CLIENT_CERTIFICATES),
+        ListenerProtocol::Tls => Some("TLS with anything but HTTP inside is not served yet"),
+        ListenerProtocol::TlsPassthrough => Some("TLS is not passed through yet"),
+        ListenerProtocol::Tcp => Some("TCP is not forwarded yet"),
+        ListenerProtocol::Udp => Some("UDP is not forwarded yet"),
+    }
+}
+
+/// Of a host: its rules forward nothing.
+pub(crate) fn of_host(host: &VirtualHost) -> Option<&'static str> {
+    host.clients.is_some().then_some(CLIENT_CERTIFICATES)
+}
+
+/// Of a match: it never applies.
+pub(crate) fn of_match(of: &Match) -> Option<&'static str> {
+    (!of.cookies.is_empty()).then_some("conditions on cookies are not served yet")
+}
+
+/// Of how a backend is spoken to: it counts as one without endpoints.
+pub(crate) fn of_protocol(backend: &Backend) -> Option<&'static str> {
+    match backend.protocol {
+        BackendProtocol::Http1 => None,
+        BackendProtocol::H2c | BackendProtocol::Http2 | BackendProtocol::Auto => {
+            Some("HTTP/2 is not spoken to endpoints yet")
+        }
+    }
+}
+
+/// Of how requests are shared out over a backend: they are shared out as if it were not there.
+pub(crate) fn of_session(backend: &Backend) -> Option<&'static str> {
+    backend.session.is_some().then_some("requests are not kept with one endpoint yet")
+}

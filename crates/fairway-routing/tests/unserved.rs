@@ -1,0 +1,101 @@
+//! What the model can say and nothing serves yet is refused or named, never ignored in silence.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod tables;
+
+use std::sync::Arc;
+
+use fairway_model::{
+    BackendProtocol, ClientDemand, ClientVerification, Config, Match, SessionKey, SessionPart,
+};
+use fairway_routing::{Matched, Snapshot, Targets, compile};
+use tables::*;
+
+/// A rule for everything on `a.test`, over the backend `back`.
+fn one(edit: impl FnOnce(&mut Match)) -> Config {
+    let mut rule = rule("back", vec![prefix("/")]);
+    edit(&mut rule.matches[0]);
+    let mut config = config(vec![host("a.test", vec![route("r", None, vec![rule])])]);
+    put_backend(&mut config, "back", 1);
+    config
+}
+
+fn edited(mut config: Config, edit: impl FnOnce(&mut fairway_model::Backend)) -> Config {
+    let mut backend = (**config.backends.values().next().unwrap()).clone();
+    edit(&mut backend);
+    config.backends.insert(backend.key.clone(), Arc::new(backend));
+    config
+}
+
+/// Where a request of `a.test` goes, if a rule matches.
+fn targets(snapshot: &Snapshot) -> Option<Targets> {
+    match snapshot.lookup(snapshot.table(TABLE).unwrap(), &Ask::get("a.test", "/").request()) {
+        Matched::Rule { rule, .. } => Some(rule.targets().clone()),
+        Matched::NoRule(_) | Matched::NoHost => None,
+    }
+}
+
+fn only_problem(config: &Config) -> (Arc<Snapshot>, String) {
+    let compiled = compile(config, None);
+    let again = compile(config, Some(&compiled.snapshot));
+    assert_eq!(again.problems, compiled.problems, "it is said for as long as it is so");
+    let [problem] = &compiled.problems[..] else { panic!("{:?}", compiled.problems) };
+    (compiled.snapshot, problem.to_string())
+}
+
+#[test]
+fn a_host_that_asks_for_client_certificates_forwards_nothing() {
+    let mut config = one(|_| ());
+    let mut host = (**config.hosts.values().next().unwrap()).clone();
+    host.clients = Some(ClientVerification { roots: "".into(), demand: ClientDemand::Required });
+    put(&mut config, host);
+    let (snapshot, problem) = only_problem(&config);
+    assert_eq!(targets(&snapshot), Some(Targets::None));
+    assert!(
+        problem.ends_with("client certificates are not verified yet; requests of this rule are answered 500"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_match_on_a_cookie_never_applies() {
+    let (snapshot, problem) = only_problem(&one(|of| of.cookies.push(field("canary", "always"))));
+    assert_eq!(targets(&snapshot), None);
+    assert!(
+        problem.ends_with("conditions on cookies are not served yet; this match never applies"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_backend_of_another_protocol_counts_as_one_without_endpoints_until_it_changes() {
+    for protocol in [BackendProtocol::H2c, BackendProtocol::Http2, BackendProtocol::Auto] {
+        let config = edited(one(|_| ()), |backend| backend.protocol = protocol);
+        let (snapshot, problem) = only_problem(&config);
+        let slot = snapshot.slot(&"back".into()).unwrap();
+        assert!(snapshot.backend(slot).is_none(), "{protocol:?}");
+        assert_eq!(
+            problem,
+            "Service ns/back: HTTP/2 is not spoken to endpoints yet; requests to it are answered 503"
+        );
+        let plain = compile(&one(|_| ()), Some(&snapshot));
+        assert!(plain.snapshot.backend(slot).is_some() && plain.problems.is_empty());
+        assert!(compile(&config, Some(&plain.snapshot)).snapshot.backend(slot).is_none());
+    }
+}
+
+#[test]
+fn a_backend_with_a_session_key_is_served_and_named() {
+    let key = SessionKey::Hash(vec![SessionPart::Address]);
+    let config = edited(one(|_| ()), |backend| backend.session = Some(key));
+    let (snapshot, problem) = only_problem(&config);
+    assert!(snapshot.backend(snapshot.slot(&"back".into()).unwrap()).is_some());
+    assert_eq!(
+        problem,
+        "Service ns/back: requests are not kept with one endpoint yet; they are shared out as if nothing asked for it"
+    );
+    let mut without = config;
+    without.backends.clear();
+    assert_eq!(compile(&without, Some(&snapshot)).problems, []);
+}
