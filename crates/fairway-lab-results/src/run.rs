@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Measure, Settings, figure};
+use crate::environment::Settings;
+use crate::figure;
+use crate::measure::Measure;
 
 /// A scenario as it was run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
