@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::crew::Orders;
+use super::control::Control;
 use super::socket::{Heard, Waste, dial, discard, waste};
 
 /// What is done with every connection.
@@ -43,16 +43,16 @@ const GLANCE: Duration = Duration::from_millis(10);
 const BUFFER: usize = 64 * 1024;
 
 /// Holds `connections` to `address` until it is told to end.
-pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, orders: &Orders) {
+pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, control: &Control) {
     let mut held: Vec<Option<Connection>> = (0..connections).map(|_| None).collect();
     let mut room = waste(BUFFER);
     let mut next = Instant::now();
-    while !orders.is_over() {
+    while !control.is_over() {
         let mut new = 0;
         for slot in &mut held {
             if slot.is_none() && new < holding.new_in_a_turn {
                 *slot = dial(address, holding.receive_buffer).ok().map(Connection::new);
-                orders.opened(1);
+                control.count_opened(1);
                 new += 1;
             }
             let goes_on = slot.as_mut().is_none_or(|connection| connection.turn(holding, &mut room));
@@ -61,7 +61,7 @@ pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, o
             }
         }
         next = (next + holding.turn).max(Instant::now());
-        while !orders.is_over() && Instant::now() < next {
+        while !control.is_over() && Instant::now() < next {
             std::thread::sleep(GLANCE.min(next.saturating_duration_since(Instant::now())));
         }
     }

@@ -7,11 +7,11 @@ use rustls::ClientConnection;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
-use super::crew::Work;
 use super::held::{Holding, Then};
 use super::kind::Kind;
 use super::regex;
 use super::rush::Rush;
+use super::threads::Work;
 use crate::certificates::trusting_anything;
 use crate::client::Request;
 use crate::process::Fairway;

@@ -7,12 +7,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::crew::Crew;
 use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
 use super::kind::Kind;
 use super::plan::honest;
 use super::probe::{Clients, Probed};
 use super::socket_memory::Port;
+use super::threads::Threads;
 use super::usage::{cpu_of_process, forget_peak, peak, resident};
 use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
@@ -139,16 +139,16 @@ impl Stage {
             Scheme::Tls => self.fairway.https,
         };
         forget_peak(self.process);
-        let crew = Crew::start(&work, address, connections, if kind.holds() { 1 } else { MEMBERS });
-        let watch = self.watch(&crew, effort.cores);
+        let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { MEMBERS });
+        let watch = self.watch(&threads, effort.cores);
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;
-        let (mut attacked, mut flooded) = self.measure(&crew, connections).await;
+        let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
         flooded.add_outcomes(&settling);
-        attacked.opened = crew.opened();
+        attacked.opened = threads.opened();
         let sockets_peak = watch.end();
         let resident_peak = peak(self.process);
-        let well = crew.disband();
+        let well = threads.stop();
         let recovery = self.recover(well).await;
         let memory = Memory {
             resident_before,
@@ -160,24 +160,24 @@ impl Stage {
         Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }
     }
 
-    fn watch(&self, crew: &Crew, cores: f64) -> Watch {
-        let allowance = Allowance { orders: crew.orders(), cores, others: self.quiet_cores };
+    fn watch(&self, threads: &Threads, cores: f64) -> Watch {
+        let allowance = Allowance { control: threads.control(), cores, others: self.quiet_cores };
         Watch::start(self.process, self.ports.clone(), Some(allowance))
     }
 
     /// Well-behaved clients for the whole time, and what both sides spend.
-    async fn measure(&self, crew: &Crew, connections: usize) -> (Attacked, Probed) {
+    async fn measure(&self, threads: &Threads, connections: usize) -> (Attacked, Probed) {
         let requests = self.requests().await;
-        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), crew.cpu());
+        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), threads.cpu());
         let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
         let seconds = began.elapsed().as_secs_f64();
         let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
         let attacked = Attacked {
             seconds,
             connections,
-            opened: crew.opened(),
+            opened: threads.opened(),
             requests: (self.requests().await - requests - probed.sent as f64).max(0.0),
-            attacker_cpu_seconds: crew.cpu().saturating_sub(attacker).as_secs_f64(),
+            attacker_cpu_seconds: threads.cpu().saturating_sub(attacker).as_secs_f64(),
             proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
         };
         (attacked, probed)
@@ -217,12 +217,12 @@ impl Stage {
             let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
             return Honest { cores: 0.0, probed };
         }
-        let crew = Crew::start(&honest(), self.fairway.http, HONEST, HONEST);
-        let watch = self.watch(&crew, cores);
+        let threads = Threads::start(&honest(), self.fairway.http, HONEST, HONEST);
+        let watch = self.watch(&threads, cores);
         self.clients.ask(self.effort.rate, self.effort.settling()).await;
-        let (measured, probed) = self.measure(&crew, HONEST).await;
+        let (measured, probed) = self.measure(&threads, HONEST).await;
         watch.end();
-        crew.disband();
+        threads.stop();
         Honest { cores: measured.cores(), probed }
     }
 }
