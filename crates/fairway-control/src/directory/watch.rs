@@ -17,7 +17,7 @@ use super::names::{self, NameKind};
 use super::pending::{GRACE, Pending, SETTLE, Touch, Work};
 use super::scan::{self, Walk};
 use super::tree::Tree;
-use crate::pipeline::{Batch, Inlet};
+use crate::inlet::{Batch, Inlet};
 
 /// How often everything is looked at although no event came: the safety net for events that the kernel does not send,
 /// as for the target of a link that lies elsewhere.

@@ -27,7 +27,7 @@ const KINDS: [&str; 6] = ["Ingress", "IngressClass", "Service", "EndpointSlice",
 
 /// Everything that stands or stood a while ago.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct Notices {
     notices: BTreeMap<Words, Notice>,
     due: BTreeSet<(Instant, Words)>,
     translated: Diagnostics,
@@ -77,7 +77,7 @@ pub(crate) enum Wrote {
     Failed,
 }
 
-impl Board {
+impl Notices {
     /// Takes what is wrong now, at a cost of what differs; `more` is what is known beside the view.
     pub(crate) fn look(&mut self, view: &View, more: Vec<Diagnostic>, now: Instant) {
         let translation = &view.outcome.translation;

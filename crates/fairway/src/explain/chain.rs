@@ -8,7 +8,8 @@ use fairway_model::{
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
 use super::asked::Asked;
-use super::{Served, words};
+use super::served::Served;
+use super::words;
 
 /// Appends the whole answer.
 pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
@@ -80,8 +81,8 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
         for (position, matched) in step.matches.iter().enumerate() {
             let label = if position == 0 { "candidates" } else { "" };
             let mark = if matched.verdict == MatchVerdict::Wins { "*" } else { "-" };
-            let told = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
-            row(out, label, &told);
+            let line = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
+            row(out, label, &line);
             row(out, "", &format!("    {}", matched.rule.rule().origin));
         }
     }
@@ -184,8 +185,8 @@ fn diagnostics(out: &mut String, served: &Served, object: &Origin) {
         (&origin.kind, &origin.namespace, &origin.name) == (&object.kind, &object.namespace, &object.name)
     };
     let about = served.diagnostics.iter().filter(|(origin, _)| same(origin));
-    for (index, (_, told)) in about.enumerate() {
-        row(out, if index == 0 { "diagnostics" } else { "" }, told);
+    for (index, (_, line)) in about.enumerate() {
+        row(out, if index == 0 { "diagnostics" } else { "" }, line);
     }
 }
 
