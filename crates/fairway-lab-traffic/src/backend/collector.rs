@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::{Register, Seen};
+use super::ledger::Seen;
+use super::register::Register;
 
 /// A running collector. It ends with [`Collector::stop`].
 pub struct Collector {

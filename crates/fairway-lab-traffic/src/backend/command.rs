@@ -9,7 +9,9 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Delay, Faults, OnSigterm, Options, Server};
+use super::delay::Delay;
+use super::options::{Faults, OnSigterm, Options};
+use super::server::Server;
 use crate::load::flags::duration;
 
 /// Arguments of `fairway-lab backend`.

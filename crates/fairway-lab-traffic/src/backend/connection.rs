@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::alarm::Alarm;
+use super::ledger::{Ledger, Seen};
 use super::options::{Options, Turn};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
 use super::respond::{Asked, Identity};
-use super::{Ledger, Seen};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;

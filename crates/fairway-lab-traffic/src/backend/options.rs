@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Delay;
+use super::delay::Delay;
 
 /// Everything that a backend is told.
 #[derive(Clone, Debug)]

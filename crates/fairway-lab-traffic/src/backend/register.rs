@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Ledger, Seen};
+use super::ledger::{Ledger, Seen};
 use crate::load::Id;
 
 /// Numbers that are kept together.

@@ -17,9 +17,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::alarm::Alarm;
 use super::connection::{Ending, Site, serve};
+use super::ledger::{Ledger, Seen};
+use super::options::Options;
 use super::recorder::Recorder;
 use super::respond::Identity;
-use super::{Ledger, Options, Seen};
 
 /// Ids that a backend remembers: about 40 MB when full.
 const LEDGER: usize = 2_000_000;

@@ -6,9 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::block::own;
+use super::block::{Block, Report, own};
 use super::tools::{Task, Tool};
-use super::{Block, Report};
 use crate::backend::{Delay, Spawned};
 
 /// Arguments of `fairway-lab crosscheck`.

@@ -5,7 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::Context;
 
-use super::{Figures, oha};
+use super::figures::Figures;
+use super::oha;
 
 /// Another load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 
 use super::fates::{Fates, is_post};
-use super::{Plan, Protocol, Reuse};
+use super::plan::{Plan, Protocol, Reuse};
 
 /// The field by which backends know a request.
 pub const ID_FIELD: &str = "x-lab-id";

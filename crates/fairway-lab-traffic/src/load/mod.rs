@@ -26,6 +26,7 @@ mod pipe;
 mod plan;
 mod poller;
 mod probe;
+pub(crate) mod reading;
 mod schedule;
 mod segment;
 mod series;

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::Protocol;
 use super::http1::Http1;
 use super::http2::Http2;
+use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
 use fairway_lab_results::Class;

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::outcome::Outcome;
+use super::plan::Plan;
 use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
-use super::worker::{Between, End, Place, Report, Worker};
-use super::{Outcome, Plan, urgency};
+use super::urgency;
+use super::worker::phase::End;
+use super::worker::{Between, Place, Report, Worker};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use rustls::HandshakeKind;
 
-use super::Plan;
 use super::fates::Fates;
+use super::plan::Plan;
 use super::series::{Samples, Series};
 use fairway_lab_results::{Class, Counts, Example, Tls};
 

@@ -15,8 +15,8 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
 use super::sessions::Sessions;
-use super::{Protocol, TlsPlan, TlsVersion, Verify};
 use fairway_lab_results::Tls;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.

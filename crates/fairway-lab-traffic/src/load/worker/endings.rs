@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::phase::Phase;
-use crate::load::Pace;
+use crate::load::plan::Pace;
 use crate::load::series::note;
 use crate::load::slot::State;
 use crate::load::tally::{Exchange, Fate};

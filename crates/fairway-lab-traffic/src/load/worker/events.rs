@@ -1,8 +1,8 @@
 //! What a socket that moved means for the connection on it. Never takes a request from the line.
 
 use super::Worker;
-use crate::load::Reuse;
 use crate::load::http1::After;
+use crate::load::plan::Reuse;
 use crate::load::poller::Happened;
 use crate::load::slot::{State, Step};
 use crate::load::tally::Fate;

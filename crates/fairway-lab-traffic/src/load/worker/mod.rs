@@ -11,8 +11,10 @@
 mod connections;
 mod endings;
 mod events;
+mod lifecycle;
 mod line;
-mod phase;
+pub(super) mod phase;
+mod queues;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +22,12 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use self::line::Queues;
-pub(super) use self::phase::End;
-use self::phase::Phase;
+use self::phase::{End, Phase};
+use self::queues::Queues;
 use super::compose::Composer;
 use super::dialer::Dialer;
 use super::http1::Expected;
+use super::plan::{Plan, Reuse};
 use super::poller::{Happened, Poller};
 use super::schedule::Schedule;
 use super::series::fine_enough;
@@ -33,7 +35,6 @@ use super::shared::{Recent, Shared};
 use super::slot::{Slot, State};
 use super::tally::{Exchange, Fate, Tally};
 use super::transport::Scratch;
-use super::{Plan, Reuse};
 
 /// How often a thread that has finished looks whether it may close its connections.
 const LOOK: Duration = Duration::from_millis(1);
