@@ -11,7 +11,7 @@ use super::ledger::{Ledger, Seen};
 use super::options::{Options, Turn};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
-use super::respond::{Asked, Identity};
+use super::respond::{Asked, Head, Identity};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -62,7 +62,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
             },
             Ok(None) | Err(NoRequest) => {
                 output.clear();
-                site.identity.head(&mut output, (400, 0), None, true);
+                site.identity.head(&mut output, &Head { status: 400, size: 0, id: None, close: true });
                 // The client may be gone; there is nobody else to tell.
                 _ = stream.write_all(&output).await;
                 return Ending::Orderly;
@@ -123,16 +123,16 @@ impl Site {
         let Turn::Answer(status) = decision.fault else {
             let Asked::Bytes(size) = decision.asked else { return 0 };
             let size = size.max(2);
-            self.identity.head(out, (200, size), request.id, close);
+            self.identity.head(out, &Head { status: 200, size, id: request.id, close });
             return size;
         };
         match decision.asked {
             Asked::Bytes(_) if matches!(status, 204 | 304) => {
-                self.identity.head(out, (status, 0), request.id, close);
+                self.identity.head(out, &Head { status, size: 0, id: request.id, close });
                 0
             }
             Asked::Bytes(size) => {
-                self.identity.head(out, (status, size), request.id, close);
+                self.identity.head(out, &Head { status, size, id: request.id, close });
                 size
             }
             Asked::Health => self.text(out, b"ok\n", close),
@@ -150,7 +150,7 @@ impl Site {
     }
 
     fn text(&self, out: &mut Vec<u8>, text: &[u8], close: bool) -> u64 {
-        self.identity.head(out, (200, text.len() as u64), None, close);
+        self.identity.head(out, &Head { status: 200, size: text.len() as u64, id: None, close });
         out.extend_from_slice(text);
         0
     }

@@ -84,7 +84,7 @@ impl Composer {
     }
 
     /// The next request, which has this number on its thread, and its content.
-    pub(super) fn http2(&mut self, number: u64) -> (http::Request<()>, Bytes) {
+    pub(super) fn http2(&mut self, number: u64) -> http::Request<Bytes> {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
             Heads::Http2(requests) => requests[self.turn % requests.len()].clone(),
@@ -97,7 +97,7 @@ impl Composer {
             let value = HeaderValue::from_bytes(&self.buffer).expect("hexadecimal digits and dashes");
             request.headers_mut().insert(HeaderName::from_static(ID_FIELD), value);
         }
-        (request, form.body.clone())
+        request.map(|()| form.body.clone())
     }
 }
 

@@ -37,7 +37,7 @@ impl Worker {
             sent: self.since_begun(exchange.sent),
             number: exchange.number,
         };
-        self.tally.ended(exchange, fate, (self.since_begun(now), end));
+        self.tally.ended(exchange, fate, self.since_begun(now), end);
     }
 
     /// A request of the line fails without having been written.
