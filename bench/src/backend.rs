@@ -78,12 +78,20 @@ pub(crate) enum Backing {
     Generator(Arc<Mutex<Backend>>),
 }
 
+/// A backend that runs.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    pub(crate) backing: Backing,
+}
+
 /// Listens on a free loopback port, for as long as the process lives.
-pub(crate) fn start(idle: Idle) -> anyhow::Result<(SocketAddr, Backing)> {
+pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     if idle == Idle::Spin {
-        return Ok((address, Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)))));
+        let backing = Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)));
+        return Ok(Upstream { address, backing });
     }
     std::thread::Builder::new().name("backend".into()).spawn(move || {
         let ended = Backend::new(listener).and_then(|mut backend| {
@@ -93,7 +101,7 @@ pub(crate) fn start(idle: Idle) -> anyhow::Result<(SocketAddr, Backing)> {
         });
         ended.unwrap_or_else(|error: anyhow::Error| eprintln!("the backend has ended: {error}"));
     })?;
-    Ok((address, Backing::Thread))
+    Ok(Upstream { address, backing: Backing::Thread })
 }
 
 impl Backend {

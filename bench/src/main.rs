@@ -131,7 +131,7 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         &arguments.peers,
         &binaries(arguments)?,
         effort,
-        pinning::conditions(arguments.pin, arguments.idle),
+        pinning::possible(arguments.pin, arguments.idle),
     )?;
     let report = campaign.run(&scenarios)?;
     report::print(&report);

@@ -74,12 +74,12 @@ pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
     let first_round = || blocks.iter().take_while(|block| block.round == 0);
     let each = distances.into_iter().flat_map(|distance| {
         let there: Vec<&Block> = blocks.iter().filter(|block| block.distance == distance).collect();
-        first_round().map(|block| summary(&there, (&block.peer, base), distance)).collect::<Vec<_>>()
+        first_round().map(|block| summary(&there, &block.peer, base, distance)).collect::<Vec<_>>()
     });
     each.filter(|summary| summary.kept > 0).collect()
 }
 
-fn summary(blocks: &[&Block], (peer, base): (&str, &str), distance: Distance) -> Summary {
+fn summary(blocks: &[&Block], peer: &str, base: &str, distance: Distance) -> Summary {
     let of_peer = || blocks.iter().filter(|block| block.peer == peer);
     let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).copied().collect();
     let sum = |of: fn(&Block) -> f64| kept.iter().map(|block| of(block)).sum::<f64>();
