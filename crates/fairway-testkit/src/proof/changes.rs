@@ -27,7 +27,7 @@ pub async fn visible(binary: &Path, count: usize) -> Delays {
     site.redirect("/moved", "start");
     let fairway = site.serve(binary, &[]).await;
     let door = site.door(&fairway, Scheme::Plain);
-    let mut witnesses = Witnesses::gather(&door, (HOST, "/moved")).await;
+    let mut witnesses = Witnesses::gather(&door, HOST, "/moved").await;
     let mut times = Vec::with_capacity(count);
     for change in 0..count {
         let label = format!("n{change}");
@@ -46,7 +46,7 @@ pub(super) struct Witnesses {
 }
 
 impl Witnesses {
-    pub(super) async fn gather(door: &Door, (host, path): (&str, &str)) -> Self {
+    pub(super) async fn gather(door: &Door, host: &str, path: &str) -> Self {
         let mut clients = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
             clients.push(door.connect().await.expect("Fairway takes connections"));
@@ -78,7 +78,7 @@ impl Witnesses {
     }
 
     /// Points the question at another host.
-    pub(super) fn ask_of(&mut self, (host, path): (&str, &str)) {
+    pub(super) fn ask_of(&mut self, host: &str, path: &str) {
         self.request = Request::get(host, path);
     }
 }

@@ -78,8 +78,8 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
             for _ in 0..times {
                 fleet.grow(1).await;
                 site.list(&fleet.addresses());
-                let client = begin(&site.door(&fairway, scheme), &cut).await;
-                *cut.seen.entry(end(client, &mut fleet, body).await).or_default() += 1;
+                let (client, begun) = begin(&site.door(&fairway, scheme), &cut).await;
+                *cut.seen.entry(end(client, begun, &mut fleet, body).await).or_default() += 1;
             }
             cuts.push(cut);
         }
@@ -116,7 +116,7 @@ async fn served(door: &Door) -> Client {
 }
 
 /// Kills the backend and tells what the client sees.
-async fn end((mut client, mut begun): (Client, Vec<u8>), fleet: &mut Fleet, body: Body) -> Sight {
+async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Body) -> Sight {
     for member in fleet.take_oldest(1) {
         member.kill();
         fleet.bury(member);

@@ -60,13 +60,13 @@ pub async fn measure(binary: &Path, ingresses: usize, changes: usize) -> Scale {
     let load_seconds = began.elapsed().as_secs_f64();
     let process = fairway.program().id();
     let resident_mib = resident(process);
-    let mut witnesses = Witnesses::gather(&Door::plain(fairway.http), (&host(0), "/")).await;
+    let mut witnesses = Witnesses::gather(&Door::plain(fairway.http), &host(0), "/").await;
     let (mut own, mut seen) = (Vec::new(), Vec::new());
     for change in 1..=changes {
         let number = change % CHANGING * STRIDE % ingresses;
         let label = format!("n{change}");
         let yaml = objects(number, &label);
-        witnesses.ask_of((&host(number), "/"));
+        witnesses.ask_of(&host(number), "/");
         let began = Instant::now();
         manifests.put(&file(number), yaml);
         seen.push(witnesses.agree(&label, began).await);

@@ -66,7 +66,7 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     let mut fleet = Fleet::new(binary, &site.numbers());
     fleet.grow(ENDPOINTS).await;
     site.list(&fleet.addresses());
-    let mut stage = Stage::open(binary, (kind, *effort), &site, &fleet).await;
+    let mut stage = Stage::open(binary, kind, *effort, &site, &fleet).await;
     let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let mut found = stage.flood(quiet).await;
     if effort.compared {
@@ -101,7 +101,7 @@ struct Stage {
 }
 
 impl Stage {
-    async fn open(binary: &Path, (kind, effort): (Kind, Effort), site: &Site, fleet: &Fleet) -> Self {
+    async fn open(binary: &Path, kind: Kind, effort: Effort, site: &Site, fleet: &Fleet) -> Self {
         let budget = match kind.room() {
             Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
             None => None,
