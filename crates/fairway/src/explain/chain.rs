@@ -32,7 +32,7 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     }
     hosts(out, &explanation);
     match explanation.outcome {
-        Matched::Rule { rule, prefix, .. } => won(out, asked, served, (rule, prefix)),
+        Matched::Rule { rule, prefix, .. } => won(out, asked, served, rule, prefix),
         Matched::NoRule(host) => {
             row(out, "outcome", &format!("no rule of {} matches: answered 404", host.key().host));
         }
@@ -98,7 +98,7 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
     }
 }
 
-fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&CompiledRule, usize)) {
+fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, prefix: usize) {
     let model = rule.rule();
     row(out, "rule", &model.origin.to_string());
     for (index, filter) in model.filters.iter().enumerate() {
@@ -113,7 +113,7 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
             row(out, "outcome", &format!("answered {}: {}", answer.status, words::reason(answer.reason)));
         }
         Action::Forward(backends) => {
-            row(out, "path", &forwarded(asked, (rule, prefix)));
+            row(out, "path", &forwarded(asked, rule, prefix));
             let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
                 let share = if backends.len() > 1 {
@@ -139,7 +139,7 @@ fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
     })
 }
 
-fn forwarded(asked: &Asked, (rule, prefix): (&CompiledRule, usize)) -> String {
+fn forwarded(asked: &Asked, rule: &CompiledRule, prefix: usize) -> String {
     let request = asked.request();
     let Some(rewrite) = rule.rewrite() else {
         return match rule.rule().policy.forwarded_path {

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
     gate.tell(feed.reporting());
-    serve_admins(admins, &pipeline, (&gate, &feed))?;
+    serve_admins(admins, &pipeline, &gate, &feed)?;
     feed.wait_for_first(args, &pipeline)?;
     let proxy = gate.open(options(args)?)?;
     tracing::info!(
@@ -74,7 +74,8 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
 fn serve_admins(
     admins: Vec<(Admin, Audience)>,
     pipeline: &Pipeline,
-    (gate, feed): (&Arc<Gate>, &Feed),
+    gate: &Arc<Gate>,
+    feed: &Feed,
 ) -> Result<()> {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};
 use crate::cluster::collection::Watched;
 use crate::cluster::fault::Fault;
+use crate::cluster::held::Waiting;
 use crate::cluster::stage::Stage;
 use crate::cluster::trimmed::Item;
 use crate::cluster::watch::{WatchEvent, WatchId, WatchReport};
@@ -87,7 +88,7 @@ impl Tracker {
             return;
         }
         let patience = if self.outbox.phase == Phase::Synced { HOLD } else { HOLD_AT_START };
-        self.held.hold(reference, change, missing, (at, at + patience));
+        self.held.hold(reference, Waiting { change, missing, heard: at, until: at + patience });
     }
 
     fn gone(&mut self, id: WatchId, item: &Item, at: Instant) {
@@ -137,7 +138,7 @@ impl Tracker {
         self.outbox.watches = Shown::default();
         self.held.look_again();
         if round > 1 {
-            self.remove_lacking(id, (round, version), at);
+            self.remove_lacking(id, round, version, at);
         }
         if first {
             self.seek_passed_over(id);
@@ -145,7 +146,7 @@ impl Tracker {
         self.end_waiting();
     }
 
-    fn remove_lacking(&mut self, id: WatchId, (round, version): (u32, Option<u64>), at: Instant) {
+    fn remove_lacking(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
         let lacking = |entry: &Entry| {
             let newer = entry.heard == Heard::ByFetch && entry.version.number > version;
             entry.watch == id && entry.round != round && !newer
