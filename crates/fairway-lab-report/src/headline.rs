@@ -7,6 +7,7 @@ use super::book::Book;
 use super::html::{Cell, Html, Table};
 use super::number;
 use super::palette::Palette;
+use super::peers::FAIRWAY;
 use super::pool::{distinct, in_case};
 
 /// What an interval allows to say.
@@ -193,8 +194,7 @@ fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
 
 /// The ratios of recommended settings against Fairway.
 pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
-    all.iter()
-        .filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == super::palette::FAIRWAY)
+    all.iter().filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == FAIRWAY)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fairway_lab_results::{Run, Settings};
 use super::book::Book;
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
-use super::palette::DIRECT;
+use super::peers::DIRECT;
 use super::pool::{Pool, distinct, whole};
 
 /// The cases of `dynamic`.
@@ -39,11 +39,7 @@ impl Stretch {
 }
 
 /// The stretch of a peer at a percentile; none where a run has not both cases.
-pub(super) fn stretch(
-    pools: &[Pool<'_>],
-    (peer, settings): (&str, Settings),
-    percent: f64,
-) -> Option<Stretch> {
+pub(super) fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings, percent: f64) -> Option<Stretch> {
     let of = |peer: &str, case: &str| {
         pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
     };
@@ -72,11 +68,11 @@ pub(super) fn table(run: &Run, book: &mut Book) {
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("The dynamic curve against the static one", &columns);
     let mut is_empty = true;
-    for whose in peers {
-        let found = PERCENTS.map(|percent| stretch(&pools, whose, percent));
+    for (peer, settings) in peers {
+        let found = PERCENTS.map(|percent| stretch(&pools, peer, settings, percent));
         let [_, _, Some(last)] = &found else { continue };
         is_empty = false;
-        let mut row = vec![Cell::Markup(book.palette.cell(whose.0, whose.1))];
+        let mut row = vec![Cell::Markup(book.palette.cell(peer, settings))];
         row.extend(
             found
                 .iter()
@@ -127,16 +123,16 @@ mod tests {
     fn the_stretch_of_the_machine_is_that_of_the_direct_stream_which_ran_beside_the_peer() {
         let run = run(20);
         let pools = whole(&run, &Palette::of(&[]));
-        let found = stretch(&pools, ("envoy", Settings::Recommended), 99.9).expect("both cases");
+        let found = stretch(&pools, "envoy", Settings::Recommended, 99.9).expect("both cases");
         assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5), is_firm: true });
         assert_eq!(found.beyond_direct(), Some(2.0));
-        assert_eq!(stretch(&pools, ("haproxy", Settings::Recommended), 99.9), None);
+        assert_eq!(stretch(&pools, "haproxy", Settings::Recommended, 99.9), None);
     }
 
     #[test]
     fn few_samples_on_any_side_are_marked() {
         let run = run(9);
-        let found = stretch(&whole(&run, &Palette::of(&[])), ("envoy", Settings::Recommended), 99.9);
+        let found = stretch(&whole(&run, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
         assert_eq!(found.expect("both cases").told(), "3.00 (1.50)*");
     }
 }
