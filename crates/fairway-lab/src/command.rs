@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::adapter::command::AdapterArguments;
-use crate::backend::command::BackendArguments;
-use crate::crosscheck::command::CrosscheckArguments;
-use crate::load::command::LoadArguments;
-use crate::report::command::ReportArguments;
-use crate::scenario::command::{ListArguments, RunArguments};
+use crate::scenario::arguments::RunArguments;
+use crate::scenario::command::ListArguments;
+use fairway_lab_report::command::ReportArguments;
+use fairway_lab_traffic::backend::command::BackendArguments;
+use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
+use fairway_lab_traffic::load::command::LoadArguments;
 
 /// Reruns the published benchmarks of ingress controllers on a laptop-sized testbed or in a cluster of yours.
 #[derive(Parser)]

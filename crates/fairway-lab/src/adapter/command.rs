@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use crate::results::Settings;
+use fairway_lab_results::Settings;
 
 use super::frame::{Frame, Listen, TlsChoice};
 use super::proxy::Kind;

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::metering::{Metered, Metering};
 use super::site::route;
-use super::stage::{Cast, Stage, finish, start};
+use super::stage::{Cast, Stage, StreamName, finish, start};
 use super::trial::ineffective;
-use crate::load::{Pace, Segment, Stream};
 use crate::peers::Filters;
-use crate::results::Run;
+use fairway_lab_results::Run;
+use fairway_lab_traffic::load::{Pace, Segment, Stream};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -58,7 +58,7 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
     stage.cluster.settled(&namespace, &deployment).await?;
     let left_out = ineffective(stage, routes().to_vec()).await?;
     for variant in &terms.variants {
-        with_variant(stage, (terms, &left_out), run, *variant).await?;
+        with_variant(stage, terms, &left_out, run, *variant).await?;
     }
     Ok(())
 }
@@ -81,7 +81,8 @@ impl Watched {
 
 async fn with_variant(
     stage: &mut Stage<'_>,
-    (terms, left_out): (&Terms, &[&str]),
+    terms: &Terms,
+    left_out: &[&str],
     run: &mut Run,
     variant: Variant,
 ) -> anyhow::Result<()> {
@@ -104,7 +105,7 @@ async fn with_variant(
     let mut names = Vec::new();
     for (label, change) in changes(terms, left_out) {
         let seconds = if matches!(change, Change::Nothing) { terms.undisturbed_s } else { terms.phase_s };
-        enter(stage, run, &case, (&label, change)).await?;
+        enter(stage, run, &case, &label, change).await?;
         sleep(seconds).await;
         // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
         stage.cluster.settled(&stage.placement.namespace, stage.deployment()?).await?;
@@ -125,7 +126,8 @@ async fn enter(
     stage: &Stage<'_>,
     run: &mut Run,
     case: &str,
-    (label, change): (&str, Change),
+    label: &str,
+    change: Change,
 ) -> anyhow::Result<()> {
     let kind = match &change {
         Change::Proxies(_) => "proxy-scale",
@@ -184,10 +186,18 @@ fn record(stage: &Stage<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> a
     let pooled = phases.iter().map(|(_, (segment, _))| segment.clone()).reduce(Segment::and);
     let all = phases.iter().fold(Metered::default(), |sum, (_, (_, metered))| sum.and(metered));
     for (label, (segment, spent)) in phases {
-        run.measures.push(stage.measure((name, case, &label), segment.outcome(), Some(spent))?);
+        run.measures.push(stage.measure(
+            StreamName { peer: name, case, phase: &label },
+            segment.outcome(),
+            Some(spent),
+        )?);
     }
     if let Some(pooled) = pooled {
-        run.measures.push(stage.measure((name, case, "pooled"), pooled.outcome(), Some(all))?);
+        run.measures.push(stage.measure(
+            StreamName { peer: name, case, phase: "pooled" },
+            pooled.outcome(),
+            Some(all),
+        )?);
     }
     Ok(())
 }

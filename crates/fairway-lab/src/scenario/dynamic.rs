@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::site::{BACKEND, NAMESPACE};
-use super::stage::{Cast, Stage, finish, start};
-use crate::load::Pace;
-use crate::results::Run;
+use super::stage::{Cast, Stage, StreamName, finish, start};
+use fairway_lab_results::Run;
+use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -43,15 +43,16 @@ impl Terms {
 
 /// Both halves with one contender.
 pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
-    half(stage, terms, run, ("static", terms.static_s)).await?;
-    half(stage, terms, run, ("dynamic", terms.dynamic_s)).await
+    half(stage, terms, run, "static", terms.static_s).await?;
+    half(stage, terms, run, "dynamic", terms.dynamic_s).await
 }
 
 async fn half(
     stage: &mut Stage<'_>,
     terms: &Terms,
     run: &mut Run,
-    (case, seconds): (&str, f64),
+    case: &str,
+    seconds: f64,
 ) -> anyhow::Result<()> {
     let name = stage.contender.peer.name();
     stage.progress.say(&format!("{name} {case}: {} requests/s for {seconds} s", terms.rate));
@@ -78,9 +79,17 @@ async fn half(
     let outcome = finish(main).await?;
     let spent = metering.cut().await?;
     metering.end();
-    run.measures.push(stage.measure((name, case, "pooled"), outcome, Some(spent))?);
+    run.measures.push(stage.measure(
+        StreamName { peer: name, case, phase: "pooled" },
+        outcome,
+        Some(spent),
+    )?);
     if let Some(direct) = direct {
-        let mut measure = stage.measure(("direct", case, "pooled"), finish(direct).await?, None)?;
+        let mut measure = stage.measure(
+            StreamName { peer: "direct", case, phase: "pooled" },
+            finish(direct).await?,
+            None,
+        )?;
         measure.beside = Some(name.to_owned());
         run.measures.push(measure);
     }

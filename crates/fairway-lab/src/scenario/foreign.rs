@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
+use super::arguments::RunArguments;
 use super::catalogue::Scenario;
-use super::command::RunArguments;
 use super::handover::Handover;
 use super::inside::Session;
 use super::site::NAMESPACE;
@@ -56,7 +56,7 @@ pub(super) fn run(
     handover.image = image(arguments)?;
     "a cluster of the user".clone_into(&mut handover.place);
     for peer in peers {
-        handover.peers.push(peer.prepare(&handover.workshop)?.record);
+        handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

@@ -18,8 +18,7 @@ use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
-use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
-use crate::{measure, report};
+use fairway_lab_results::{Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
 
 /// Measures what was handed over.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
@@ -74,7 +73,7 @@ impl<'a> Session<'a> {
         peers: Vec<&'a dyn Peer>,
     ) -> anyhow::Result<Self> {
         let room = Some(Room::keep(&handover.folder)?);
-        let mut environment = measure::environment();
+        let mut environment = fairway_lab_measure::environment();
         environment.place.clone_from(&handover.place);
         if let Some(cluster) = &cluster {
             environment.kubernetes = Some(cluster.version().await?);
@@ -132,7 +131,7 @@ impl<'a> Session<'a> {
         self.results.completeness = completeness;
         self.room = None;
         self.write()?;
-        let page = report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
+        let page = fairway_lab_report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
             self.progress.say(&format!("the run is partial: {reason}"));
         }
@@ -149,7 +148,7 @@ impl<'a> Session<'a> {
             peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
         let measures = self.results.runs.iter().flat_map(|run| &run.measures);
         let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-        let said = |one: &results::Measure| {
+        let said = |one: &fairway_lab_results::Measure| {
             let errors: Vec<_> =
                 one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
             format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
@@ -166,7 +165,7 @@ impl<'a> Session<'a> {
 
     fn write(&mut self) -> anyhow::Result<()> {
         self.results.seconds = self.handover.prepared_s + self.progress.seconds();
-        results::write(&self.handover.folder, &self.results)
+        fairway_lab_results::write(&self.handover.folder, &self.results)
     }
 
     async fn scenarios(&mut self, scenarios: &[Scenario]) -> anyhow::Result<()> {
@@ -189,18 +188,18 @@ impl<'a> Session<'a> {
     async fn scenario(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
         if let Terms::Capacity(terms) = &scenario.terms {
-            let yard = capacity::Yard {
+            let local = capacity::LocalRun {
                 handover: self.handover,
-                certificate: (&self.certificate.chain, &self.certificate.key),
+                certificate: &self.certificate,
                 progress: self.progress,
                 contenders: &self.contenders,
             };
-            return capacity::run(&yard, terms, run, &mut self.results.absent).await;
+            return capacity::run(&local, terms, run, &mut self.results.absent).await;
         }
         let cluster = self.cluster.clone().context("the scenario needs a cluster")?;
         let ground = Ground {
             cluster,
-            workshop: &self.handover.workshop,
+            artifacts: &self.handover.artifacts,
             progress: self.progress,
             folder: &self.handover.folder,
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },

@@ -2,8 +2,9 @@
 //!
 //! A run has two parts. [`prepare`] fetches and packs what is needed and brings a testbed up; [`inside`] of it the
 //! scenarios go on with one contender after the other, each alone on its [`stage`]. What is found goes into a
-//! [`Run`](crate::results::Run), and the results are written after every scenario.
+//! [`Run`](fairway_lab_results::Run), and the results are written after every scenario.
 
+pub mod arguments;
 mod capacity;
 mod catalogue;
 pub mod command;

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::probe::{Answer, Probe, Seen};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
-use super::stage::{Cast, Stage, finish, start};
-use crate::load::Pace;
+use super::stage::{Cast, Stage, StreamName, finish, start};
 use crate::peers::Route;
-use crate::results::{Propagation, Run};
+use fairway_lab_results::{Propagation, Run};
+use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -138,7 +138,7 @@ async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyh
         new.clone_into(&mut route.service);
         let written = Instant::now();
         stage.route(&route).await?;
-        let seen = watch(&mut probe, (old, new), terms.patience()).await;
+        let seen = watch(&mut probe, old, new, terms.patience()).await;
         let ms =
             |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
         first.wrong += seen.wrong;
@@ -152,7 +152,11 @@ async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyh
     }
     stage.route(&super::site::route()).await?;
     load.stop();
-    run.measures.push(stage.measure((name, "change under load", "pooled"), finish(load).await?, None)?);
+    run.measures.push(stage.measure(
+        StreamName { peer: name, case: "change under load", phase: "pooled" },
+        finish(load).await?,
+        None,
+    )?);
     run.propagations.extend([first, last]);
     Ok(())
 }
@@ -164,7 +168,7 @@ struct Changeover {
     wrong: u64,
 }
 
-async fn watch(probe: &mut Probe, (old, new): (&str, &str), patience: Duration) -> Changeover {
+async fn watch(probe: &mut Probe, old: &str, new: &str, patience: Duration) -> Changeover {
     let begun = Instant::now();
     let mut seen = Changeover::default();
     let mut calm_since = None;

@@ -15,9 +15,9 @@ use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
-use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
-use crate::peers::{CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
-use crate::results::{Backstage, Event, Measure, Settings};
+use crate::peers::{Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route};
+use fairway_lab_results::{Backstage, Event, Measure, Settings};
+use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
 /// A peer with settings: what is installed, measured and put away again.
 pub(super) struct Contender<'a> {
@@ -49,7 +49,7 @@ pub(super) struct Stage<'a> {
 /// What a stage needs beside the contender.
 pub(super) struct Ground<'a> {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) workshop: &'a Workshop,
+    pub(super) artifacts: &'a Artifacts,
     pub(super) progress: Progress,
     pub(super) folder: &'a Path,
     pub(super) ids: Ids<'a>,
@@ -72,6 +72,14 @@ pub(super) struct Cast {
     pub(super) backends: u32,
 }
 
+/// What a stream is called in results.
+#[derive(Clone, Copy)]
+pub(super) struct StreamName<'a> {
+    pub(super) peer: &'a str,
+    pub(super) case: &'a str,
+    pub(super) phase: &'a str,
+}
+
 impl<'a> Stage<'a> {
     /// Brings a contender up and waits until it serves the route.
     pub(super) async fn open(
@@ -92,7 +100,7 @@ impl<'a> Stage<'a> {
         for (deployment, replicas) in [(site::BACKEND, cast.backends), (STEADY, 1)] {
             cluster.scale(NAMESPACE, deployment, replicas).await?;
         }
-        cluster.apply(&contender.peer.objects(ground.workshop, &placement)?).await?;
+        cluster.apply(&contender.peer.objects(ground.artifacts, &placement)?).await?;
         for deployment in [site::BACKEND, STEADY] {
             cluster.settled(NAMESPACE, deployment).await?;
         }
@@ -251,11 +259,11 @@ impl<'a> Stage<'a> {
     /// of its requests.
     pub(super) fn measure(
         &self,
-        name: (&str, &str, &str),
+        name: StreamName<'_>,
         mut outcome: Outcome,
         metered: Option<Metered>,
     ) -> anyhow::Result<Measure> {
-        let (peer, case, phase) = name;
+        let StreamName { peer, case, phase } = name;
         let file = file_name(&[
             peer,
             settings_name(self.contender.settings),

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
-use super::stage::{Cast, Stage, finish, start};
+use super::stage::{Cast, Stage, StreamName, finish, start};
 use super::trial::ineffective;
-use crate::load::{Pace, Plan};
 use crate::peers::{Filters, RESPONSE_HEADER};
-use crate::results::{Measure, Run};
+use fairway_lab_results::{Measure, Run};
+use fairway_lab_traffic::load::{Pace, Plan};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -61,14 +61,15 @@ pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> 
     });
     let left_out = ineffective(stage, routes.collect()).await?;
     for rate in &terms.rates {
-        at_rate(stage, (terms, &left_out), run, *rate).await?;
+        at_rate(stage, terms, &left_out, run, *rate).await?;
     }
     Ok(())
 }
 
 async fn at_rate(
     stage: &mut Stage<'_>,
-    (terms, left_out): (&Terms, &[&str]),
+    terms: &Terms,
+    left_out: &[&str],
     run: &mut Run,
     rate: f64,
 ) -> anyhow::Result<()> {
@@ -106,10 +107,18 @@ async fn at_rate(
     }
     let spent = metering.cut().await?;
     metering.end();
-    let through = stage.measure((name, &case, "pooled"), finish(main).await?, Some(spent))?;
+    let through = stage.measure(
+        StreamName { peer: name, case: &case, phase: "pooled" },
+        finish(main).await?,
+        Some(spent),
+    )?;
     let mut straight: Option<Measure> = None;
     if let Some(direct) = direct {
-        let mut measure = stage.measure(("direct", &case, "pooled"), finish(direct).await?, None)?;
+        let mut measure = stage.measure(
+            StreamName { peer: "direct", case: &case, phase: "pooled" },
+            finish(direct).await?,
+            None,
+        )?;
         measure.beside = Some(name.to_owned());
         straight = Some(measure);
     }

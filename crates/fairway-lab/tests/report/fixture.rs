@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab::results::{
+use fairway_lab_results::{
     Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
     Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
     Percentile, Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,

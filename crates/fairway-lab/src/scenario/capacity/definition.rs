@@ -1,0 +1,79 @@
+//! What `capacity` measures: its parameters, its cases, and the load of a case.
+
+use std::time::Duration;
+
+use fairway_lab_traffic::load::{Plan, Reuse, TlsPlan, TlsVersion};
+use serde::Deserialize;
+
+use crate::peers::local::LocalSite;
+use crate::scenario::site::HOST;
+
+/// Its parameters; the file explains them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::scenario) struct Terms {
+    pub(super) connections: usize,
+    pub(super) threads: usize,
+    pub(super) seconds: f64,
+    pub(super) workers: Vec<u32>,
+    pub(super) blocks: u32,
+    pub(super) backends: usize,
+    pub(super) timeout_s: f64,
+    pub(super) cases: Vec<Case>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) tls: Tls,
+    pub(super) bytes: u64,
+    pub(super) connect: Connect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) enum Tls {
+    #[serde(rename = "none")]
+    None,
+    #[serde(rename = "1.2")]
+    Tls12,
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Connect {
+    KeepAlive,
+    New,
+    Resumed,
+}
+
+pub(super) fn plan(terms: &Terms, case: &Case, site: &LocalSite) -> anyhow::Result<Plan> {
+    let scheme = if case.tls == Tls::None { "http" } else { "https" };
+    let address = if case.tls == Tls::None { site.http } else { site.https };
+    let mut plan = Plan::at(&format!("{scheme}://{HOST}/?size={}", case.bytes), vec![address])?;
+    plan.shape.connections = terms.connections;
+    plan.shape.threads = terms.threads;
+    plan.bounds.duration = None;
+    plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
+    if case.connect != Connect::KeepAlive {
+        plan.wire.reuse = Reuse::ConnectionPerRequest;
+    }
+    plan.wire.tls = match case.tls {
+        Tls::None => None,
+        Tls::Tls12 => Some(TlsPlan {
+            versions: vec![TlsVersion::Tls12],
+            ciphers: vec!["ECDHE-RSA-AES256-GCM-SHA384".to_owned()],
+            resumption: case.connect == Connect::Resumed,
+            ..TlsPlan::default()
+        }),
+        Tls::Tls13 => Some(TlsPlan {
+            versions: vec![TlsVersion::Tls13],
+            ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
+            resumption: case.connect == Connect::Resumed,
+            ..TlsPlan::default()
+        }),
+    };
+    Ok(plan)
+}
