@@ -57,7 +57,7 @@ impl BackendArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let on_sigterm = self.on_sigterm;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -41,7 +41,7 @@ impl CrosscheckArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
             self.connections > 0 && self.duration > 0,
             "--connections and --duration must be above 0"

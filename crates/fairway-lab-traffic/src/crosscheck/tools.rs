@@ -17,7 +17,7 @@ pub(super) enum Tool {
     Oha,
 }
 
-/// What all generators are told to do.
+/// What all generators do.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) url: String,

@@ -106,7 +106,7 @@ impl LoadArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
         plan.check()?;
         // A request that HTTP does not allow is told before anything is opened.

@@ -20,7 +20,7 @@ pub(super) struct Composer {
     posts: Form,
     share: f64,
     ids: Option<Ids>,
-    turn: usize,
+    next: usize,
     buffer: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Composer {
             posts: Form::new(plan, "POST", Bytes::from_static(POSTED))?,
             share: plan.request.posts,
             ids,
-            turn: 0,
+            next: 0,
             buffer: Vec::new(),
         })
     }
@@ -70,9 +70,9 @@ impl Composer {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
         if let Heads::Http1(heads) = &form.heads {
-            self.buffer.extend_from_slice(&heads[self.turn % heads.len()]);
+            self.buffer.extend_from_slice(&heads[self.next % heads.len()]);
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.next = self.next.wrapping_add(1);
         if let Some(ids) = &self.ids {
             self.buffer.extend_from_slice(b"X-Lab-Id: ");
             ids.write(number, &mut self.buffer);
@@ -87,10 +87,10 @@ impl Composer {
     pub(super) fn http2(&mut self, number: u64) -> http::Request<Bytes> {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
-            Heads::Http2(requests) => requests[self.turn % requests.len()].clone(),
+            Heads::Http2(requests) => requests[self.next % requests.len()].clone(),
             Heads::Http1(_) => http::Request::new(()),
         };
-        self.turn = self.turn.wrapping_add(1);
+        self.next = self.next.wrapping_add(1);
         if let Some(ids) = &self.ids {
             self.buffer.clear();
             ids.write(number, &mut self.buffer);

@@ -14,7 +14,7 @@ use super::shared::{Progress, Shared};
 use super::tally::Tally;
 use super::urgency;
 use super::worker::phase::End;
-use super::worker::{Between, Place, Report, Worker};
+use super::worker::{Between, Report, ThreadNumber, Worker};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ impl Stream {
                     .name(format!("load-{index}"))
                     .spawn(move || {
                         urgency::raise(&plan);
-                        let worker = Worker::new(plan, shared, Place { run, index }, between);
+                        let worker = Worker::new(plan, shared, ThreadNumber { run, index }, between);
                         // The owner may have given up because another thread could not be made.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
                         worker?.run()
@@ -127,7 +127,7 @@ impl Stream {
     }
 
     fn has_finished(&self, index: usize) -> bool {
-        self.shared.boards[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
+        self.shared.threads[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
     }
 
     /// What ended since the beginning, or since it was split last; connections and requests on their way go on.
