@@ -82,8 +82,8 @@ impl Glance {
         for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
             let of =
                 |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
-            let told = format!("{figure} ÷ fairway's");
-            self.row(Kind::Ratio, &told, &in_case(run, &case, workers), |peer| {
+            let text = format!("{figure} ÷ fairway's");
+            self.row(Kind::Ratio, &text, &in_case(run, &case, workers), |peer| {
                 let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
                 Some(if is_noise(own, &run.ratios) {
                     format!("A/A {}", interval(own))
@@ -128,7 +128,7 @@ impl Glance {
     fn stretches(&mut self, run: &Run, palette: &Palette) {
         let pools = whole(run, palette);
         self.row(Kind::Effect, "p99.9 dynamic ÷ static (straight to the pods)", &run.scenario, |peer| {
-            stretch(&pools, peer, Settings::Recommended, 99.9).map(|found| found.told())
+            stretch(&pools, peer, Settings::Recommended, 99.9).map(|found| found.text())
         });
     }
 

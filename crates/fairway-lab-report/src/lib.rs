@@ -15,7 +15,7 @@
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
 mod bars;
-mod book;
+mod builder;
 mod capacity;
 pub mod command;
 mod curves;
