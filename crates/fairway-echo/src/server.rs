@@ -1,4 +1,4 @@
-//! Accepts connections, makes handshakes, and ends as told. Knows no request.
+//! Accepts connections, makes handshakes, and ends as the options say. Knows no request.
 
 use std::future::Future;
 use std::io;
