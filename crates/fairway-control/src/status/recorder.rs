@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
 use super::event::event;
-use super::notices::{Due, Notices, Wrote, namespace};
+use super::notices::{Due, Notices, WriteOutcome, namespace};
 use super::observed::FIELD_MANAGER;
 use super::permission::{Permit, Refusals, is_ending};
 use super::standing::Standing;
@@ -100,32 +100,32 @@ impl Recorder {
                 return self.notices.give_back(&due.diagnostic, Instant::now());
             }
         };
-        if matches!(wrote, Wrote::Event(_)) {
+        if matches!(wrote, WriteOutcome::Event(_)) {
             self.standing.event_written();
         }
         self.notices.wrote(&due.diagnostic, wrote, Instant::now());
     }
 
-    async fn write(&self, due: &Due, uid: Option<String>) -> Wrote {
+    async fn write(&self, due: &Due, uid: Option<String>) -> WriteOutcome {
         let written = async {
             let uid = match uid {
                 Some(uid) => uid,
                 None => match self.uid(&due.diagnostic).await? {
                     Some(uid) => uid,
-                    None => return Ok(Wrote::Nothing),
+                    None => return Ok(WriteOutcome::Nothing),
                 },
             };
-            self.say(due, &uid).await.map(Wrote::Event)
+            self.say(due, &uid).await.map(WriteOutcome::Event)
         };
         match timeout(PATIENCE, written).await {
             Ok(Ok(wrote)) => wrote,
-            Ok(Err(Error::Api(status))) if is_ending(&status) => Wrote::Nothing,
-            Ok(Err(Error::Api(status))) if status.is_forbidden() => Wrote::Refused,
+            Ok(Err(Error::Api(status))) if is_ending(&status) => WriteOutcome::Nothing,
+            Ok(Err(Error::Api(status))) if status.is_forbidden() => WriteOutcome::Refused,
             Ok(Err(error)) => {
                 tracing::debug!(about = %due.diagnostic.origin, %error, "an Event is not written; tried again");
-                Wrote::Failed
+                WriteOutcome::Failed
             }
-            Err(_) => Wrote::Failed,
+            Err(_) => WriteOutcome::Failed,
         }
     }
 

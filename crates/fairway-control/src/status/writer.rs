@@ -106,8 +106,8 @@ impl Writer {
     fn start_jobs(&mut self) {
         while self.running.len() < AT_ONCE {
             let Some(job) = self.schedule.take(Instant::now()) else { return };
-            let errand = Errand { client: self.client.clone(), refusals: self.refusals.clone() };
-            self.running.push(Box::pin(errand.run(job)));
+            let running_job = RunningJob { client: self.client.clone(), refusals: self.refusals.clone() };
+            self.running.push(Box::pin(running_job.run(job)));
         }
     }
 
@@ -134,12 +134,12 @@ impl Writer {
 }
 
 /// One job under way.
-struct Errand {
+struct RunningJob {
     client: Client,
     refusals: Arc<Refusals>,
 }
 
-impl Errand {
+impl RunningJob {
     async fn run(self, job: Job) -> (ObjectKey, Done) {
         let (key, verb, resource) = match &job {
             Job::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
