@@ -96,7 +96,7 @@ pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
     std::thread::Builder::new().name("backend".into()).spawn(move || {
         let ended = Backend::new(listener).and_then(|mut backend| {
             loop {
-                backend.turn(Duration::from_secs(60))?;
+                backend.step(Duration::from_secs(60))?;
             }
         });
         ended.unwrap_or_else(|error: anyhow::Error| eprintln!("the backend has ended: {error}"));
@@ -122,7 +122,7 @@ impl Backend {
     }
 
     /// Answers what is ready, after waiting for at most `limit`.
-    pub(crate) fn turn(&mut self, limit: Duration) -> anyhow::Result<()> {
+    pub(crate) fn step(&mut self, limit: Duration) -> anyhow::Result<()> {
         let (mut ready, mut buffer) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.buffer));
         self.readiness.wait(limit, &mut ready)?;
         for event in &ready {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::arguments::Place;
+use super::arguments::Paths;
 use crate::pinning::{Conditions, Idle, Pin};
 use crate::report::Origin;
 
@@ -50,7 +50,7 @@ impl<F: Serialize> Outcome<F> {
     }
 }
 
-impl Place {
+impl Paths {
     /// The binary as other folders can name it; an error when it is not there.
     pub(crate) fn binary(&self) -> anyhow::Result<PathBuf> {
         fs::canonicalize(&self.fairway).with_context(|| {

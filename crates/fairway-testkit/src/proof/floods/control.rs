@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::pace::Pace;
 
-/// What the threads of a flood are told while they work, and what they count.
+/// When the threads of a flood end, how fast they work, and what they count.
 pub(super) struct Control {
     over: AtomicBool,
     opened: AtomicU64,

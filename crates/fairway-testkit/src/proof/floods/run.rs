@@ -22,7 +22,7 @@ use crate::proof::site::{Scheme, Site};
 /// Endpoints of the one backend.
 const ENDPOINTS: usize = 2;
 /// Threads of attackers that go as fast as they may; those that hold connections need one.
-const MEMBERS: usize = 2;
+const THREADS: usize = 2;
 /// Honest clients, a connection each.
 const HONEST: usize = 8;
 /// Until attackers and pace have settled, at most half of a flood's time.
@@ -66,7 +66,7 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     let mut fleet = Fleet::new(binary, &site.numbers());
     fleet.grow(ENDPOINTS).await;
     site.list(&fleet.addresses());
-    let mut stage = Stage::open(binary, kind, *effort, &site, &fleet).await;
+    let mut stage = FloodRun::open(binary, kind, *effort, &site, &fleet).await;
     let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let mut found = stage.flood(quiet).await;
     if effort.compared {
@@ -84,12 +84,12 @@ fn allow_many_files() {
 /// What the proxy has in memory when it serves and nobody attacks it.
 async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
     let mut fairway = site.serve(binary, &[]).await;
-    Clients::new(site.door(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
+    Clients::new(site.endpoint(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
     resident(fairway.program().id())
 }
 
 /// The proxy, its clients, and what it costs when nobody attacks.
-struct Stage {
+struct FloodRun {
     kind: Kind,
     effort: Effort,
     fairway: Fairway,
@@ -100,7 +100,7 @@ struct Stage {
     quiet_cores: f64,
 }
 
-impl Stage {
+impl FloodRun {
     async fn open(binary: &Path, kind: Kind, effort: Effort, site: &Site, fleet: &Fleet) -> Self {
         let budget = match kind.room() {
             Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
@@ -115,7 +115,7 @@ impl Stage {
         let own = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
         let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
         let ports = own.into_iter().chain(others).collect();
-        let clients = Clients::new(site.door(&fairway, kind.scheme()));
+        let clients = Clients::new(site.endpoint(&fairway, kind.scheme()));
         Self { kind, effort, fairway, clients, process, ports, quiet_cores: 0.0 }
     }
 
@@ -139,7 +139,7 @@ impl Stage {
             Scheme::Tls => self.fairway.https,
         };
         forget_peak(self.process);
-        let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { MEMBERS });
+        let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { THREADS });
         let watch = self.watch(&threads, effort.cores);
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;

@@ -130,14 +130,14 @@ fn stream(bytes: &[u8], address: SocketAddr, connections: usize, control: &Contr
                 control.count_opened(1);
                 *slot = dial(address, None).ok().map(|stream| Streaming { stream, at: 0 });
             }
-            match slot.as_mut().map(|connection| connection.turn(bytes, &mut room)) {
-                Some(Turn::Wrote) => {
+            match slot.as_mut().map(|connection| connection.step(bytes, &mut room)) {
+                Some(Progress::Wrote) => {
                     moved = true;
                     control.pace.rest(&mut due, 1);
                 }
-                Some(Turn::Read) => moved = true,
-                Some(Turn::Stuck) => {}
-                Some(Turn::Ended) | None => *slot = None,
+                Some(Progress::Read) => moved = true,
+                Some(Progress::Stuck) => {}
+                Some(Progress::Ended) | None => *slot = None,
             }
         }
         if !moved {
@@ -152,7 +152,7 @@ struct Streaming {
     at: usize,
 }
 
-enum Turn {
+enum Progress {
     Wrote,
     Read,
     Stuck,
@@ -160,21 +160,21 @@ enum Turn {
 }
 
 impl Streaming {
-    fn turn(&mut self, bytes: &[u8], room: &mut Waste) -> Turn {
-        let mut turn = Turn::Stuck;
+    fn step(&mut self, bytes: &[u8], room: &mut Waste) -> Progress {
+        let mut step = Progress::Stuck;
         match discard(&self.stream, room) {
-            Heard::End => return Turn::Ended,
-            Heard::Bytes => turn = Turn::Read,
+            Heard::End => return Progress::Ended,
+            Heard::Bytes => step = Progress::Read,
             Heard::Silence => {}
         }
         let piece = &bytes[self.at..bytes.len().min(self.at + PIECE)];
         match (&self.stream).write(piece) {
             Ok(length) => {
                 self.at = (self.at + length) % bytes.len();
-                Turn::Wrote
+                Progress::Wrote
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => turn,
-            Err(_) => Turn::Ended,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => step,
+            Err(_) => Progress::Ended,
         }
     }
 }

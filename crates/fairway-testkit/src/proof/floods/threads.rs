@@ -53,7 +53,7 @@ impl Threads {
         Self { control, running, folders: receiver.iter().collect() }
     }
 
-    /// What threads are told.
+    /// What threads share.
     pub(super) fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }

@@ -71,12 +71,12 @@ impl Drop for Watch {
 }
 
 fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Shared) {
-    let mut governor = allowance.map(|allowance| Governor::new(process, allowance));
+    let mut pace_control = allowance.map(|allowance| PaceControl::new(process, allowance));
     let mut looks = 0;
     while !shared.over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
-        if let Some(governor) = &mut governor {
-            governor.look(process);
+        if let Some(pace_control) = &mut pace_control {
+            pace_control.look(process);
         }
         if looks % LOOKS_PER_SOCKETS == 0 {
             let held = ports.iter().map(|port| socket_memory(*port).unwrap_or(0)).sum();
@@ -87,14 +87,14 @@ fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Sh
 }
 
 /// Learns what a round costs the proxy, and sets the pace by it.
-struct Governor {
+struct PaceControl {
     allowance: Allowance,
     last: (Instant, Duration, u64),
     /// CPU seconds and rounds, the older the lighter.
     learnt: (f64, f64),
 }
 
-impl Governor {
+impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
         let last = (Instant::now(), cpu_of_process(process), allowance.control.pace.rounds());
         Self { allowance, last, learnt: (0.0, 0.0) }
