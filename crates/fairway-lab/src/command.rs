@@ -47,13 +47,13 @@ enum Order {
 #[must_use]
 pub fn run() -> ExitCode {
     let outcome = match CommandLine::parse().order {
-        Order::Run(run) => run.carry_out(),
-        Order::List(list) => list.carry_out(),
-        Order::Load(load) => load.carry_out(),
-        Order::Crosscheck(crosscheck) => crosscheck.carry_out(),
-        Order::Report(report) => report.carry_out(),
-        Order::Backend(backend) => backend.carry_out(),
-        Order::Adapter(adapter) => adapter.carry_out(),
+        Order::Run(run) => run.run(),
+        Order::List(list) => list.run(),
+        Order::Load(load) => load.run(),
+        Order::Crosscheck(crosscheck) => crosscheck.run(),
+        Order::Report(report) => report.run(),
+        Order::Backend(backend) => backend.run(),
+        Order::Adapter(adapter) => adapter.run(),
     };
     outcome.unwrap_or_else(|error| {
         // Nobody is left to tell when even this cannot be written.

@@ -20,11 +20,11 @@ pub struct RunArguments {
     #[arg(required = true, value_name = "SCENARIO")]
     pub(super) scenarios: Vec<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    pub(super) selection: PeerArguments,
     #[command(flatten)]
-    pub(super) fitting: Fitting,
+    pub(super) scope: ScopeArguments,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) environment: EnvironmentArguments,
     /// Exit with 1 when a request of these peers failed, separated by commas: for CI
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) fail_on_errors: Vec<String>,
@@ -38,7 +38,7 @@ pub struct RunArguments {
 
 /// Whom to measure.
 #[derive(clap::Args)]
-pub(super) struct Who {
+pub(super) struct PeerArguments {
     /// Peers, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) peers: Vec<String>,
@@ -47,13 +47,13 @@ pub(super) struct Who {
     #[arg(long = "peer", value_name = "DESCRIPTION")]
     pub(super) described: Vec<String>,
     /// With recommended settings (equal upstream keep-alive, workers, TLS, logs), with each peer's defaults, or both
-    #[arg(long, value_enum, default_value_t = With::Recommended)]
-    pub(super) settings: With,
+    #[arg(long, value_enum, default_value_t = SettingsChoice::Recommended)]
+    pub(super) settings: SettingsChoice,
 }
 
 /// How much of a scenario.
 #[derive(clap::Args)]
-pub(super) struct Fitting {
+pub(super) struct ScopeArguments {
     /// Every scenario shortened, so that all of them with all peers fit into 25 minutes on two cores
     #[arg(long)]
     pub(super) quick: bool,
@@ -67,7 +67,7 @@ pub(super) struct Fitting {
 
 /// Where it runs and what with.
 #[derive(clap::Args)]
-pub(super) struct Place {
+pub(super) struct EnvironmentArguments {
     /// In the cluster of your kubeconfig instead of a testbed; creates namespaces `lab*` there and removes them
     #[arg(long)]
     pub(super) cluster: bool,
@@ -94,13 +94,13 @@ pub(super) struct Place {
 
 /// Settings to run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum With {
+pub(super) enum SettingsChoice {
     Recommended,
     Defaults,
     Both,
 }
 
-impl With {
+impl SettingsChoice {
     pub(super) fn all(self) -> Vec<Settings> {
         match self {
             Self::Recommended => vec![Settings::Recommended],

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use super::arguments::RunArguments;
 use super::catalogue::{self, ALL};
-use super::definition::Fit;
-use super::{inside, prepare};
+use super::definition::Scaling;
+use super::{prepare, session};
 use crate::peers;
 
 impl RunArguments {
@@ -14,11 +14,12 @@ impl RunArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
-        let fit = Fit { quick: self.fitting.quick, scale: self.fitting.scale, set: self.fitting.set.clone() };
-        let scenarios = catalogue::named(&self.scenarios, &fit)?;
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let scaling =
+            Scaling { quick: self.scope.quick, scale: self.scope.scale, set: self.scope.set.clone() };
+        let scenarios = catalogue::named(&self.scenarios, &scaling)?;
         match &self.inside {
-            Some(handover) => inside::run(handover, &scenarios, &self.fail_on_errors),
+            Some(handover) => session::run(handover, &scenarios, &self.fail_on_errors),
             None => prepare::run(&self, &scenarios),
         }
     }
@@ -37,7 +38,7 @@ impl ListArguments {
     ///
     /// # Errors
     /// No such scenario, or standard output that cannot be written.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         if let Some(name) = self.scenario {
             let known = ALL.iter().find(|(known, _)| *known == name);
@@ -45,9 +46,9 @@ impl ListArguments {
             out.write_all(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
+        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
         writeln!(out, "scenarios (`fairway-lab list NAME` prints a file):")?;
-        for scenario in catalogue::named(&["all".to_owned()], &fit)? {
+        for scenario in catalogue::named(&["all".to_owned()], &scaling)? {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;
         }
         writeln!(out, "\npeers:")?;

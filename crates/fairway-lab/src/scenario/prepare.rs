@@ -11,10 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
+use super::disk_reserve::DiskReserve;
 use super::handover::{Handover, TESTBED};
 use super::progress::Progress;
-use super::room::Room;
-use super::{foreign, inside};
+use super::{session, user_cluster};
 use crate::cluster::Testbed;
 use crate::peers::{self, Artifacts, Peer};
 use fairway_lab_results::Absent;
@@ -25,15 +25,18 @@ const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 /// Prepares, and measures inside of a testbed where one is needed.
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let progress = Progress::begin();
-    let chosen = chosen(&arguments.who.peers)?;
+    let chosen = chosen(&arguments.selection.peers)?;
     let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
     anyhow::ensure!(
-        arguments.place.cluster || arguments.who.described.is_empty(),
+        arguments.environment.cluster || arguments.selection.described.is_empty(),
         "--peer describes a controller in a cluster of yours: say --cluster too"
     );
-    let described =
-        if arguments.place.cluster { foreign::permitted(arguments, scenarios)? } else { Vec::new() };
-    if in_cluster && !arguments.place.cluster {
+    let described = if arguments.environment.cluster {
+        user_cluster::permitted(arguments, scenarios)?
+    } else {
+        Vec::new()
+    };
+    if in_cluster && !arguments.environment.cluster {
         anyhow::ensure!(
             rustix::process::geteuid().is_root(),
             "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
@@ -47,14 +50,14 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         artifacts,
         peers: Vec::new(),
         absent: Vec::new(),
-        settings: arguments.who.settings.all(),
+        settings: arguments.selection.settings.all(),
         place: if in_cluster { TESTBED } else { "local" }.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
-        collector: arguments.place.collector,
+        collector: arguments.environment.collector,
         prepared_s: 0.0,
     };
-    if arguments.place.cluster {
-        return foreign::run(arguments, &described, handover, scenarios);
+    if arguments.environment.cluster {
+        return user_cluster::run(arguments, &described, handover, scenarios);
     }
     let mut archives = peers_of(&mut handover, &chosen, progress);
     handover.prepared_s = progress.seconds();
@@ -67,7 +70,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
             runtime.block_on(around(&handover.artifacts, &archives, &file, progress))
         })
     } else {
-        handover.write(&file).and_then(|()| inside::run(&file, scenarios, &arguments.fail_on_errors))
+        handover.write(&file).and_then(|()| session::run(&file, scenarios, &arguments.fail_on_errors))
     };
     let cleared = clear(&handover.artifacts.folder);
     let code = outcome?;
@@ -111,7 +114,7 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     tempfile::NamedTempFile::new_in(&folder)
         .with_context(|| format!("the folder of the results, {}, cannot be written", folder.display()))?;
     // Given back at once: the part that measures takes it for itself.
-    drop(Room::keep(&folder)?);
+    drop(DiskReserve::keep(&folder)?);
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
@@ -127,10 +130,10 @@ fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::
     Ok(Artifacts {
         cache: cache.join("fairway").join("lab"),
         folder: work,
-        checkout: absolute(&arguments.place.checkout)?,
-        fairway: absolute(&arguments.place.fairway)?,
+        checkout: absolute(&arguments.environment.checkout)?,
+        fairway: absolute(&arguments.environment.fairway)?,
         fairway_image: (
-            absolute(&arguments.place.fairway_image)?,
+            absolute(&arguments.environment.fairway_image)?,
             format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
         ),
         in_pods,

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::catalogue::{Scenario, Terms};
+use super::catalogue::{Parameters, Scenario};
+use super::disk_reserve::DiskReserve;
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
-use super::room::Room;
+use super::running_peer::{Contender, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
-use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
@@ -63,7 +63,7 @@ pub(super) struct Session<'a> {
     progress: Progress,
     results: Results,
     /// Until the results are written for the last time.
-    room: Option<Room>,
+    reserve: Option<DiskReserve>,
 }
 
 impl<'a> Session<'a> {
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         cluster: Option<Arc<Cluster>>,
         peers: Vec<&'a dyn Peer>,
     ) -> anyhow::Result<Self> {
-        let room = Some(Room::keep(&handover.folder)?);
+        let reserve = Some(DiskReserve::keep(&handover.folder)?);
         let mut environment = fairway_lab_measure::environment();
         environment.place.clone_from(&handover.place);
         if let Some(cluster) = &cluster {
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
                 runs: Vec::new(),
                 limitations: LIMITATIONS.map(str::to_owned).to_vec(),
             },
-            room,
+            reserve,
         })
     }
 
@@ -129,7 +129,7 @@ impl<'a> Session<'a> {
             }
         };
         self.results.completeness = completeness;
-        self.room = None;
+        self.reserve = None;
         self.write()?;
         let page = fairway_lab_report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
@@ -187,17 +187,17 @@ impl<'a> Session<'a> {
 
     async fn scenario(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
-        if let Terms::Capacity(terms) = &scenario.terms {
+        if let Parameters::Capacity(parameters) = &scenario.parameters {
             let local = capacity::LocalRun {
                 handover: self.handover,
                 certificate: &self.certificate,
                 progress: self.progress,
                 contenders: &self.contenders,
             };
-            return capacity::run(&local, terms, run, &mut self.results.absent).await;
+            return capacity::run(&local, parameters, run, &mut self.results.absent).await;
         }
         let cluster = self.cluster.clone().context("the scenario needs a cluster")?;
-        let ground = Ground {
+        let context = RunContext {
             cluster,
             artifacts: &self.handover.artifacts,
             progress: self.progress,
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
         for contender in &self.contenders {
             let name = contender.peer.name();
             self.progress.say(&format!("{}: {name}", scenario.name()));
-            if let Err(error) = with(&ground, contender, &scenario.terms, run).await {
+            if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
                 // The next one could keep nothing either.
                 if is_full(&error) {
                     return Err(error);
@@ -233,32 +233,32 @@ fn is_full(error: &anyhow::Error) -> bool {
 }
 
 async fn with(
-    ground: &Ground<'_>,
+    context: &RunContext<'_>,
     contender: &Contender<'_>,
-    terms: &Terms,
+    parameters: &Parameters,
     run: &mut Run,
 ) -> anyhow::Result<()> {
-    let Some(cast) = cast(terms) else { return Ok(()) };
-    let mut stage = Stage::open(ground, contender, cast).await?;
-    let outcome = match terms {
-        Terms::Capacity(_) => Ok(()),
-        Terms::Dynamic(terms) => dynamic::run(&mut stage, terms, run).await,
-        Terms::Comparison(terms) => comparison::run(&mut stage, terms, run).await,
-        Terms::Timeline(terms) => timeline::run(&mut stage, terms, run).await,
-        Terms::Propagation(terms) => propagation::run(&mut stage, terms, run).await,
+    let Some(sizes) = sizes(parameters) else { return Ok(()) };
+    let mut running = RunningPeer::open(context, contender, sizes).await?;
+    let outcome = match parameters {
+        Parameters::Capacity(_) => Ok(()),
+        Parameters::Dynamic(parameters) => dynamic::run(&mut running, parameters, run).await,
+        Parameters::Comparison(parameters) => comparison::run(&mut running, parameters, run).await,
+        Parameters::Timeline(parameters) => timeline::run(&mut running, parameters, run).await,
+        Parameters::Propagation(parameters) => propagation::run(&mut running, parameters, run).await,
     };
-    run.notes.append(&mut stage.notes.take());
-    let closed = stage.close().await;
+    run.notes.append(&mut running.notes.take());
+    let closed = running.close().await;
     outcome.and(closed)
 }
 
-fn cast(terms: &Terms) -> Option<Cast> {
-    match terms {
-        Terms::Capacity(_) => None,
-        Terms::Dynamic(terms) => Some(terms.cast()),
-        Terms::Comparison(terms) => Some(terms.cast()),
-        Terms::Timeline(terms) => Some(terms.cast()),
-        Terms::Propagation(terms) => Some(terms.cast()),
+fn sizes(parameters: &Parameters) -> Option<Sizes> {
+    match parameters {
+        Parameters::Capacity(_) => None,
+        Parameters::Dynamic(parameters) => Some(parameters.sizes()),
+        Parameters::Comparison(parameters) => Some(parameters.sizes()),
+        Parameters::Timeline(parameters) => Some(parameters.sizes()),
+        Parameters::Propagation(parameters) => Some(parameters.sizes()),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::definition::{Case, Terms, plan};
+use super::definition::{Case, Parameters, plan};
 use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
-use crate::scenario::stage::{file_name, finish, start as begin};
+use crate::scenario::running_peer::{file_name, finish, start as begin};
 use fairway_lab_measure::{MachineTime, Meter, Spent, Subject, during};
 use fairway_lab_results::{Backstage, Distance, Measure};
 use fairway_lab_traffic::load::Outcome;
@@ -24,7 +24,7 @@ const AGAIN: &str = "the same again";
 /// runner is among the others too, for the noise floor, and closes the order.
 pub(super) async fn blocks(
     local: &LocalRun<'_>,
-    terms: &Terms,
+    parameters: &Parameters,
     case: &Case,
     runners: &[Runner<'_>],
 ) -> anyhow::Result<Vec<Measure>> {
@@ -36,9 +36,9 @@ pub(super) async fn blocks(
     }
     let mut measures = Vec::new();
     let mut place = 0;
-    for _ in 0..terms.blocks {
+    for _ in 0..parameters.blocks {
         for (runner, again) in &order {
-            let mut measure = block(local, terms, case, runner, place).await?;
+            let mut measure = block(local, parameters, case, runner, place).await?;
             if *again {
                 AGAIN.clone_into(&mut measure.phase);
             }
@@ -47,19 +47,19 @@ pub(super) async fn blocks(
         }
         order.reverse();
     }
-    measures.push(block(local, terms, case, first, place).await?);
+    measures.push(block(local, parameters, case, first, place).await?);
     Ok(measures)
 }
 
 async fn block(
     local: &LocalRun<'_>,
-    terms: &Terms,
+    parameters: &Parameters,
     case: &Case,
     runner: &Runner<'_>,
     place: u32,
 ) -> anyhow::Result<Measure> {
     let name = runner.contender.peer.name();
-    let plan = plan(terms, case, &runner.site)?;
+    let plan = plan(parameters, case, &runner.site)?;
     let before = runner.distance();
     let mut stream = begin(plan)?;
     tokio::time::sleep(WARMING).await;
@@ -68,7 +68,7 @@ async fn block(
     let subjects: Vec<_> = runner.proxy.pids().into_iter().take(1).map(Subject::Process).collect();
     let (begun, machine) = (Instant::now(), MachineTime::now());
     let mut meter = Meter::begin(&subjects);
-    tokio::time::sleep(Duration::from_secs_f64(terms.seconds)).await;
+    tokio::time::sleep(Duration::from_secs_f64(parameters.seconds)).await;
     let outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
     meter.read(&subjects);
     let stolen = MachineTime::now().stolen_since(machine);

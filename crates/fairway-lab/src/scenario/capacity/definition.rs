@@ -11,7 +11,7 @@ use crate::scenario::site::HOST;
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::scenario) struct Terms {
+pub(in crate::scenario) struct Parameters {
     pub(super) connections: usize,
     pub(super) threads: usize,
     pub(super) seconds: f64,
@@ -49,14 +49,14 @@ pub(super) enum Connect {
     Resumed,
 }
 
-pub(super) fn plan(terms: &Terms, case: &Case, site: &LocalSite) -> anyhow::Result<Plan> {
+pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> anyhow::Result<Plan> {
     let scheme = if case.tls == Tls::None { "http" } else { "https" };
     let address = if case.tls == Tls::None { site.http } else { site.https };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}/?size={}", case.bytes), vec![address])?;
-    plan.shape.connections = terms.connections;
-    plan.shape.threads = terms.threads;
+    plan.shape.connections = parameters.connections;
+    plan.shape.threads = parameters.threads;
     plan.bounds.duration = None;
-    plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
+    plan.bounds.timeout = Duration::from_secs_f64(parameters.timeout_s);
     if case.connect != Connect::KeepAlive {
         plan.wire.reuse = Reuse::ConnectionPerRequest;
     }

@@ -15,31 +15,33 @@ use self::ratios::ratios;
 use self::runners::start;
 use crate::adapter::TlsChoice;
 
-pub(super) use self::definition::Terms;
+pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;
 
 /// All cases by worker count and version of TLS.
 pub(super) async fn run(
     local: &LocalRun<'_>,
-    terms: &Terms,
+    parameters: &Parameters,
     run: &mut Run,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let program = &local.handover.artifacts.laboratory;
-    let backend = Spawned::start(program, terms.backends.max(1), &["--name", "backend"])?;
-    for workers in
-        terms.workers.iter().filter(|workers| usize::try_from(**workers).is_ok_and(|count| count <= cpus))
+    let backend = Spawned::start(program, parameters.backends.max(1), &["--name", "backend"])?;
+    for workers in parameters
+        .workers
+        .iter()
+        .filter(|workers| usize::try_from(**workers).is_ok_and(|count| count <= cpus))
     {
         for choice in [TlsChoice::Tls13, TlsChoice::Tls12] {
             let of_choice = |case: &&Case| (case.tls == Tls::Tls12) == matches!(choice, TlsChoice::Tls12);
-            let cases: Vec<_> = terms.cases.iter().filter(of_choice).collect();
+            let cases: Vec<_> = parameters.cases.iter().filter(of_choice).collect();
             if cases.is_empty() {
                 continue;
             }
             let runners = start(local, &backend, *workers, choice, absent)?;
             for case in cases {
-                let measures = blocks(local, terms, case, &runners).await?;
+                let measures = blocks(local, parameters, case, &runners).await?;
                 let (found, missing) = ratios(&measures, &case.name, *workers);
                 run.ratios.extend(found);
                 run.notes.extend(missing);
