@@ -33,7 +33,7 @@ const GROUND: &[Ground] = &[
     },
     Ground {
         name: "fairway-lab-report",
-        module: "book",
+        module: "builder",
         why: "every section of the page is written into it",
     },
     Ground { name: "fairway-lab-report", module: "html", why: "the markup that sections are made of" },
