@@ -270,13 +270,7 @@ fn blank(scenario: &Scenario) -> Run {
         study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
         parameters: scenario.definition.parameters.clone(),
         shortened: scenario.definition.shortened.clone(),
-        seconds: 0.0,
-        measures: Vec::new(),
-        events: Vec::new(),
-        ratios: Vec::new(),
-        spikes: Vec::new(),
-        propagations: Vec::new(),
-        notes: Vec::new(),
+        ..Run::default()
     }
 }
 

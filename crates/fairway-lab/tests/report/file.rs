@@ -132,14 +132,12 @@ fn odd_results_make_a_page_all_the_same() {
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
     let bare = |run: &Run| Run {
-        measures: Vec::new(),
-        events: Vec::new(),
-        ratios: Vec::new(),
-        spikes: Vec::new(),
-        propagations: Vec::new(),
-        notes: Vec::new(),
-        parameters: Vec::new(),
-        ..run.clone()
+        scenario: run.scenario.clone(),
+        purpose: run.purpose.clone(),
+        study: run.study.clone(),
+        shortened: run.shortened.clone(),
+        seconds: run.seconds,
+        ..Run::default()
     };
     let empty = bare(&results.runs[0]);
     results.runs.push(empty);

@@ -121,12 +121,7 @@ fn empty(scenario: &str, study: Option<&str>) -> Run {
         ],
         shortened: vec!["60 s instead of 180 s (--quick)".to_owned()],
         seconds: 60.0,
-        measures: Vec::new(),
-        events: Vec::new(),
-        ratios: Vec::new(),
-        spikes: Vec::new(),
-        propagations: Vec::new(),
-        notes: Vec::new(),
+        ..Run::default()
     }
 }
 

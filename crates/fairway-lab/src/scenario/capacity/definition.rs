@@ -49,6 +49,7 @@ pub(super) enum Connect {
     Resumed,
 }
 
+/// The load of a case on a proxy.
 pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> anyhow::Result<Plan> {
     let scheme = if case.tls == Tls::None { "http" } else { "https" };
     let address = if case.tls == Tls::None { site.http } else { site.https };
@@ -60,20 +61,16 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
     if case.connect != Connect::KeepAlive {
         plan.wire.reuse = Reuse::ConnectionPerRequest;
     }
-    plan.wire.tls = match case.tls {
-        Tls::None => None,
-        Tls::Tls12 => Some(TlsPlan {
-            versions: vec![TlsVersion::Tls12],
-            ciphers: vec!["ECDHE-RSA-AES256-GCM-SHA384".to_owned()],
-            resumption: case.connect == Connect::Resumed,
-            ..TlsPlan::default()
-        }),
-        Tls::Tls13 => Some(TlsPlan {
-            versions: vec![TlsVersion::Tls13],
-            ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
-            resumption: case.connect == Connect::Resumed,
-            ..TlsPlan::default()
-        }),
+    let (version, cipher) = match case.tls {
+        Tls::None => return Ok(plan),
+        Tls::Tls12 => (TlsVersion::Tls12, "ECDHE-RSA-AES256-GCM-SHA384"),
+        Tls::Tls13 => (TlsVersion::Tls13, "TLS_AES_256_GCM_SHA384"),
     };
+    plan.wire.tls = Some(TlsPlan {
+        versions: vec![version],
+        ciphers: vec![cipher.to_owned()],
+        resumption: case.connect == Connect::Resumed,
+        ..TlsPlan::default()
+    });
     Ok(plan)
 }
