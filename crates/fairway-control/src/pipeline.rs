@@ -73,9 +73,9 @@ pub struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
-    /// From the source, as it told last.
+    /// From the source, as it was sent last.
     Current,
-    /// From an earlier process: the source has told nothing yet.
+    /// From an earlier process: the source has sent nothing yet.
     Stale,
 }
 
@@ -284,7 +284,7 @@ impl Worker {
             self.restore(*config);
         }
         let lend = std::mem::take(&mut gathered.lend);
-        // Before the source has told something, there is nothing to make a configuration of.
+        // Before the source has sent something, there is nothing to make a configuration of.
         if gathered.source.is_some() || self.has_objects() {
             self.update(gathered);
         }

@@ -1,5 +1,5 @@
-//! How the source is: what each watch does, whether the API server answers, and whether a first whole picture was told.
-//! Never decides about readiness; it only tells the truth.
+//! How the source is: what each watch does, whether the API server answers, and whether the first complete state was
+//! passed on. Never decides about readiness; it only tells the truth.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub struct Condition {
     pub server: Option<ServerVersion>,
     /// Why nothing can be watched at all.
     pub refusal: Option<String>,
-    /// Whether the first whole picture was told.
+    /// Whether the first complete state was passed on.
     pub synced_once: bool,
     /// What is watched.
     pub stores: Vec<Store>,
@@ -54,8 +54,8 @@ pub enum StoreState {
 
 impl Condition {
     /// Whether everything that is watched is in step.
-    #[must_use]
-    pub fn is_synced(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_synced(&self) -> bool {
         self.synced_once
             && self.refusal.is_none()
             && self.stores.iter().all(|store| store.state == StoreState::Synced)

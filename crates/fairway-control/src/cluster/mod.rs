@@ -2,7 +2,7 @@
 //!
 //! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
 //! [`collection`] of objects through lists, events and breaks; [`probe`] notices that the server is gone and is back.
-//! [`tracker`] decides what of all this the pipeline is told: only what differs, nothing removed by a failure, and an
+//! [`tracker`] decides what of all this the pipeline receives: only what differs, nothing removed by a failure, and an
 //! Ingress never before its Secrets. Never judges what an object means.
 
 pub mod access;
@@ -74,7 +74,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Ends the thread. Nothing is told after what was told before.
+    /// Ends the thread. Nothing is passed on after it.
     pub fn stop(&self) {
         self.end.notify_one();
     }

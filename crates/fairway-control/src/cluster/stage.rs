@@ -32,7 +32,7 @@ impl Stage {
         matches!(self, Self::Failing { definite: true, .. })
     }
 
-    /// Notes a failure; whether that is news.
+    /// Notes a failure; whether it differs from what was known.
     pub(super) fn fail(&mut self, fault: Fault, at: time::Instant) -> bool {
         let at = at.into_std();
         let before = match self {
@@ -42,9 +42,9 @@ impl Stage {
         let since = before.unwrap_or(at);
         let definite = fault.is_definite() && at.saturating_duration_since(since) >= SECOND_THOUGHT;
         let next = Self::Failing { since, fault, definite };
-        let news = *self != next;
+        let differs = *self != next;
         *self = next;
-        news
+        differs
     }
 
     /// Says why it fails. That nothing answers is said once for all watches, by the probe.

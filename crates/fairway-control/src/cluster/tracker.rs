@@ -3,7 +3,7 @@
 //! what must be done comes out as [`Action`]s.
 //!
 //! * A list removes what it lacks only once it is complete; a list that fails removes nothing.
-//! * What did not change since it was told is not told again, however often it is listed.
+//! * What did not change since it was passed on is not passed on again, however often it is listed.
 //! * An Ingress that names a Secret which is not known yet is held until it is, so that no host shows another certificate
 //!   for the moment between the two ([`super::held`]).
 
@@ -42,7 +42,7 @@ pub(super) enum Action {
     Fetch(WatchId, Collection, ObjectRef),
 }
 
-/// The names of objects, including the kinds that are not told.
+/// The names of objects, including the kinds that are not passed on.
 type Name = (Watched, ObjectKey);
 
 /// The memory.
@@ -75,7 +75,7 @@ struct Progress {
     listed: bool,
 }
 
-/// An object that was told or is held.
+/// An object that was passed on or is held.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     version: Version,
@@ -91,7 +91,7 @@ enum Heard {
     ByFetch,
 }
 
-/// What is to be done and told.
+/// What is to be done and passed on.
 #[derive(Debug, Default)]
 struct Outbox {
     actions: Vec<Action>,
@@ -132,7 +132,7 @@ impl Outbox {
 }
 
 impl Tracker {
-    /// With orders for what is watched from the start.
+    /// With actions for what is watched from the start.
     pub(super) fn new(selection: Selection) -> Self {
         let named = selection.named().into_iter().filter_map(name_of).collect();
         let references = References::new(&selection.options);
@@ -161,7 +161,7 @@ impl Tracker {
         std::mem::take(&mut self.outbox.actions)
     }
 
-    /// What to tell after all that came was taken; `None` when there is nothing, or when the first complete picture is
+    /// What to pass on after all reports were taken; `None` when there is nothing, or when the first complete state is
     /// not there yet.
     pub(super) fn batch(&mut self, now: Instant) -> Option<Batch> {
         self.release(now);
@@ -188,7 +188,7 @@ impl Tracker {
         self.held.deadline()
     }
 
-    /// Whether the pipeline was told the first picture.
+    /// Whether the pipeline was sent the first complete state.
     pub(super) fn is_synced_once(&self) -> bool {
         self.outbox.phase == Phase::Synced
     }
@@ -243,7 +243,7 @@ impl Tracker {
         self.outbox.actions.push(Action::Watch(id, progress.collection.clone()));
     }
 
-    /// Ends a watch, and removes what it told of.
+    /// Ends a watch, and removes its objects.
     fn end(&mut self, collection: &Collection, now: Instant) {
         let Some(id) = self.ids.remove(collection) else { return };
         self.watches.remove(&id);

@@ -85,7 +85,7 @@ pub(super) struct Watch {
     context: WatchContext,
     id: WatchId,
     collection: Collection,
-    /// Up to where everything was told.
+    /// Up to where everything was reported.
     place: Option<String>,
     backoff: Backoff,
 }

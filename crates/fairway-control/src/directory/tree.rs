@@ -1,4 +1,4 @@
-//! All files of a directory and who of them owns which object. Touches the disk only when told to look.
+//! All files of a directory and who of them owns which object. Touches the disk only when asked to look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -100,7 +100,7 @@ struct Watch {
     events: Sender<Signal>,
     look_around: Instant,
     inlet: Inlet,
-    /// The diagnostics that were told last.
+    /// The diagnostics that were reported last.
     reported: Option<Vec<Diagnostic>>,
 }
 

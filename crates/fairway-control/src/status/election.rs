@@ -86,7 +86,7 @@ impl Election {
         self.role.subscribe()
     }
 
-    /// Runs until it is told to release the Lease, and releases it when it holds it.
+    /// Runs until it is asked to release the Lease, and releases it when it holds it.
     pub(crate) async fn run(mut self, mut release: oneshot::Receiver<()>) {
         loop {
             tokio::select! {

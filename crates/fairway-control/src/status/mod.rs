@@ -1,4 +1,4 @@
-//! What the cluster is told: the addresses in the status of Ingresses, and Events about what is wrong.
+//! What is written to the cluster: the addresses in the status of Ingresses, and Events about what is wrong.
 //!
 //! [`Reporter`] runs all this on a thread of its own, so that a slow or absent API server delays nothing else.
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this

@@ -62,7 +62,7 @@ impl Writer {
         Self { client, refusals, standing, schedule: Schedule::new(), running: FuturesUnordered::new() }
     }
 
-    /// Writes until it is told to clear and has done so, or the sender of its orders is gone.
+    /// Writes until it is asked to clear and has done so, or the sender of its commands is gone.
     pub(crate) async fn run(mut self, mut signals: Signals) {
         self.look(&mut signals);
         loop {

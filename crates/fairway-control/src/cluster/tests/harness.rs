@@ -1,4 +1,4 @@
-//! The source beside the server of a test, in virtual time: what it told so far, and waiting for what it tells next. Owns
+//! The source beside the server of a test, in virtual time: what it passed on so far, and waiting for what comes next. Owns
 //! the objects that tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) struct Harness {
     outlet: Outlet,
     board: SharedCondition,
     source: AbortHandle,
-    /// The version of each object as it was told.
+    /// The version of each object as it was passed on.
     pub(super) objects: BTreeMap<ObjectRef, String>,
 }
 
@@ -59,7 +59,7 @@ impl Harness {
         self.board.read()
     }
 
-    /// What was told meanwhile, if anything.
+    /// What was passed on meanwhile, if anything.
     pub(super) fn poll(&mut self) -> Option<Batch> {
         let batch = self.outlet.next(Duration::ZERO)?;
         for change in &batch.changes {
@@ -94,7 +94,7 @@ impl Harness {
         }
     }
 
-    /// Lets time pass; everything that is told meanwhile.
+    /// Lets time pass; everything that is passed on meanwhile.
     pub(super) async fn pass(&mut self, duration: Duration) -> Vec<Change> {
         let until = Instant::now() + duration;
         let mut changes = Vec::new();
@@ -107,7 +107,7 @@ impl Harness {
         changes
     }
 
-    /// Waits until something holds, while what is told is noted.
+    /// Waits until something holds, while what is passed on is noted.
     pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let begun = Instant::now();
         while !holds(self) {
@@ -118,7 +118,7 @@ impl Harness {
         begun.elapsed()
     }
 
-    /// Names of the told objects of a kind as `namespace/name@version`.
+    /// Names of the objects passed on of a kind as `namespace/name@version`.
     pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
         let of_kind = self.objects.iter().filter(|(reference, _)| reference.kind == kind);
         of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()

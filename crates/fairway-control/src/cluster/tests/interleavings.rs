@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, what was told in the end is what the server has, as far as it is wanted.
+//! Whatever happens in whatever order, what was passed on in the end is what the server has, as far as it is wanted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

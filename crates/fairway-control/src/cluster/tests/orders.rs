@@ -30,7 +30,7 @@ impl Fixture {
         fixture
     }
 
-    /// One that has told an Ingress with the Secret `tls`, while `late` is not named.
+    /// One that has passed on an Ingress with the Secret `tls`, while `late` is not named.
     fn with_ingress() -> Self {
         let mut fixture = Self::new();
         fixture.name(1, "web", &["tls"]);
