@@ -90,9 +90,7 @@ fn only_ground_is_imported_by_more_than_a_third_of_a_crate() {
         for ground in declared.iter().filter(|ground| !imports.contains_key(&module_of(ground.module))) {
             _ = writeln!(wrong, "{name} has no module {} ({})", ground.module, ground.why);
         }
-        let is_declared = |module: &Module| declared.iter().any(|ground| module_of(ground.module) == *module);
-        let crowded: Vec<_> =
-            crowded(&imports).into_iter().filter(|(module, _)| !is_declared(module)).collect();
+        let crowded = undeclared(crowded(&imports), &declared);
         for (module, importers) in &crowded {
             let (module, modules) = (shown(module), imports.len());
             _ = writeln!(wrong, "{name}: {importers} of {modules} modules import {module}");
@@ -129,6 +127,8 @@ fn a_circle_is_found_through_a_re_export_and_a_parent() {
         source("b", "#[arg(value_parser = crate::a::f)] struct S;"),
     ];
     assert!(circle(&imports(&macros.into())).is_some());
+    let visible = [source("a", "use self::b::B;"), source("a/b", "pub(in crate::a) struct B;")];
+    assert_eq!(circle(&imports(&visible.into())), None);
     let tests = [source("a", "#[cfg(test)] mod tests { use crate::b; }"), source("b", "use crate::a;")];
     assert_eq!(circle(&imports(&tests.into())), None);
 }
@@ -153,7 +153,11 @@ fn a_module_that_more_than_a_third_imports_is_found_in_a_large_crate() {
         imports(&others.chain([source("popular", "")]).collect())
     };
     assert_eq!(crowded(&crate_of(12, 4)), []);
-    assert_eq!(crowded(&crate_of(12, 5)), [(module_of("popular"), 5)]);
+    let popular = (module_of("popular"), 5);
+    assert_eq!(crowded(&crate_of(12, 5)), [popular.clone()]);
+    let ground = Ground { name: "a", module: "popular", why: "a test wants it" };
+    assert_eq!(undeclared(vec![popular.clone()], &[&ground]), []);
+    assert_eq!(undeclared(vec![popular.clone()], &[]), [popular]);
     assert_eq!(crowded(&crate_of(11, 10)), []);
 }
 
@@ -305,6 +309,12 @@ fn crowded(imports: &Imports) -> Vec<(Module, usize)> {
     counted.filter(|(_, importers)| importers * 3 > imports.len()).collect()
 }
 
+/// Those of them that are no ground.
+fn undeclared(crowded: Vec<(Module, usize)>, declared: &[&Ground]) -> Vec<(Module, usize)> {
+    let is_declared = |module: &Module| declared.iter().any(|ground| module_of(ground.module) == *module);
+    crowded.into_iter().filter(|(module, _)| !is_declared(module)).collect()
+}
+
 fn shown(module: &Module) -> String {
     if module.is_empty() { "the crate's root".to_owned() } else { module.join("::") }
 }
@@ -364,6 +374,9 @@ impl<'ast> Visit<'ast> for Paths {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.tree(Vec::new(), &item.tree);
     }
+
+    /// To whom something is visible is no import.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_macro(&mut self, of: &'ast syn::Macro) {
         self.tokens(&of.tokens);
