@@ -78,22 +78,30 @@ pub(crate) enum Backing {
     Generator(Arc<Mutex<Backend>>),
 }
 
+/// A backend that runs.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    pub(crate) backing: Backing,
+}
+
 /// Listens on a free loopback port, for as long as the process lives.
-pub(crate) fn start(idle: Idle) -> anyhow::Result<(SocketAddr, Backing)> {
+pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     if idle == Idle::Spin {
-        return Ok((address, Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)))));
+        let backing = Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)));
+        return Ok(Upstream { address, backing });
     }
     std::thread::Builder::new().name("backend".into()).spawn(move || {
         let ended = Backend::new(listener).and_then(|mut backend| {
             loop {
-                backend.turn(Duration::from_secs(60))?;
+                backend.step(Duration::from_secs(60))?;
             }
         });
         ended.unwrap_or_else(|error: anyhow::Error| eprintln!("the backend has ended: {error}"));
     })?;
-    Ok((address, Backing::Thread))
+    Ok(Upstream { address, backing: Backing::Thread })
 }
 
 impl Backend {
@@ -114,7 +122,7 @@ impl Backend {
     }
 
     /// Answers what is ready, after waiting for at most `limit`.
-    pub(crate) fn turn(&mut self, limit: Duration) -> anyhow::Result<()> {
+    pub(crate) fn step(&mut self, limit: Duration) -> anyhow::Result<()> {
         let (mut ready, mut buffer) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.buffer));
         self.readiness.wait(limit, &mut ready)?;
         for event in &ready {

@@ -2,16 +2,15 @@
 //! be found or started is named in the report, and the others are measured.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
 use crate::backend;
-use crate::backend::Backing;
+use crate::backend::Upstream;
 use crate::measure::{self, Effort};
 use crate::peers::{self, Binaries, Peer};
-use crate::pinning::{Idle, Pin};
+use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, summarise};
 use crate::running::Running;
 use crate::scenario::{Load, Scenario};
@@ -19,7 +18,7 @@ use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
     found: Vec<(&'static Peer, PathBuf)>,
-    backend: (SocketAddr, Backing),
+    backend: Upstream,
     certificate: Certificate,
     directory: TempDir,
     report: Report,
@@ -31,7 +30,7 @@ impl Campaign {
         wanted: &[String],
         binaries: &Binaries,
         effort: Effort,
-        conditions: (Pin, Idle),
+        conditions: Conditions,
     ) -> anyhow::Result<Self> {
         let origin = Origin::here(conditions);
         origin.pin.as_generator()?;
@@ -118,7 +117,7 @@ impl Campaign {
         let mut memory = Vec::new();
         for (peer, binary) in self.taking_part(scenario) {
             if let Some(proxy) = self.start(peer, &binary)? {
-                memory.push(measure::idle(scenario, (peer.name, &proxy))?);
+                memory.push(measure::idle(scenario, peer.name, &proxy)?);
             }
         }
         let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();

@@ -109,7 +109,7 @@ impl Backing {
     fn between(&self) -> Option<Between> {
         let Self::Generator(backend) = self else { return None };
         let backend = Arc::clone(backend);
-        Some(Box::new(move || backend.lock().unwrap_or_else(PoisonError::into_inner).turn(Duration::ZERO)))
+        Some(Box::new(move || backend.lock().unwrap_or_else(PoisonError::into_inner).step(Duration::ZERO)))
     }
 }
 

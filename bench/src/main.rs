@@ -42,11 +42,11 @@ use crate::report::Report;
 #[command(version)]
 struct CommandLine {
     #[command(subcommand)]
-    order: Order,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum Command {
     /// Measure proxies side by side in interleaved blocks; a table on stdout, every block in a JSON file.
     Run(RunArguments),
     /// Requests while endpoints go 5 -> 7 -> 5: no GET may fail, no POST may arrive twice.
@@ -103,14 +103,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 fn main() -> anyhow::Result<()> {
     interrupt::watch()?;
-    match CommandLine::parse().order {
-        Order::Run(arguments) => run(&arguments),
-        Order::Churn(arguments) => proofs::churn(&arguments),
-        Order::Changes(arguments) => proofs::changes(&arguments),
-        Order::Scale(arguments) => proofs::scale(&arguments),
-        Order::Kill(arguments) => proofs::kill(&arguments),
-        Order::Floods(arguments) => proofs::floods(&arguments),
-        Order::List => {
+    match CommandLine::parse().command {
+        Command::Run(arguments) => run(&arguments),
+        Command::Churn(arguments) => proofs::churn(&arguments),
+        Command::Changes(arguments) => proofs::changes(&arguments),
+        Command::Scale(arguments) => proofs::scale(&arguments),
+        Command::Kill(arguments) => proofs::kill(&arguments),
+        Command::Floods(arguments) => proofs::floods(&arguments),
+        Command::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
             println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
             println!("floods: {}", Kind::ALL.map(Kind::name).join(", "));
@@ -131,7 +131,7 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         &arguments.peers,
         &binaries(arguments)?,
         effort,
-        pinning::conditions(arguments.pin, arguments.idle),
+        pinning::possible(arguments.pin, arguments.idle),
     )?;
     let report = campaign.run(&scenarios)?;
     report::print(&report);

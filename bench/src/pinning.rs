@@ -27,13 +27,20 @@ pub(crate) enum Idle {
     Sleep,
 }
 
+/// Where proxy and generator run, and what waits how.
+#[derive(Clone, Copy)]
+pub(crate) struct Conditions {
+    pub(crate) pin: Pin,
+    pub(crate) idle: Idle,
+}
+
 /// What is possible of what is asked for: apart needs two CPUs, and whoever spins must not share one.
-pub(crate) fn conditions(pin: Pin, idle: Idle) -> (Pin, Idle) {
+pub(crate) fn possible(pin: Pin, idle: Idle) -> Conditions {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     match pin {
-        Pin::Apart if cpus > 1 => (pin, idle),
-        Pin::Apart | Pin::Together => (Pin::Together, Idle::Sleep),
-        Pin::Off => (pin, idle),
+        Pin::Apart if cpus > 1 => Conditions { pin, idle },
+        Pin::Apart | Pin::Together => Conditions { pin: Pin::Together, idle: Idle::Sleep },
+        Pin::Off => Conditions { pin, idle },
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use crate::backend::Backing;
+use crate::backend::{Backing, Upstream};
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// The host name of every request; the certificate is made for it.
@@ -37,15 +37,19 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn prepare(
-        root: &Path,
-        peer: &str,
-        (backend, backing): (SocketAddr, Backing),
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(root: &Path, peer: &str, backend: Upstream) -> anyhow::Result<Self> {
         let directory = root.join(peer.replace(' ', "-"));
         fs::create_dir_all(&directory)?;
         let [http, https, admin] = free_ports()?;
-        Ok(Self { directory, http, https, admin, backend, backing, written: Vec::new() })
+        Ok(Self {
+            directory,
+            http,
+            https,
+            admin,
+            backend: backend.address,
+            backing: backend.backing,
+            written: Vec::new(),
+        })
     }
 
     /// Writes a configuration file and remembers it for the report.

@@ -33,7 +33,7 @@ impl Memory {
     }
 }
 
-pub(crate) fn idle(scenario: &Scenario, (name, proxy): (&str, &Running)) -> anyhow::Result<Memory> {
+pub(crate) fn idle(scenario: &Scenario, name: &str, proxy: &Running) -> anyhow::Result<Memory> {
     let all = ask(scenario, proxy);
     send(&Ask { connections: FIRST, load: Load::KeepAlive, ..all.clone() }, FIRST_FOR)?;
     settle(SETTLE)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::{Binaries, Peer, first_line};
+use super::peer::{Binaries, Peer, first_line};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const ENVOY: Peer =

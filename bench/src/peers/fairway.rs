@@ -7,7 +7,7 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Peer, first_line};
+use super::peer::{Peer, first_line};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::Peer;
+use super::peer::Peer;
 use crate::site::{Certificate, Site};
 
 pub(super) const FLOOR: Peer = Peer {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Peer, first_line, installed};
+use super::peer::{Peer, first_line, installed};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const NGINX: Peer = Peer {

@@ -1,4 +1,4 @@
-//! What the commands are told. Bounded: no figure can be asked for that a machine does not finish.
+//! The arguments of the proofs. Bounded: no figure can be asked for that a machine does not finish.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fairway_testkit::proof::site::Scheme;
 
 /// Where everything comes from and goes to.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Paths {
     /// The binary that is tried, as the proxy and as its backends.
     #[arg(long, default_value = "target/release/fairway")]
     pub(crate) fairway: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 
 /// How clients speak.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Speech {
+pub(crate) enum SchemeChoice {
     /// In the clear.
     Plain,
     /// Over TLS.
@@ -28,7 +28,7 @@ pub(crate) enum Speech {
     Both,
 }
 
-impl Speech {
+impl SchemeChoice {
     pub(crate) fn schemes(self) -> &'static [Scheme] {
         match self {
             Self::Plain => &[Scheme::Plain],
@@ -44,8 +44,8 @@ pub(crate) struct ChurnArguments {
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub(crate) requests: u64,
     /// How clients speak.
-    #[arg(long, value_enum, default_value_t = Speech::Both)]
-    pub(crate) over: Speech,
+    #[arg(long, value_enum, default_value_t = SchemeChoice::Both)]
+    pub(crate) over: SchemeChoice,
     /// Clients, each with one request at a time.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) connections: u16,
@@ -59,7 +59,7 @@ pub(crate) struct ChurnArguments {
     #[arg(long, default_value = "300", value_parser = milliseconds)]
     pub(crate) every: Duration,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: Paths,
 }
 
 #[derive(Args, Debug)]
@@ -71,7 +71,7 @@ pub(crate) struct ChangesArguments {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) of_each_kind: u32,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: Paths,
 }
 
 #[derive(Args, Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct ScaleArguments {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) changes: u32,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: Paths,
 }
 
 #[derive(Args, Debug)]
@@ -92,7 +92,7 @@ pub(crate) struct KillArguments {
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) times: u16,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: Paths,
 }
 
 fn share(text: &str) -> Result<f64, String> {

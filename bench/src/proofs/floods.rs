@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
 use serde::Serialize;
 
-use super::arguments::Place;
+use super::arguments::Paths;
 use super::outcome::Outcome;
 use super::run::to_the_end;
 
@@ -50,7 +50,7 @@ pub(crate) struct FloodsArguments {
     #[arg(long)]
     no_comparison: bool,
     #[command(flatten)]
-    place: Place,
+    place: Paths,
 }
 
 fn kinds() -> impl TypedValueParser<Value = Kind> {

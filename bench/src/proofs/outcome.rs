@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::arguments::Place;
-use crate::pinning::{Idle, Pin};
+use super::arguments::Paths;
+use crate::pinning::{Conditions, Idle, Pin};
 use crate::report::Origin;
 
 /// A proof's findings with where they come from.
@@ -25,7 +25,7 @@ impl<F: Serialize> Outcome<F> {
     /// The findings of `binary`, made here and now.
     pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
         // Nothing is pinned: the kernel places the proxy, its backends and the clients.
-        let origin = Origin::here((Pin::Off, Idle::Sleep));
+        let origin = Origin::here(Conditions { pin: Pin::Off, idle: Idle::Sleep });
         Ok(Self { origin, version: version(binary)?, findings, broken_promises })
     }
 
@@ -50,7 +50,7 @@ impl<F: Serialize> Outcome<F> {
     }
 }
 
-impl Place {
+impl Paths {
     /// The binary as other folders can name it; an error when it is not there.
     pub(crate) fn binary(&self) -> anyhow::Result<PathBuf> {
         fs::canonicalize(&self.fairway).with_context(|| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairway_testkit::proof::churn::{Churn, Churned};
 use fairway_testkit::proof::delays::Delays;
-use fairway_testkit::proof::kill::{Cut, Sight};
+use fairway_testkit::proof::kill::{ClientView, Cut};
 use fairway_testkit::proof::steadiness::Steadiness;
 use fairway_testkit::proof::traffic::{Load, Progress};
 use fairway_testkit::proof::{changes as change, kill as cut, scale as scaling, steadiness};
@@ -132,7 +132,7 @@ pub(crate) fn kill(arguments: &KillArguments) -> anyhow::Result<()> {
     let cuts =
         to_the_end(cut::cut_answers(&binary, times), || format!("{times} kills for each kind of client"))?;
     let rows: Rows = cuts.iter().map(cut_row).collect();
-    let short: u64 = cuts.iter().filter_map(|cut| cut.seen.get(&Sight::ShortSuccess)).sum();
+    let short: u64 = cuts.iter().filter_map(|cut| cut.seen.get(&ClientView::ShortSuccess)).sum();
     let broken = (short > 0).then(|| format!("{short} short successes")).into_iter().collect();
     Outcome::new(&binary, cuts, broken)?.conclude(&rows, &arguments.place.file("kill"))
 }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairway_lab_measure::environment;
 
-use crate::pinning::{Idle, Pin};
+use crate::pinning::{Conditions, Idle, Pin};
 
 #[derive(serde::Serialize)]
 pub(crate) struct Origin {
@@ -22,7 +22,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn here((pin, idle): (Pin, Idle)) -> Self {
+    pub(crate) fn here(Conditions { pin, idle }: Conditions) -> Self {
         let here = environment();
         let load_averages = here.facts.get("load averages at the beginning");
         Self {

@@ -2,7 +2,7 @@
 
 use fairway_lab_measure::Distance;
 
-use super::{Findings, Report, Summary};
+use super::findings::{Findings, Report, Summary};
 use crate::measure::Memory;
 
 pub(crate) fn print(report: &Report) {

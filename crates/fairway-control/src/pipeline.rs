@@ -3,7 +3,7 @@
 //! The first change of a burst is applied at once; its followers wait a moment so that they are applied together.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clock;
 use crate::engine::{Effect, Engine, Outcome};
+use crate::inlet::{Batch, Inlet, Input, pipe};
 use crate::journal::Journal;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
@@ -44,34 +45,6 @@ pub struct Publication {
     pub freshness: Freshness,
 }
 
-/// What a source tells.
-#[derive(Debug)]
-pub struct Batch {
-    /// What differs.
-    pub changes: Vec<Change>,
-    /// All that the source has to say now; replaces what it said before.
-    pub diagnostics: Vec<Diagnostic>,
-    /// When the source heard of it.
-    pub heard: Instant,
-    /// When the first of them was written to the cluster, where its object says so.
-    pub written: Option<SystemTime>,
-}
-
-/// The way in, for sources.
-#[derive(Clone, Debug)]
-pub struct Inlet(Sender<Input>);
-
-/// The other end of an [`Inlet`].
-#[derive(Debug)]
-pub struct Outlet(Receiver<Input>);
-
-/// An inlet with its other end.
-#[must_use]
-pub fn pipe() -> (Inlet, Outlet) {
-    let (sender, receiver) = channel();
-    (Inlet(sender), Outlet(receiver))
-}
-
 /// The running pipeline.
 #[derive(Debug)]
 pub struct Pipeline {
@@ -96,22 +69,13 @@ pub struct View {
     pub kept: usize,
 }
 
-#[derive(Debug)]
-enum Input {
-    Batch(Batch),
-    Change(Change),
-    Restore(Box<Config>),
-    Lend(oneshot::Sender<Option<Trial>>),
-    Stop,
-}
-
 /// Where the current configuration is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
-    /// From the source, as it told last.
+    /// From the source, as it was sent last.
     Current,
-    /// From an earlier process: the source has told nothing yet.
+    /// From an earlier process: the source has sent nothing yet.
     Stale,
 }
 
@@ -121,46 +85,6 @@ struct Shared {
     first: Condvar,
     /// Counts the updates.
     updates: watch::Sender<u64>,
-}
-
-impl Inlet {
-    /// Tells the pipeline; without effect once it has stopped.
-    pub fn send(&self, batch: Batch) {
-        _ = self.0.send(Input::Batch(batch));
-    }
-
-    /// Tells the pipeline of one change.
-    pub fn change(&self, change: Change) {
-        _ = self.0.send(Input::Change(change));
-    }
-
-    /// Serves this configuration of an earlier process until the source tells something; without effect after that.
-    pub fn restore(&self, config: Config) {
-        _ = self.0.send(Input::Restore(Box::new(config)));
-    }
-
-    /// A copy of the configuration to judge objects with; `None` while none was read. What is done with it is not seen
-    /// here.
-    pub async fn trial(&self) -> Option<Trial> {
-        let (reply, trial) = oneshot::channel();
-        self.0.send(Input::Lend(reply)).ok()?;
-        trial.await.ok().flatten()
-    }
-}
-
-impl Outlet {
-    /// The next batch; `None` when none came in time.
-    #[must_use]
-    pub fn next(&self, timeout: Duration) -> Option<Batch> {
-        match self.0.recv_timeout(timeout) {
-            Ok(Input::Batch(batch)) => Some(batch),
-            Ok(Input::Change(change)) => {
-                let (changes, diagnostics) = (vec![change], Vec::new());
-                Some(Batch { changes, diagnostics, heard: Instant::now(), written: None })
-            }
-            Ok(Input::Restore(_) | Input::Lend(_) | Input::Stop) | Err(_) => None,
-        }
-    }
 }
 
 impl Pipeline {
@@ -360,7 +284,7 @@ impl Worker {
             self.restore(*config);
         }
         let lend = std::mem::take(&mut gathered.lend);
-        // Before the source has told something, there is nothing to make a configuration of.
+        // Before the source has sent something, there is nothing to make a configuration of.
         if gathered.source.is_some() || self.has_objects() {
             self.update(gathered);
         }

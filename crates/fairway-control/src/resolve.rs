@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fairway_translate::Change;
 
-use crate::pipeline::Inlet;
+use crate::inlet::Inlet;
 
 /// How long an answer is believed. The system's resolver does not tell how long it may be.
 const BELIEVED: Duration = Duration::from_secs(10);

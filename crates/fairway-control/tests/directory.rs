@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fairway_control::Directory;
-use fairway_control::pipeline::{Outlet, pipe};
+use fairway_control::inlet::{Outlet, pipe};
 use fairway_translate::{Change, Diagnostic, Object};
 use tempfile::TempDir;
 

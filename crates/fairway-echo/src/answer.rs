@@ -20,7 +20,7 @@ use crate::numbers::{NUMBER_FIELD, Numbers};
 use crate::options::Identity;
 use crate::query::{Query, cleaned};
 use crate::retry::{Attempt, Retries, final_status};
-use crate::server::Tasks;
+use crate::tasks::Tasks;
 use crate::transport::ResetOrder;
 use crate::websocket;
 

@@ -32,16 +32,16 @@ pub(crate) enum EchoBody {
         sent: u64,
         /// How much there is.
         length: u64,
-        /// Whether the length is told in advance.
-        told: Told,
+        /// Whether the length is sent in advance.
+        framing: Framing,
     },
 }
 
-/// Whether the length of a body is known before it is sent.
+/// How the end of a body is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Before,
-    Never,
+pub(crate) enum Framing {
+    Sized,
+    Chunked,
 }
 
 impl EchoBody {
@@ -49,13 +49,13 @@ impl EchoBody {
     pub(crate) fn pattern(length: u64) -> Self {
         match usize::try_from(length) {
             Ok(short) if short <= BLOCK => Self::Whole(block().slice(..short)),
-            _ => Self::Pattern { sent: 0, length, told: Told::Before },
+            _ => Self::Pattern { sent: 0, length, framing: Framing::Sized },
         }
     }
 
     /// `length` bytes of the pattern, in chunks.
     pub(crate) fn chunked(length: u64) -> Self {
-        Self::Pattern { sent: 0, length, told: Told::Never }
+        Self::Pattern { sent: 0, length, framing: Framing::Chunked }
     }
 }
 
@@ -75,8 +75,8 @@ impl Body for EchoBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = match self.get_mut() {
             Self::Whole(content) => std::mem::take(content),
-            Self::Pattern { sent, length, told } => {
-                let largest = if *told == Told::Never { CHUNK } else { BLOCK };
+            Self::Pattern { sent, length, framing } => {
+                let largest = if *framing == Framing::Chunked { CHUNK } else { BLOCK };
                 // The position in the pattern is below the period, so the rest of the block holds the piece.
                 let phase = usize::try_from(*sent % PERIOD as u64).expect("smaller than the period");
                 let piece = usize::try_from(*length - *sent).unwrap_or(BLOCK).min(largest).min(BLOCK - phase);
@@ -90,15 +90,15 @@ impl Body for EchoBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(content) => content.is_empty(),
-            Self::Pattern { sent, length, told } => *told == Told::Before && sent == length,
+            Self::Pattern { sent, length, framing } => *framing == Framing::Sized && sent == length,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(content) => SizeHint::with_exact(content.len() as u64),
-            Self::Pattern { sent, length, told: Told::Before } => SizeHint::with_exact(length - sent),
-            Self::Pattern { told: Told::Never, .. } => SizeHint::default(),
+            Self::Pattern { sent, length, framing: Framing::Sized } => SizeHint::with_exact(length - sent),
+            Self::Pattern { framing: Framing::Chunked, .. } => SizeHint::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod options;
 mod query;
 mod retry;
 mod server;
+mod tasks;
 mod transport;
 mod websocket;
 

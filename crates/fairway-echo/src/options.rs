@@ -1,4 +1,4 @@
-//! What an echo backend is told. Values, and how the environment and files become values.
+//! The options of an echo backend: values, and how the environment and files become values.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Serialize;
 
-/// Everything an echo backend is told.
+/// All options of an echo backend.
 #[derive(Clone, Debug, Default)]
 pub struct EchoOptions {
     /// Where it takes cleartext, HTTP/1.1 and HTTP/2 alike.
@@ -23,7 +23,7 @@ pub struct EchoOptions {
     pub tls: Option<EchoTls>,
     /// Who it says it is.
     pub identity: Identity,
-    /// What it does when it is told to end.
+    /// What it does on SIGTERM.
     pub on_sigterm: OnSigterm,
     /// A file to which every numbered request is appended as `METHOD NUMBER`, at once, so that it outlives a kill; many
     /// backends may share it.
@@ -74,7 +74,7 @@ impl Identity {
     }
 }
 
-/// What the backend does when it is told to end.
+/// What the backend does on SIGTERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSigterm {
     /// Ends at once, as a process without a handler.

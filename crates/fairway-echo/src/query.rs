@@ -9,10 +9,8 @@ pub(crate) struct Query<'q>(pub(crate) &'q str);
 impl Query<'_> {
     /// The first value of `name`, decoded.
     pub(crate) fn first(self, name: &str) -> Option<String> {
-        self.0.split('&').find_map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decoded(key) == name).then(|| decoded(value))
-        })
+        let mut pairs = form_urlencoded::parse(self.0.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 
     /// The first value of `name` as a number.
@@ -27,33 +25,6 @@ impl Query<'_> {
             _ => Ok(None),
         }
     }
-}
-
-/// `application/x-www-form-urlencoded`; what is no escape stays as it is.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let escaped = match (first, after) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match escaped {
-            Some((high, low)) => {
-                bytes.push(high << 4 | low);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(if *first == b'+' { b' ' } else { *first });
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| value.try_into().ok())
 }
 
 /// A duration such as `3s`, `1.5h` or `1m30s`. Negative ones are no time at all.

@@ -1,10 +1,10 @@
-//! Accepts connections, makes handshakes, and ends as told. Knows no request.
+//! Accepts connections, makes handshakes, and ends as the options say. Knows no request.
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -21,28 +21,13 @@ use crate::assertions::TlsAssertions;
 use crate::numbers::Numbers;
 use crate::options::{EchoOptions, OnSigterm};
 use crate::retry::Retries;
+use crate::tasks::Tasks;
 use crate::transport::{ResetOrder, Transport};
 
 /// How long accepting rests when it fails, so that a lack of descriptors does not spin.
 const REST: Duration = Duration::from_millis(20);
 /// A proxy may add a few fields to a head that already has its hundred.
 const MOST_FIELDS: usize = 256;
-
-/// Everything that is spawned; it ends with the backend.
-#[derive(Default)]
-pub(crate) struct Tasks(Mutex<JoinSet<()>>);
-
-impl Tasks {
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.0.lock().expect("no holder of this lock panics");
-        while running.try_join_next().is_some() {}
-        running.spawn(task);
-    }
-
-    fn take(&self) -> JoinSet<()> {
-        std::mem::take(&mut *self.0.lock().expect("no holder of this lock panics"))
-    }
-}
 
 /// A backend that is bound and does not yet serve.
 pub struct EchoServer {

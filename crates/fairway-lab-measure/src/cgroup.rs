@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::meter::Usage;
 use crate::process;
+use crate::usage::Usage;
 
 /// How deep below the root a container's cgroup may be.
 const DEPTH: usize = 8;

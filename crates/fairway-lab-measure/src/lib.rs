@@ -10,6 +10,7 @@
 //! knows no Kubernetes.
 
 mod cgroup;
+mod coverage;
 mod distance;
 mod machine;
 mod meter;
@@ -18,14 +19,17 @@ mod pinning;
 mod process;
 mod program;
 mod samples;
+mod spent;
+mod usage;
 
 pub use distance::{distance, during, round_trip_ns};
 pub use machine::environment;
-pub use meter::{Meter, Spent, Subject};
+pub use meter::{Meter, Subject};
 pub use pairs::{Block, Paired, Spread, ratio};
 pub use pinning::{MachineTime, pin, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{Program, Waited};
-pub use samples::{Reading, Sample, Sampled, Samples};
+pub use samples::{Reading, Sample, Sampled};
+pub use spent::Spent;
 
 pub use fairway_lab_results::Distance;

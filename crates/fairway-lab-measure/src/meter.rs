@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::cgroup::Containers;
 use crate::process;
-use crate::samples::Samples;
-use fairway_lab_results::Cost;
+use crate::spent::Spent;
+use crate::usage::Usage;
 
 /// One of those that are measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,32 +16,6 @@ pub enum Subject {
     Container(String),
     /// A process with all its descendants.
     Process(u32),
-}
-
-/// What one subject has used since it began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    pub(crate) cpu_ns: u64,
-    pub(crate) user_ns: Option<u64>,
-    pub(crate) memory_bytes: Option<u64>,
-    pub(crate) switches: u64,
-}
-
-/// Sums of what subjects used between the beginning and the last reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// User and system time, seconds.
-    pub cpu_s: f64,
-    /// User time, seconds, where all subjects tell.
-    pub user_s: Option<f64>,
-    /// Memory at the last reading of those that were there then, bytes.
-    pub memory_bytes: Option<u64>,
-    /// Context switches, where threads did not end meanwhile; samples do not tell.
-    pub switches: Option<u64>,
-    /// How long, seconds.
-    pub seconds: f64,
-    /// What the sums rest on, where somebody else's samples were all there is.
-    pub(crate) samples: Option<Samples>,
 }
 
 /// Reads what subjects use.
@@ -107,7 +81,7 @@ impl Meter {
             memory_bytes: all().filter(|one| one.present).map(|one| one.last.memory_bytes).sum(),
             switches: Some(all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum()),
             seconds: (self.read - self.begun).as_secs_f64(),
-            samples: None,
+            coverage: None,
         }
     }
 
@@ -116,50 +90,6 @@ impl Meter {
             Subject::Container(id) => self.containers.usage(id),
             Subject::Process(id) => process::usage(*id),
         }
-    }
-}
-
-impl Spent {
-    /// With what was spent in the time that followed.
-    #[must_use]
-    pub fn and(self, next: &Self) -> Self {
-        // The first of a sum.
-        if self.seconds == 0.0 {
-            return *next;
-        }
-        let samples = self.samples.zip(next.samples).map(|(one, other)| one.and(&other));
-        Self {
-            cpu_s: samples.map_or(self.cpu_s + next.cpu_s, |samples| samples.cpu_s()),
-            user_s: self.user_s.zip(next.user_s).map(|(one, other)| one + other),
-            memory_bytes: next.memory_bytes,
-            switches: self.switches.zip(next.switches).map(|(one, other)| one + other),
-            seconds: self.seconds + next.seconds,
-            samples,
-        }
-    }
-
-    /// As a cost of so many answered requests.
-    ///
-    /// # Errors
-    /// There was no reading, or too few samples: a sentence.
-    pub fn cost(&self, requests: u64, source: &str, of: &str) -> Result<Cost, String> {
-        if let Some(reason) = self.samples.and_then(|samples| samples.wanting(self.seconds)) {
-            return Err(reason);
-        }
-        if self.cpu_s <= 0.0 {
-            return Err(format!("nothing of {of} could be read ({source})"));
-        }
-        Ok(Cost {
-            cpu_s: self.cpu_s,
-            user_s: self.user_s,
-            us_per_request: if requests == 0 { 0.0 } else { self.cpu_s * 1e6 / requests as f64 },
-            cpus: self.cpu_s / self.seconds.max(1e-9),
-            memory_bytes: self.memory_bytes,
-            switches: self.switches,
-            source: source.to_owned(),
-            of: of.to_owned(),
-            covered: self.samples.map(|samples| samples.part()),
-        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::meter::Usage;
+use crate::usage::Usage;
 
 /// Clock ticks in a second that `/proc/PID/stat` counts in: `USER_HZ`, 100 on every Linux that Rust runs on.
 const TICK_NS: u64 = 10_000_000;

@@ -4,12 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::meter::Spent;
-
-/// Less than this of a pod's time, seconds, is one or two samples and says little.
-const LEAST_S: f64 = 10.0;
-/// Less than this part of the pods' time stands for too much that nobody saw.
-const LEAST_PART: f64 = 0.5;
+use crate::coverage::{Coverage, Piece};
+use crate::spent::Spent;
 
 /// What a sample says of CPU, at a time of the sampler's clock, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,66 +47,12 @@ pub struct Sample {
     pub memory_bytes: Option<u64>,
 }
 
-/// Time that samples cover, and what was used in it; pods add up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Piece {
-    pub(crate) cpu_s: f64,
-    pub(crate) seconds: f64,
-}
-
-/// What samples say of a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Samples {
-    /// Between samples that were both taken in it.
-    pub(crate) covered: Piece,
-    /// Between one before its beginning and one in it: it counts where the time before counts too.
-    pub(crate) bridge: Piece,
-    /// How long pods were there, all together.
-    pub(crate) present_s: f64,
-}
-
-impl Samples {
-    /// The part of the pods' time that is covered.
-    pub(crate) fn part(&self) -> f64 {
-        if self.present_s > 0.0 { (self.covered.seconds / self.present_s).min(1.0) } else { 0.0 }
-    }
-
-    /// CPU time: the mean use while samples covered it, for as long as pods were there.
-    pub(crate) fn cpu_s(&self) -> f64 {
-        let mean = if self.covered.seconds > 0.0 { self.covered.cpu_s / self.covered.seconds } else { 0.0 };
-        mean * self.present_s
-    }
-
-    /// Why that is no figure, if it is none.
-    pub(crate) fn wanting(&self, seconds: f64) -> Option<String> {
-        let covered = self.part() * seconds;
-        (covered < LEAST_S || self.part() < LEAST_PART).then(|| {
-            format!(
-                "samples of its pods cover {covered:.0} s of {seconds:.0} s, and it takes {LEAST_S:.0} s and half of the \
-                 time: they are renewed every 10 s or so, so measure for a minute or longer"
-            )
-        })
-    }
-
-    pub(crate) fn and(self, next: &Self) -> Self {
-        let sum = |one: Piece, other: Piece| Piece {
-            cpu_s: one.cpu_s + other.cpu_s,
-            seconds: one.seconds + other.seconds,
-        };
-        Self {
-            covered: sum(sum(self.covered, next.covered), next.bridge),
-            bridge: self.bridge,
-            present_s: self.present_s + next.present_s,
-        }
-    }
-}
-
 /// Takes samples in as they come.
 pub struct Sampled {
     begun_s: f64,
     read_s: f64,
     known: BTreeMap<String, Known>,
-    samples: Samples,
+    coverage: Coverage,
 }
 
 struct Known {
@@ -132,13 +74,13 @@ impl Sampled {
             begun_s: now_s,
             read_s: now_s,
             known: samples.iter().map(carried).collect(),
-            samples: Samples::default(),
+            coverage: Coverage::default(),
         }
     }
 
     /// Takes samples in, with the pods that are there now; others are not asked about.
     pub fn read(&mut self, now_s: f64, pods: &[String], samples: &[Sample]) {
-        self.samples.present_s += (now_s - self.read_s).max(0.0) * pods.len() as f64;
+        self.coverage.present_s += (now_s - self.read_s).max(0.0) * pods.len() as f64;
         self.read_s = now_s;
         for sample in samples.iter().filter(|sample| pods.contains(&sample.pod)) {
             self.take(sample);
@@ -166,7 +108,7 @@ impl Sampled {
                 (Piece { cpu_s: cpus * window_s, seconds: window_s }, at_s - window_s < self.begun_s)
             }
         };
-        let sum = if before { &mut self.samples.bridge } else { &mut self.samples.covered };
+        let sum = if before { &mut self.coverage.bridge } else { &mut self.coverage.covered };
         sum.cpu_s += piece.cpu_s;
         sum.seconds += piece.seconds;
         let fresh = Known { last: sample.reading, memory_bytes: sample.memory_bytes, carried: false };
@@ -177,19 +119,19 @@ impl Sampled {
     #[must_use]
     pub fn spent(&self) -> Spent {
         Spent {
-            cpu_s: self.samples.cpu_s(),
+            cpu_s: self.coverage.cpu_s(),
             user_s: None,
             memory_bytes: self.known.values().map(|known| known.memory_bytes).sum(),
             switches: None,
             seconds: self.read_s - self.begun_s,
-            samples: Some(self.samples),
+            coverage: Some(self.coverage),
         }
     }
 
     /// Ends this time and begins the next one.
     pub fn cut(&mut self) {
         self.begun_s = self.read_s;
-        self.samples = Samples::default();
+        self.coverage = Coverage::default();
         for known in self.known.values_mut() {
             (known.memory_bytes, known.carried) = (None, true);
         }

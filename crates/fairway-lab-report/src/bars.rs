@@ -3,7 +3,7 @@
 
 use fairway_lab_results::Run;
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::drawing::cut;
 use super::html::Html;
 use super::number;
@@ -30,26 +30,26 @@ pub(super) const COST: Quantity = Quantity {
 };
 
 /// Draws a figure of all cases of a run; nothing where nobody has it.
-pub(super) fn bars(quantity: &Quantity, run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn bars(quantity: &Quantity, run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     let usable =
         |pool: &&Pool<'_>| (quantity.value)(pool).is_some_and(|value| value.is_finite() && value >= 0.0);
     let known: Vec<&Pool<'_>> = pools.iter().filter(usable).collect();
     if known.is_empty() {
         return;
     }
-    book.html.element("<figure class=\"costs\"><figcaption><h4>", quantity.title, "</h4>");
-    book.reading(&format!(
+    builder.html.element("<figure class=\"costs\"><figcaption><h4>", quantity.title, "</h4>");
+    builder.reading(&format!(
         "{} A dot is one stream or block, the bar is all of them together: where dots of two peers overlap, so may the truth.",
         quantity.reading
     ));
-    book.html.raw("</figcaption><div class=\"small-multiples\">");
+    builder.html.raw("</figcaption><div class=\"small-multiples\">");
     for (case, workers) in distinct(known.iter().map(|pool| (pool.case, pool.workers))) {
         let own = known.iter().filter(|pool| (pool.case, pool.workers) == (case, workers));
         let rows: Vec<Bar<'_>> = own.map(|pool| Bar::of(pool, quantity)).collect();
-        of_case(&titled(case, workers), quantity.unit, &rows, book);
+        of_case(&titled(case, workers), quantity.unit, &rows, builder);
     }
-    book.html.raw("</div></figure>");
+    builder.html.raw("</div></figure>");
 }
 
 /// A peer in a case.
@@ -78,7 +78,7 @@ impl<'a> Bar<'a> {
     }
 }
 
-fn of_case(title: &str, unit: &str, rows: &[Bar<'_>], book: &mut Book) {
+fn of_case(title: &str, unit: &str, rows: &[Bar<'_>], builder: &mut PageBuilder) {
     const ROW: f64 = 20.0;
     const LEFT: f64 = 122.0;
     const WIDTH: f64 = 180.0;
@@ -89,7 +89,10 @@ fn of_case(title: &str, unit: &str, rows: &[Bar<'_>], book: &mut Book) {
     html.number(rows.len() as f64 * ROW + 4.0).raw("\"").attribute("aria-label", title).raw(">");
     for (at, row) in rows.iter().enumerate() {
         let y = at as f64 * ROW;
-        html.raw("<g class=\"").raw(book.palette.class(row.peer)).raw("\"").attribute("data-peer", row.peer);
+        html.raw("<g class=\"")
+            .raw(builder.palette.class(row.peer))
+            .raw("\"")
+            .attribute("data-peer", row.peer);
         html.raw("><text class=\"tick end\" x=\"116\" y=\"").number(y + 14.0).raw("\">").text(&row.name);
         html.raw("</text><rect class=\"bar\" rx=\"2\" height=\"12\" x=\"122\" y=\"").number(y + 4.0);
         html.raw("\" width=\"").number((row.value * scale).max(0.5)).raw("\"/>");
@@ -102,5 +105,5 @@ fn of_case(title: &str, unit: &str, rows: &[Bar<'_>], book: &mut Book) {
         html.text(&format!("{} {unit}", number::figure(row.value))).raw("</text></g>");
     }
     html.raw("</svg></div>");
-    book.html.append(&html);
+    builder.html.append(&html);
 }

@@ -3,7 +3,7 @@
 use fairway_lab_results::{Run, Settings};
 
 use super::bars::{COST, Quantity, bars};
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::pool::{Pool, distinct, whole};
 use super::scale::Spread;
@@ -30,23 +30,23 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 /// Draws the figures of a run that has worker counts: lines, or bars where there is only one count.
-pub(super) fn by_workers(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn by_workers(run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     match distinct(pools.iter().filter_map(|pool| pool.workers)).len() {
         0 => {}
-        1 => QUANTITIES.iter().for_each(|quantity| bars(quantity, run, book)),
-        _ => QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, book)),
+        1 => QUANTITIES.iter().for_each(|quantity| bars(quantity, run, builder)),
+        _ => QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, builder)),
     }
 }
 
-fn lines(quantity: &Quantity, pools: &[Pool<'_>], book: &mut Book) {
+fn lines(quantity: &Quantity, pools: &[Pool<'_>], builder: &mut PageBuilder) {
     let cases = distinct(pools.iter().map(|pool| pool.case));
     let panels = cases.iter().map(|case| Panel {
         title: (*case).to_owned(),
         series: series(pools, case, quantity),
         events: Vec::new(),
     });
-    book.plot(Figure {
+    builder.plot(Figure {
         title: format!("{}, by workers", quantity.title),
         reading: format!("{} To the right are more worker threads.", quantity.reading),
         x: Axis { label: "worker threads", spread: Spread::Doubling },

@@ -37,7 +37,7 @@ impl ReportArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let results = read(&self.runs)?;
         match &self.readme {
             Some(readme) => self.tend(readme, &results),
@@ -84,15 +84,15 @@ fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
 
 /// How a file is called from the folder of another.
 fn linked(target: &Path, from: &Path) -> anyhow::Result<String> {
-    let told = || format!("find the way from {} to {}; say it with --link", from.display(), target.display());
+    let text = || format!("find the way from {} to {}; say it with --link", from.display(), target.display());
     let absolute = |path: &Path| -> anyhow::Result<PathBuf> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(folder.canonicalize().with_context(told)?.join(path.file_name().with_context(told)?))
+        Ok(folder.canonicalize().with_context(text)?.join(path.file_name().with_context(text)?))
     };
     let (target, from) = (absolute(target)?, absolute(from)?);
-    let root = from.parent().with_context(told)?;
-    let within = target.strip_prefix(root).with_context(told)?;
-    Ok(within.to_str().with_context(told)?.to_owned())
+    let root = from.parent().with_context(text)?;
+    let within = target.strip_prefix(root).with_context(text)?;
+    Ok(within.to_str().with_context(text)?.to_owned())
 }
 
 fn say(text: &str) -> anyhow::Result<()> {

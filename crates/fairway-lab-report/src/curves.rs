@@ -3,7 +3,7 @@
 
 use fairway_lab_results::{Percentile, Run, Settings};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::pool::{Pool, distinct, titled, whole};
 use super::scale::Spread;
@@ -14,15 +14,15 @@ const ENOUGH_ABOVE: u64 = 10;
 const PANELS: usize = 12;
 
 /// Draws the curves of a run.
-pub(super) fn curves(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn curves(run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     let cases = distinct(pools.iter().map(|pool| (pool.case, pool.workers)));
     let panels = cases.iter().take(PANELS).map(|(case, workers)| Panel {
         title: titled(case, *workers),
         series: pools
             .iter()
             .filter(|pool| (pool.case, pool.workers) == (case, *workers))
-            .map(|pool| series(pool, pool.peer, look(pool, book)))
+            .map(|pool| series(pool, pool.peer, look(pool, builder)))
             .filter(|series| !series.points.is_empty())
             .collect(),
         events: Vec::new(),
@@ -32,9 +32,9 @@ pub(super) fn curves(run: &Run, book: &mut Book) {
         [only] => format!("Latency by percentile, {}", only.title),
         _ => "Latency by percentile".to_owned(),
     };
-    book.plot(figure(title, "Each step to the right is a tenth of the requests before it: at 99.9% one in a thousand was slower. Lower and flatter is better. Latency counts from the time at which a request was due, so waiting for a stalled proxy is in it. Hollow points on a broken line stand on fewer than 10 samples and may be chance.".to_owned(), panels));
+    builder.plot(figure(title, "Each step to the right is a tenth of the requests before it: at 99.9% one in a thousand was slower. Lower and flatter is better. Latency counts from the time at which a request was due, so waiting for a stalled proxy is in it. Hollow points on a broken line stand on fewer than 10 samples and may be chance.".to_owned(), panels));
     if cases.len() > 1 && cases.len() <= 4 && cases.iter().all(|(_, workers)| workers.is_none()) {
-        each_peer(&pools, book);
+        each_peer(&pools, builder);
     }
 }
 
@@ -48,8 +48,8 @@ fn figure(title: String, reading: String, panels: Vec<Panel>) -> Figure {
     }
 }
 
-fn look(pool: &Pool<'_>, book: &Book) -> Look {
-    if book.palette.is_neutral(pool.peer) || pool.settings == Settings::Defaults {
+fn look(pool: &Pool<'_>, builder: &PageBuilder) -> Look {
+    if builder.palette.is_neutral(pool.peer) || pool.settings == Settings::Defaults {
         Look::Dashed
     } else {
         Look::Solid
@@ -76,12 +76,12 @@ fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
 }
 
 /// One panel a peer: do its curves lie on each other?
-fn each_peer(pools: &[Pool<'_>], book: &mut Book) {
+fn each_peer(pools: &[Pool<'_>], builder: &mut PageBuilder) {
     let cases = distinct(pools.iter().map(|pool| pool.case));
-    let peers = distinct(pools.iter().map(|pool| pool.peer).filter(|peer| !book.palette.is_neutral(peer)));
+    let peers = distinct(pools.iter().map(|pool| pool.peer).filter(|peer| !builder.palette.is_neutral(peer)));
     let panels = peers.iter().map(|peer| {
         let own = pools.iter().filter(|pool| pool.peer == *peer && pool.settings == Settings::Recommended);
-        let direct = pools.iter().filter(|pool| book.palette.is_neutral(pool.peer));
+        let direct = pools.iter().filter(|pool| builder.palette.is_neutral(pool.peer));
         let last = |pool: &&Pool<'_>| cases.last() == Some(&pool.case);
         let mut all: Vec<Series> = direct
             .filter(last)
@@ -99,5 +99,5 @@ fn each_peer(pools: &[Pool<'_>], book: &mut Book) {
     let reading = format!(
         "One panel for each peer, all with the same axes. The unbroken line is {solid}, the broken ones are the other cases: where they lie on each other, the change made no difference to clients. The thin grey line is the stream straight to the pods that ran beside it: what the machine itself does."
     );
-    book.plot(figure("The same, each peer by itself".to_owned(), reading, panels));
+    builder.plot(figure("The same, each peer by itself".to_owned(), reading, panels));
 }

@@ -2,7 +2,7 @@
 
 use fairway_lab_results::{Delivered, Deliveries, Run};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, distinct, titled, whole};
@@ -23,22 +23,22 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// The table of a run; nothing where no stream had ids.
-pub(super) fn table(run: &Run, book: &mut Book) {
+pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
     if run.measures.iter().all(|measure| measure.backstage.deliveries.is_none()) {
         return;
     }
-    book.html.raw("<h4>Requests as backends saw them</h4>");
-    book.reading("Every request that was written carries an id, and backends tell which ids they were given; a request that found no connection is not among them. A GET that came twice was tried again by the proxy, on another endpoint as a rule, which is allowed (RFC 9110 section 9.2.2). A POST that came twice was done twice, which is not: where its client saw a good answer, it is the class duplicated of the errors. What failed but was seen has been done without its client knowing; what failed and was never seen is safe to send again. Answered but never seen must be 0, otherwise the other figures of the row are too low.");
+    builder.html.raw("<h4>Requests as backends saw them</h4>");
+    builder.reading("Every request that was written carries an id, and backends tell which ids they were given; a request that found no connection is not among them. A GET that came twice was tried again by the proxy, on another endpoint as a rule, which is allowed (RFC 9110 section 9.2.2). A POST that came twice was done twice, which is not: where its client saw a good answer, it is the class duplicated of the errors. What failed but was seen has been done without its client knowing; what failed and was never seen is safe to send again. Answered but never seen must be 0, otherwise the other figures of the row are too low.");
     let mut table = Table::new("Requests as backends saw them", &COLUMNS);
-    for pool in whole(run, &book.palette) {
+    for pool in whole(run, &builder.palette) {
         table.group(&titled(pool.case, pool.workers));
-        table.row(row(&pool, book));
+        table.row(row(&pool, builder));
     }
-    book.table(&table);
+    builder.table(&table);
     for note in notes(run) {
-        book.note(&note);
+        builder.note(&note);
     }
-    examples(run, book);
+    examples(run, builder);
 }
 
 /// Together, if all were counted: a part of them would look like the whole.
@@ -49,8 +49,8 @@ fn delivered(pool: &Pool<'_>) -> Option<Delivered> {
     })
 }
 
-fn row(pool: &Pool<'_>, book: &Book) -> Vec<Cell> {
-    let mut cells = vec![Cell::Markup(book.palette.cell(pool.peer, pool.settings))];
+fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
+    let mut cells = vec![Cell::Markup(builder.palette.cell(pool.peer, pool.settings))];
     let Some(delivered) = delivered(pool) else {
         cells.extend(COLUMNS[1..].iter().map(|_| Cell::Number(number::UNKNOWN.to_owned())));
         return cells;
@@ -73,7 +73,7 @@ fn notes(run: &Run) -> Vec<String> {
     distinct(reasons).into_iter().map(|(peer, reason)| format!("Not counted for {peer}: {reason}.")).collect()
 }
 
-fn examples(run: &Run, book: &mut Book) {
+fn examples(run: &Run, builder: &mut PageBuilder) {
     let mut table = Table::new("First requests that came twice", &["peer", "case", "phase", "request"]);
     let named = run.measures.iter().filter_map(|measure| match &measure.backstage.deliveries {
         Some(Deliveries::Counted(delivered)) => Some((measure, &delivered.examples)),
@@ -82,13 +82,13 @@ fn examples(run: &Run, book: &mut Book) {
     let all = named.flat_map(|(measure, examples)| examples.iter().map(move |example| (measure, example)));
     for (measure, example) in all.take(EXAMPLES) {
         table.row(vec![
-            Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
             Cell::Text(measure.case.clone()),
             Cell::Text(measure.phase.clone()),
             Cell::Text(example.clone()),
         ]);
     }
     if !table.is_empty() {
-        book.folded("First requests that came twice", |book| book.table(&table));
+        builder.folded("First requests that came twice", |builder| builder.table(&table));
     }
 }

@@ -78,32 +78,32 @@ impl Frame {
             self.text(html, "panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
         }
         self.text(html, "axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
-        for (value, told) in self.y.ticks((self.height / 26.0) as usize) {
+        for (value, text) in self.y.ticks((self.height / 26.0) as usize) {
             let y = bottom - self.y.place(value) * self.height;
             self.line(html, "grid", (self.left, y), (right, y));
-            self.text(html, "tick end", (self.left - 5.0, y + 3.5), &told);
+            self.text(html, "tick end", (self.left - 5.0, y + 3.5), &text);
         }
         let mut free_from = f64::NEG_INFINITY;
-        for (value, told) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
+        for (value, text) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
             let x = self.left + self.x.place(value) * self.width;
             self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
             if x >= free_from {
-                self.text(html, "tick middle", (x, bottom + 15.0), &told);
-                free_from = x + 8.0 + 6.5 * told.len() as f64;
+                self.text(html, "tick middle", (x, bottom + 15.0), &text);
+                free_from = x + 8.0 + 6.5 * text.len() as f64;
             }
         }
         self.line(html, "base", (self.left, bottom), (right, bottom));
         self.text(html, "axis end", (right, bottom + 28.0), figure.x.label);
     }
 
-    fn events(&self, panel: &Panel, told: bool, html: &mut Html) {
+    fn events(&self, panel: &Panel, text: bool, html: &mut Html) {
         for (at, label) in &panel.events {
             if !at.is_finite() {
                 continue;
             }
             let x = self.left + self.x.place(*at) * self.width;
             self.line(html, "event", (x, self.top), (x, self.top + self.height));
-            if told {
+            if text {
                 html.raw("<text class=\"event\" transform=\"translate(").number(x - 3.0).raw(" ");
                 html.number(self.top + 2.0).raw(") rotate(-90)\">").text(label).raw("</text>");
             }

@@ -2,7 +2,7 @@
 
 use fairway_lab_results::{Propagation, Run, Settings, Spike};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
@@ -11,12 +11,12 @@ use super::pool::distinct;
 use super::scale::Spread;
 
 /// Spikes after events: the worst of each peer and case, and folded every one.
-pub(super) fn spikes(run: &Run, book: &mut Book) {
+pub(super) fn spikes(run: &Run, builder: &mut PageBuilder) {
     if run.spikes.is_empty() {
         return;
     }
-    book.html.raw("<h4>Spikes after events</h4>");
-    book.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s. The direct stream has rows of its own, by the same rule and with nothing taken off: it goes past every change, so that what it shows is the machine.");
+    builder.html.raw("<h4>Spikes after events</h4>");
+    builder.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s. The direct stream has rows of its own, by the same rule and with nothing taken off: it goes past every change, so that what it shows is the machine.");
     let columns = [
         "peer",
         "#events",
@@ -29,15 +29,15 @@ pub(super) fn spikes(run: &Run, book: &mut Book) {
         "#failed",
     ];
     let mut table = Table::new("The worst after any event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, &book.palette) {
+    for (case, settings, peer) in whose(&run.spikes, &builder.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
-        if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), book) {
+        if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), builder) {
             table.group(case);
             table.row(row);
         }
     }
-    book.table(&table);
-    book.folded("Every event", |book| every(run, book));
+    builder.table(&table);
+    builder.folded("Every event", |builder| every(run, builder));
 }
 
 fn whose<'a>(spikes: &'a [Spike], palette: &Palette) -> Vec<(&'a str, Settings, &'a str)> {
@@ -55,12 +55,12 @@ pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
     spike.direct_ms.map(|direct| (spike.highest_ms - direct).max(0.0)).filter(|value| value.is_finite())
 }
 
-fn worst(spikes: &[&Spike], book: &Book) -> Option<Vec<Cell>> {
+fn worst(spikes: &[&Spike], builder: &PageBuilder) -> Option<Vec<Cell>> {
     let finite = spikes.iter().filter(|spike| spike.highest_ms.is_finite());
     let highest = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
     let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
     Some(vec![
-        Cell::Markup(book.palette.cell(&highest.peer, highest.settings)),
+        Cell::Markup(builder.palette.cell(&highest.peer, highest.settings)),
         Cell::Number(spikes.len().to_string()),
         Cell::Number(number::figure(highest.highest_ms)),
         Cell::Text(highest.event.clone()),
@@ -72,7 +72,7 @@ fn worst(spikes: &[&Spike], book: &Book) -> Option<Vec<Cell>> {
     ])
 }
 
-fn every(run: &Run, book: &mut Book) {
+fn every(run: &Run, builder: &mut PageBuilder) {
     let columns = [
         "case",
         "peer",
@@ -84,12 +84,12 @@ fn every(run: &Run, book: &mut Book) {
         "#failed until the next",
     ];
     let mut table = Table::new("Every event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, &book.palette) {
+    for (case, settings, peer) in whose(&run.spikes, &builder.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
         for spike in run.spikes.iter().filter(of).filter(|spike| spike.beside.is_none()) {
             table.row(vec![
                 Cell::Text(spike.case.clone()),
-                Cell::Markup(book.palette.cell(&spike.peer, spike.settings)),
+                Cell::Markup(builder.palette.cell(&spike.peer, spike.settings)),
                 Cell::Text(spike.event.clone()),
                 Cell::Number(number::figure(spike.at_s)),
                 Cell::Number(number::figure(spike.highest_ms)),
@@ -103,7 +103,7 @@ fn every(run: &Run, book: &mut Book) {
             ]);
         }
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
 /// The times of a propagation that can be drawn, ascending.
@@ -120,7 +120,7 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 }
 
 /// From the write to the effect: distributions and a table.
-pub(super) fn propagation(run: &Run, book: &mut Book) {
+pub(super) fn propagation(run: &Run, builder: &mut PageBuilder) {
     if run.propagations.is_empty() {
         return;
     }
@@ -130,7 +130,7 @@ pub(super) fn propagation(run: &Run, book: &mut Book) {
         series: run.propagations.iter().filter(|one| one.case == *case).filter_map(distribution).collect(),
         events: Vec::new(),
     });
-    book.plot(Figure {
+    builder.plot(Figure {
         title: "From a write to its effect (propagation)".to_owned(),
         reading: "The share of changes (upwards) that had taken effect within a time (to the right). Further left and steeper is better. A line that ends below 100% lost changes: they had no effect in time.".to_owned(),
         x: Axis { label: "ms after the write", spread: Spread::Log },
@@ -152,23 +152,23 @@ pub(super) fn propagation(run: &Run, book: &mut Book) {
     let mut table = Table::new("Propagation", &columns);
     let mut all: Vec<&Propagation> = run.propagations.iter().collect();
     all.sort_by_key(|one| {
-        (cases.iter().position(|case| *case == one.case), one.settings, book.palette.place(&one.peer))
+        (cases.iter().position(|case| *case == one.case), one.settings, builder.palette.place(&one.peer))
     });
     for one in all {
         table.group(&one.case);
-        table.row(times(one, book));
+        table.row(times(one, builder));
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
-fn times(one: &Propagation, book: &Book) -> Vec<Cell> {
+fn times(one: &Propagation, builder: &PageBuilder) -> Vec<Cell> {
     let sorted = sorted(one);
     let at = |share: f64| Cell::Number(number::maybe(quantile(&sorted, share)));
     let bad = |count: u64| {
         if count > 0 { Cell::Bad(number::count(count)) } else { Cell::Number("0".to_owned()) }
     };
     vec![
-        Cell::Markup(book.palette.cell(&one.peer, one.settings)),
+        Cell::Markup(builder.palette.cell(&one.peer, one.settings)),
         Cell::Number(number::count(one.ms.len() as u64 + one.lost)),
         at(0.5),
         at(0.9),

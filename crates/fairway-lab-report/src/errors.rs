@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fairway_lab_results::{Class, Run};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, titled, whole};
@@ -53,8 +53,8 @@ fn vegeta(class: Class) -> String {
 }
 
 /// The table of a run, and the first examples.
-pub(super) fn table(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     if pools.is_empty() {
         return;
     }
@@ -65,8 +65,8 @@ pub(super) fn table(run: &Run, book: &mut Book) {
         row.extend(classes.iter().map(|class| format!("#{}", word(*class))));
         row
     };
-    book.html.raw("<h4>Errors by class</h4>");
-    book.reading("Every request that did not end as expected, once, in the class that says how. The second to fourth lines of the head are where wrk2, hey and vegeta would count it; what they would not see at all is said so. not-sent is the generator's own lateness and not the peer's failure.");
+    builder.html.raw("<h4>Errors by class</h4>");
+    builder.reading("Every request that did not end as expected, once, in the class that says how. The second to fourth lines of the head are where wrk2, hey and vegeta would count it; what they would not see at all is said so. not-sent is the generator's own lateness and not the peer's failure.");
     let columns = named("peer", &Class::name);
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Errors by class", &columns);
@@ -75,15 +75,15 @@ pub(super) fn table(run: &Run, book: &mut Book) {
     table.head(named("in vegeta's Status Codes", &vegeta));
     for pool in &pools {
         table.group(&titled(pool.case, pool.workers));
-        table.row(row(pool, &classes, book));
+        table.row(row(pool, &classes, builder));
     }
-    book.table(&table);
-    examples(run, book);
+    builder.table(&table);
+    examples(run, builder);
 }
 
-fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, book: &Book) -> Vec<Cell> {
+fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, builder: &PageBuilder) -> Vec<Cell> {
     let errors = pool.errors();
-    let mut cells = vec![Cell::Markup(book.palette.cell(pool.peer, pool.settings))];
+    let mut cells = vec![Cell::Markup(builder.palette.cell(pool.peer, pool.settings))];
     cells.extend(classes.iter().map(|class| match errors.get(class) {
         Some(count) if *count > 0 => Cell::Bad(number::count(*count)),
         _ => Cell::Number("0".to_owned()),
@@ -94,13 +94,13 @@ fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, book: &Book) -> Vec<Cell> {
 /// Rows of examples at most; the rest is in `results.json`.
 const EXAMPLES: usize = 200;
 
-fn examples(run: &Run, book: &mut Book) {
+fn examples(run: &Run, builder: &mut PageBuilder) {
     let mut table =
         Table::new("First examples", &["peer", "case", "phase", "class", "#due at s", "#after ms", "text"]);
     let all = run.measures.iter().flat_map(|one| one.load.examples.iter().map(move |example| (one, example)));
     for (measure, example) in all.take(EXAMPLES) {
         table.row(vec![
-            Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
             Cell::Text(measure.case.clone()),
             Cell::Text(measure.phase.clone()),
             Cell::Text(example.class.name()),
@@ -110,6 +110,6 @@ fn examples(run: &Run, book: &mut Book) {
         ]);
     }
     if !table.is_empty() {
-        book.folded("First examples of errors", |book| book.table(&table));
+        builder.folded("First examples of errors", |builder| builder.table(&table));
     }
 }

@@ -105,10 +105,10 @@ impl Figure {
     }
 
     /// For `page.js`, with at most about so many points for each series.
-    pub(super) fn told(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
+    pub(super) fn text(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
         let axis = |axis: &Axis| json!({ "label": axis.label, "spread": axis.spread.name() });
         let panel = |panel: &Panel| {
-            let series: Vec<Value> = panel.series.iter().map(|series| series.told(most, class_of)).collect();
+            let series: Vec<Value> = panel.series.iter().map(|series| series.text(most, class_of)).collect();
             json!({ "title": panel.title, "series": series, "events": panel.events })
         };
         let panels: Vec<Value> = self.panels.iter().map(panel).collect();
@@ -117,7 +117,7 @@ impl Figure {
 }
 
 impl Series {
-    fn told(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
+    fn text(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
         let points = thinned(&self.points, most);
         let flat: Vec<f64> = points.iter().flat_map(|(x, y)| [shortened(*x, 7), shortened(*y, 4)]).collect();
         json!({

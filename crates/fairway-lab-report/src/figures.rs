@@ -3,7 +3,7 @@
 
 use fairway_lab_results::Run;
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::{Pool, by_phase, distinct, titled, whole};
@@ -27,36 +27,36 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// The table of a run, and folded the same by phase where there are phases.
-pub(super) fn table(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     if pools.is_empty() {
         if run.propagations.is_empty() {
-            book.note("No stream of this scenario ended; there is nothing to show.");
+            builder.note("No stream of this scenario ended; there is nothing to show.");
         }
         return;
     }
-    book.reading("RPS are complete answers a second, TPS are TLS handshakes a second, Gbit/s are bytes of answers. Percentiles count from the time at which a request was due; * marks one with fewer than 10 samples above it. CPU is that of the proxy alone. Blocks of a peer are one row: sums divided by sums, and one distribution merged from theirs (even, on the logarithm, between the percentiles that were kept). direct is no proxy but the streams straight to the pods, all of them together. A dash is what could not be read.");
-    filled("What clients saw, and what it cost", &pools, book);
-    let phases = by_phase(run, &book.palette);
+    builder.reading("RPS are complete answers a second, TPS are TLS handshakes a second, Gbit/s are bytes of answers. Percentiles count from the time at which a request was due; * marks one with fewer than 10 samples above it. CPU is that of the proxy alone. Blocks of a peer are one row: sums divided by sums, and one distribution merged from theirs (even, on the logarithm, between the percentiles that were kept). direct is no proxy but the streams straight to the pods, all of them together. A dash is what could not be read.");
+    filled("What clients saw, and what it cost", &pools, builder);
+    let phases = by_phase(run, &builder.palette);
     if distinct(phases.iter().map(|pool| pool.phase)).len() > 1 {
-        book.folded("Each phase by itself", |book| filled("Phases", &phases, book));
+        builder.folded("Each phase by itself", |builder| filled("Phases", &phases, builder));
     }
 }
 
-fn filled(caption: &str, pools: &[Pool<'_>], book: &mut Book) {
+fn filled(caption: &str, pools: &[Pool<'_>], builder: &mut PageBuilder) {
     let mut table = Table::new(caption, &COLUMNS);
     for pool in pools {
         let case = titled(pool.case, pool.workers);
         table.group(&if pool.phase.is_empty() { case } else { format!("{case}: {}", pool.phase) });
-        table.row(row(pool, book));
+        table.row(row(pool, builder));
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
-fn row(pool: &Pool<'_>, book: &Book) -> Vec<Cell> {
+fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
     let failed = pool.failed();
     let mut cells = vec![
-        Cell::Markup(book.palette.cell(pool.peer, pool.settings)),
+        Cell::Markup(builder.palette.cell(pool.peer, pool.settings)),
         Cell::Number(number::figure(pool.rate())),
         Cell::Number(number::figure(pool.handshakes())),
         Cell::Number(number::figure(pool.gigabits())),

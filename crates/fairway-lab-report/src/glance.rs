@@ -69,7 +69,7 @@ pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
 }
 
 impl Glance {
-    fn row(&mut self, (kind, figure): (Kind, &str), place: &str, cell: impl Fn(&str) -> Option<String>) {
+    fn row(&mut self, kind: Kind, figure: &str, place: &str, cell: impl Fn(&str) -> Option<String>) {
         let cells: Vec<Option<String>> = self.peers.iter().map(|peer| cell(peer)).collect();
         if cells.iter().any(Option::is_some) {
             let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| UNKNOWN.to_owned())).collect();
@@ -82,8 +82,8 @@ impl Glance {
         for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
             let of =
                 |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
-            let told = format!("{figure} ÷ fairway's");
-            self.row((Kind::Ratio, &told), &in_case(run, &case, workers), |peer| {
+            let text = format!("{figure} ÷ fairway's");
+            self.row(Kind::Ratio, &text, &in_case(run, &case, workers), |peer| {
                 let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
                 Some(if is_noise(own, &run.ratios) {
                     format!("A/A {}", interval(own))
@@ -109,15 +109,15 @@ impl Glance {
             let busy = pools.iter().any(|pool| pool.case == case && is_busy(pool));
             let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
             if busy {
-                self.row((Kind::Capacity, "answers"), &place, |peer| own(peer).map(capacity));
+                self.row(Kind::Capacity, "answers", &place, |peer| own(peer).map(capacity));
             }
-            self.row((cost, "CPU µs per request"), &place, |peer| own(peer)?.cpu().map(number::figure));
-            self.row((held, "p99 / highest ms"), &place, |peer| {
+            self.row(cost, "CPU µs per request", &place, |peer| own(peer)?.cpu().map(number::figure));
+            self.row(held, "p99 / highest ms", &place, |peer| {
                 let pool = own(peer)?;
                 let p99 = pool.percentile(99.0)?.ms;
                 Some(format!("{} / {}", number::figure(p99), number::maybe(pool.highest())))
             });
-            self.row((held, "failed requests"), &place, |peer| {
+            self.row(held, "failed requests", &place, |peer| {
                 own(peer).map(|pool| {
                     format!("{} of {}", number::count(pool.failed()), number::count(pool.requests()))
                 })
@@ -127,8 +127,8 @@ impl Glance {
 
     fn stretches(&mut self, run: &Run, palette: &Palette) {
         let pools = whole(run, palette);
-        self.row((Kind::Effect, "p99.9 dynamic ÷ static (straight to the pods)"), &run.scenario, |peer| {
-            stretch(&pools, (peer, Settings::Recommended), 99.9).map(|found| found.told())
+        self.row(Kind::Effect, "p99.9 dynamic ÷ static (straight to the pods)", &run.scenario, |peer| {
+            stretch(&pools, peer, Settings::Recommended, 99.9).map(|found| found.text())
         });
     }
 
@@ -140,7 +140,8 @@ impl Glance {
         for case in distinct(recommended().map(|spike| &spike.case)) {
             let place = in_case(run, case, None);
             self.row(
-                (Kind::Effect, "highest ms in the second after an event (straight to the pods)"),
+                Kind::Effect,
+                "highest ms in the second after an event (straight to the pods)",
                 &place,
                 |peer| {
                     let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
@@ -148,7 +149,7 @@ impl Glance {
                     Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
                 },
             );
-            self.row((Kind::Effect, "longest spike, s"), &place, |peer| {
+            self.row(Kind::Effect, "longest spike, s", &place, |peer| {
                 let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
@@ -158,7 +159,7 @@ impl Glance {
     fn propagations(&mut self, run: &Run) {
         let recommended = || run.propagations.iter().filter(|one| one.settings == Settings::Recommended);
         for case in distinct(recommended().map(|one| &one.case)) {
-            self.row((Kind::Effect, "propagation p50 / p99 ms"), &in_case(run, case, None), |peer| {
+            self.row(Kind::Effect, "propagation p50 / p99 ms", &in_case(run, case, None), |peer| {
                 let own = recommended().find(|one| one.peer == peer && one.case == *case)?;
                 let times = sorted(own);
                 let at = |share: f64| number::maybe(quantile(&times, share));

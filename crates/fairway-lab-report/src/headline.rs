@@ -3,10 +3,11 @@
 
 use fairway_lab_results::{Ratio, Results, Settings};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Html, Table};
 use super::number;
 use super::palette::Palette;
+use super::peers::FAIRWAY;
 use super::pool::{distinct, in_case};
 
 /// What an interval allows to say.
@@ -79,7 +80,7 @@ fn lower_is_better(figure: &str) -> Option<bool> {
 }
 
 /// The claim in words.
-pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
+pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
     if is_noise(ratio, all) {
         return "noise".to_owned();
     }
@@ -100,30 +101,30 @@ pub(super) fn told(ratio: &Ratio, all: &[Ratio]) -> String {
 }
 
 /// The tables of all ratios of a run of the laboratory: one for each figure and case.
-pub(super) fn ratios(results: &Results, book: &mut Book) {
+pub(super) fn ratios(results: &Results, builder: &mut PageBuilder) {
     if results.runs.iter().all(|run| run.ratios.is_empty()) {
-        book.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
+        builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    book.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio (not where the blocks of the base on both sides of it differ by more than a fifth: the machine changed its speed there, and the pair is set aside), and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
-    book.html.raw("<div class=\"ratios\">");
+    builder.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio (not where the blocks of the base on both sides of it differ by more than a fifth: the machine changed its speed there, and the pair is set aside), and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
+    builder.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
         order.sort_by_key(|ratio| {
-            (ratio.settings, is_noise(ratio, &run.ratios), book.palette.place(&ratio.peer))
+            (ratio.settings, is_noise(ratio, &run.ratios), builder.palette.place(&ratio.peer))
         });
         for (figure, case, workers) in
             distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
         {
             let of = |ratio: &&&Ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers);
             let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
-            one_figure(&format!("{figure}, {}", in_case(run, case, workers)), &own, &run.ratios, book);
+            one_figure(&format!("{figure}, {}", in_case(run, case, workers)), &own, &run.ratios, builder);
         }
     }
-    book.html.raw("</div>");
+    builder.html.raw("</div>");
 }
 
-fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
+fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBuilder) {
     let reach = reach(own);
     let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
     let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio, all)).map(|ratio| &ratio.base));
@@ -133,7 +134,7 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
     };
     let mut table = Table::new(caption, &[&whose, "#median ×", "#95% interval", &axis, "says", "#pairs"]);
     for ratio in own {
-        let mut peers = book.palette.cell(&ratio.peer, ratio.settings);
+        let mut peers = builder.palette.cell(&ratio.peer, ratio.settings);
         if is_noise(ratio, all) {
             peers.raw(" <small>A/A</small>");
         } else if bases.len() > 1 {
@@ -143,12 +144,12 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], book: &mut Book) {
             Cell::Markup(peers),
             Cell::Number(number::ratio(ratio.median)),
             Cell::Number(interval(ratio)),
-            Cell::Markup(bar(ratio, reach, &book.palette)),
-            Cell::Text(told(ratio, all)),
+            Cell::Markup(bar(ratio, reach, &builder.palette)),
+            Cell::Text(text(ratio, all)),
             Cell::Number(pairs(ratio)),
         ]);
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
 /// `5`, or `3 of 5` where the machine changed its speed around the others.
@@ -193,8 +194,7 @@ fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
 
 /// The ratios of recommended settings against Fairway.
 pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
-    all.iter()
-        .filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == super::palette::FAIRWAY)
+    all.iter().filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == FAIRWAY)
 }
 
 #[cfg(test)]
@@ -227,13 +227,13 @@ mod tests {
             ratio("nginx-reload", 0.8, (0.7, 0.9)),
             noise,
         ];
-        let told: Vec<String> = all.iter().map(|ratio| told(ratio, &all)).collect();
-        assert_eq!(told[0], "worse");
-        assert!(told[1].contains("interval includes 1"));
-        assert!(told[2].contains("within the noise"));
-        assert!(told[3].contains("no difference"));
-        assert_eq!(told[4], "better");
-        assert!(told[5].starts_with("noise"));
+        let text: Vec<String> = all.iter().map(|ratio| text(ratio, &all)).collect();
+        assert_eq!(text[0], "worse");
+        assert!(text[1].contains("interval includes 1"));
+        assert!(text[2].contains("within the noise"));
+        assert!(text[3].contains("no difference"));
+        assert_eq!(text[4], "better");
+        assert!(text[5].starts_with("noise"));
         assert!(includes_one((0.81, 0.998)) && !includes_one((0.81, 0.99)));
         let defaults = Ratio { settings: Settings::Defaults, ..ratio("fairway", 1.4, (1.3, 1.5)) };
         let both = [all[5].clone(), defaults];

@@ -15,7 +15,7 @@
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
 mod bars;
-mod book;
+mod builder;
 mod capacity;
 pub mod command;
 mod curves;
@@ -32,6 +32,7 @@ mod moments;
 mod number;
 mod page;
 mod palette;
+mod peers;
 mod pool;
 mod provenance;
 mod published;
@@ -50,7 +51,7 @@ use anyhow::Context;
 use fairway_lab_results::Results;
 
 pub use page::page;
-pub use palette::KNOWN;
+pub use peers::KNOWN;
 
 /// The name of the file in a run's folder.
 pub const REPORT: &str = "report.html";

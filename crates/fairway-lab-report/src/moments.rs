@@ -3,7 +3,7 @@
 
 use fairway_lab_results::{Event, Measure, Run, Settings};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::palette::Palette;
 use super::pool::distinct;
@@ -19,15 +19,15 @@ struct Strand<'a> {
 }
 
 /// Draws latency over time for every case in which something happened.
-pub(super) fn over_time(run: &Run, book: &mut Book) {
+pub(super) fn over_time(run: &Run, builder: &mut PageBuilder) {
     for case in distinct(run.events.iter().map(|event| event.case.as_str())) {
-        let strands = strands(run, case, &book.palette);
+        let strands = strands(run, case, &builder.palette);
         if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty()))
         {
             continue;
         }
-        book.plot(together(run, case, &strands));
-        book.plot(apart(run, case, &strands));
+        builder.plot(together(run, case, &strands));
+        builder.plot(apart(run, case, &strands));
     }
 }
 

@@ -98,9 +98,9 @@ mod tests {
     fn figures_have_three_significant_digits() {
         let values =
             [0.0, 0.0001, 0.1234, 1.234, 12.34, 123.4, 1234.5, 99.96, f64::NAN, f64::INFINITY, -1234.0];
-        let told = values.map(figure);
+        let text = values.map(figure);
         assert_eq!(
-            told,
+            text,
             ["0", "< 0.001", "0.123", "1.23", "12.3", "123", "1,235", "100", "–", "–", "-1,234"]
         );
         assert_eq!(

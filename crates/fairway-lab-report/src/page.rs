@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use fairway_lab_results::{Results, Run};
 
 use super::bars::{COST, bars};
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
 use super::palette::Palette;
@@ -27,24 +27,24 @@ const SCENARIOS: [&str; 5] = ["dynamic", "capacity", "comparison", "timeline", "
 /// # Errors
 /// The published figures that are part of this program cannot be read.
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
-    let mut book = Book::new(Palette::of(results));
-    opening(results, &mut book);
+    let mut builder = PageBuilder::new(Palette::of(results));
+    opening(results, &mut builder);
     for (at, one) in results.iter().enumerate() {
-        at_a_glance(at, results.len(), one, &mut book);
+        at_a_glance(at, results.len(), one, &mut builder);
     }
     for (place, (at, run)) in in_order(results).into_iter().enumerate() {
-        book.html.raw("<section class=\"scenario\"").attribute("id", &format!("scenario-{}", place + 1));
-        book.html.raw("><h2>").text(&run.scenario).text(&of_run(at, results.len())).raw("</h2>");
-        scenario(run, &mut book);
-        book.html.raw("</section>");
+        builder.html.raw("<section class=\"scenario\"").attribute("id", &format!("scenario-{}", place + 1));
+        builder.html.raw("><h2>").text(&run.scenario).text(&of_run(at, results.len())).raw("</h2>");
+        scenario(run, &mut builder);
+        builder.html.raw("</section>");
     }
-    book.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
-    published::chapter(results, &mut book)?;
-    book.html.raw("</section>");
+    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
+    published::chapter(results, &mut builder)?;
+    builder.html.raw("</section>");
     for (at, one) in results.iter().enumerate() {
-        grounds(at, results.len(), one, &mut book);
+        grounds(at, results.len(), one, &mut builder);
     }
-    Ok(framed(book))
+    Ok(framed(builder))
 }
 
 fn in_order(results: &[Results]) -> Vec<(usize, &Run)> {
@@ -60,12 +60,12 @@ fn of_run(at: usize, runs: usize) -> String {
     if runs > 1 { format!(", run {}", at + 1) } else { String::new() }
 }
 
-fn opening(results: &[Results], book: &mut Book) {
-    book.html.raw("<header><h1>Ingress controllers, measured</h1><button type=\"button\" id=\"theme\" hidden>Dark</button></header>");
-    book.html.raw("<p class=\"lead\">The five published benchmarks of ingress controllers, run again by <code>fairway-lab</code>.");
+fn opening(results: &[Results], builder: &mut PageBuilder) {
+    builder.html.raw("<header><h1>Ingress controllers, measured</h1><button type=\"button\" id=\"theme\" hidden>Dark</button></header>");
+    builder.html.raw("<p class=\"lead\">The five published benchmarks of ingress controllers, run again by <code>fairway-lab</code>.");
     for (at, one) in results.iter().enumerate() {
         let environment = &one.environment;
-        let told = format!(
+        let text = format!(
             " Begun {}{}, on {}, {} CPUs; it took {}.",
             one.begun.replace('T', " ").replace('Z', " UTC"),
             of_run(at, results.len()),
@@ -73,26 +73,26 @@ fn opening(results: &[Results], book: &mut Book) {
             environment.cpus,
             number::duration(one.seconds)
         );
-        book.html.text(&told);
+        builder.html.text(&text);
     }
-    book.html.raw("</p>");
-    provenance::partial(results, book);
+    builder.html.raw("</p>");
+    provenance::partial(results, builder);
     if results.is_empty() {
-        book.note("There are no results in this report.");
+        builder.note("There are no results in this report.");
     }
-    book.html.raw("<nav aria-label=\"Contents\"><a href=\"#glance-1\">At a glance</a>");
+    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#glance-1\">At a glance</a>");
     for (place, (at, run)) in in_order(results).into_iter().enumerate() {
-        book.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
-        book.html.text(&format!("{}{}", run.scenario, of_run(at, results.len()))).raw("</a>");
+        builder.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
+        builder.html.text(&format!("{}{}", run.scenario, of_run(at, results.len()))).raw("</a>");
     }
-    book.html.raw("<a href=\"#published\">Published figures</a><a href=\"#grounds-1\">Machine, versions, configurations</a></nav>");
+    builder.html.raw("<a href=\"#published\">Published figures</a><a href=\"#grounds-1\">Machine, versions, configurations</a></nav>");
 }
 
-fn at_a_glance(at: usize, runs: usize, results: &Results, book: &mut Book) {
-    book.html.raw("<section").attribute("id", &format!("glance-{}", at + 1)).raw("><h2>At a glance");
-    book.html.text(&of_run(at, runs)).raw("</h2><h3>Ratios</h3>");
-    headline::ratios(results, book);
-    let glance = glance(results, &book.palette);
+fn at_a_glance(at: usize, runs: usize, results: &Results, builder: &mut PageBuilder) {
+    builder.html.raw("<section").attribute("id", &format!("glance-{}", at + 1)).raw("><h2>At a glance");
+    builder.html.text(&of_run(at, runs)).raw("</h2><h3>Ratios</h3>");
+    headline::ratios(results, builder);
+    let glance = glance(results, &builder.palette);
     let mut columns = vec![String::new()];
     columns.extend(glance.peers.iter().map(|peer| format!("#{peer}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -104,52 +104,53 @@ fn at_a_glance(at: usize, runs: usize, results: &Results, book: &mut Book) {
         table.row(figure.into_iter().chain(row.cells.into_iter().map(Cell::Number)).collect());
     }
     if !table.is_empty() {
-        book.html.raw("<h3>Main figures</h3><div class=\"glance\">");
-        book.table(&table);
-        book.html.raw("</div>");
+        builder.html.raw("<h3>Main figures</h3><div class=\"glance\">");
+        builder.table(&table);
+        builder.html.raw("</div>");
     }
     if !results.absent.is_empty() {
-        book.html.raw("<h3>Absent</h3>");
-        provenance::absent(results, book);
+        builder.html.raw("<h3>Absent</h3>");
+        provenance::absent(results, builder);
     }
     if !results.limitations.is_empty() {
-        book.html.raw("<h3>Before you believe a figure</h3>");
-        book.html.list(results.limitations.iter().map(String::as_str));
+        builder.html.raw("<h3>Before you believe a figure</h3>");
+        builder.html.list(results.limitations.iter().map(String::as_str));
     }
-    book.html.raw("</section>");
+    builder.html.raw("</section>");
 }
 
-fn scenario(run: &Run, book: &mut Book) {
-    book.html.element("<p class=\"lead\">", &run.purpose, "</p>");
-    provenance::parameters(run, book);
-    figures::table(run, book);
-    stretch::table(run, book);
-    capacity::by_workers(run, book);
-    moments::over_time(run, book);
-    effects::spikes(run, book);
-    effects::propagation(run, book);
-    curves::curves(run, book);
-    bars(&COST, run, book);
-    provenance::notes(run, book);
-    errors::table(run, book);
-    deliveries::table(run, book);
-    provenance::discarded(run, book);
-    provenance::generator(run, book);
+fn scenario(run: &Run, builder: &mut PageBuilder) {
+    builder.html.element("<p class=\"lead\">", &run.purpose, "</p>");
+    provenance::parameters(run, builder);
+    figures::table(run, builder);
+    stretch::table(run, builder);
+    capacity::by_workers(run, builder);
+    moments::over_time(run, builder);
+    effects::spikes(run, builder);
+    effects::propagation(run, builder);
+    curves::curves(run, builder);
+    bars(&COST, run, builder);
+    provenance::notes(run, builder);
+    errors::table(run, builder);
+    deliveries::table(run, builder);
+    provenance::discarded(run, builder);
+    provenance::generator(run, builder);
 }
 
-fn grounds(at: usize, runs: usize, results: &Results, book: &mut Book) {
-    book.html
+fn grounds(at: usize, runs: usize, results: &Results, builder: &mut PageBuilder) {
+    builder
+        .html
         .raw("<section")
         .attribute("id", &format!("grounds-{}", at + 1))
         .raw("><h2>Machine, versions, configurations");
-    book.html.text(&of_run(at, runs)).raw("</h2>");
-    provenance::environment(results, book);
-    book.html.raw("<h3>Peers</h3>");
-    provenance::peers(results, book);
-    book.html.raw("<h3>Absent</h3>");
-    provenance::absent(results, book);
-    book.html.raw("<h3>Limitations</h3>");
-    book.html.list(results.limitations.iter().map(String::as_str)).raw("</section>");
+    builder.html.text(&of_run(at, runs)).raw("</h2>");
+    provenance::environment(results, builder);
+    builder.html.raw("<h3>Peers</h3>");
+    provenance::peers(results, builder);
+    builder.html.raw("<h3>Absent</h3>");
+    provenance::absent(results, builder);
+    builder.html.raw("<h3>Limitations</h3>");
+    builder.html.list(results.limitations.iter().map(String::as_str)).raw("</section>");
 }
 
 /// The scripts, as they stand in the file.
@@ -157,8 +158,8 @@ fn script() -> String {
     format!("{PLOT}\n{SCRIPT}")
 }
 
-fn framed(book: Book) -> String {
-    let (body, figures) = book.closed();
+fn framed(builder: PageBuilder) -> String {
+    let (body, figures) = builder.closed();
     let script = script();
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())));
     let policy = format!(

@@ -6,14 +6,9 @@ use std::collections::BTreeMap;
 use fairway_lab_results::{PeerKind, Results, Settings};
 
 use super::html::Html;
+use super::peers::{DIRECT, KNOWN};
 
-/// Peers that always have the same colour. `direct` is grey: it is no proxy.
-pub const KNOWN: [&str; 7] = ["fairway", "nginx-reload", "haproxy", "envoy", "contour", "traefik", "caddy"];
 const COLOURS: usize = 9;
-/// The stream straight to the pods.
-pub(super) const DIRECT: &str = "direct";
-/// The peer that others are compared with.
-pub(super) const FAIRWAY: &str = "fairway";
 
 const CLASSES: [&str; COLOURS] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 const NEUTRAL: &str = "cd";

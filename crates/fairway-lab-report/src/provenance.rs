@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 
 use fairway_lab_results::{Completeness, Environment, Measure, PeerKind, PeerRecord, Results, Run};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
 
 /// Says at the top what is not complete.
-pub(super) fn partial(all: &[Results], book: &mut Book) {
+pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
     for (at, results) in all.iter().enumerate() {
         if let Completeness::Partial { reason } = &results.completeness {
             let which =
                 if all.len() > 1 { format!("Run {} is partial: ", at + 1) } else { "Partial: ".to_owned() };
-            book.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
-            book.html.text(reason).raw(". What follows is what was found until then.</p>");
+            builder.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
+            builder.html.text(reason).raw(". What follows is what was found until then.</p>");
         }
     }
 }
 
 /// The parameters of the paper and ours, and what was shortened.
-pub(super) fn parameters(run: &Run, book: &mut Book) {
+pub(super) fn parameters(run: &Run, builder: &mut PageBuilder) {
     if !run.shortened.is_empty() {
-        book.html.raw("<div class=\"shortened\"><b>Shortened in this run</b>");
-        book.html.list(run.shortened.iter().map(String::as_str)).raw("</div>");
+        builder.html.raw("<div class=\"shortened\"><b>Shortened in this run</b>");
+        builder.html.list(run.shortened.iter().map(String::as_str)).raw("</div>");
     }
     let mut table = Table::new("Parameters", &["parameter", "the paper's", "this run's"]);
     for parameter in &run.parameters {
@@ -36,19 +36,19 @@ pub(super) fn parameters(run: &Run, book: &mut Book) {
         ]);
     }
     if !table.is_empty() {
-        book.folded("Parameters: the paper's and ours", |book| book.table(&table));
+        builder.folded("Parameters: the paper's and ours", |builder| builder.table(&table));
     }
 }
 
 /// Blocks that do not count, with the reason.
-pub(super) fn discarded(run: &Run, book: &mut Book) {
+pub(super) fn discarded(run: &Run, builder: &mut PageBuilder) {
     let columns = ["case", "peer", "phase", "#block", "#began at s", "reason"];
     let mut table = Table::new("Discarded blocks", &columns);
     for measure in &run.measures {
         let Some(reason) = &measure.discarded else { continue };
         table.row(vec![
             Cell::Text(measure.case.clone()),
-            Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
             Cell::Text(measure.phase.clone()),
             Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
             Cell::Number(number::figure(measure.begun_s)),
@@ -56,7 +56,7 @@ pub(super) fn discarded(run: &Run, book: &mut Book) {
         ]);
     }
     if table.is_empty() {
-        book.note("No block was discarded.");
+        builder.note("No block was discarded.");
         return;
     }
     let heading = format!(
@@ -64,11 +64,11 @@ pub(super) fn discarded(run: &Run, book: &mut Book) {
         run.measures.iter().filter(|measure| measure.discarded.is_some()).count(),
         run.measures.len()
     );
-    book.folded(&heading, |book| book.table(&table));
+    builder.folded(&heading, |builder| builder.table(&table));
 }
 
 /// What the generator did itself: what it offered, how late it was, TLS as negotiated.
-pub(super) fn generator(run: &Run, book: &mut Book) {
+pub(super) fn generator(run: &Run, builder: &mut PageBuilder) {
     let columns = [
         "case",
         "peer",
@@ -88,17 +88,17 @@ pub(super) fn generator(run: &Run, book: &mut Book) {
     ];
     let mut table = Table::new("The generator, stream by stream", &columns);
     for measure in &run.measures {
-        table.row(stream(measure, book));
+        table.row(stream(measure, builder));
     }
     if !table.is_empty() {
-        book.folded("The generator: what it offered, its own lateness, TLS as negotiated", |book| {
-            book.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first.");
-            book.table(&table);
+        builder.folded("The generator: what it offered, its own lateness, TLS as negotiated", |builder| {
+            builder.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first.");
+            builder.table(&table);
         });
     }
 }
 
-fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
+fn stream(measure: &Measure, builder: &PageBuilder) -> Vec<Cell> {
     let load = &measure.load;
     let late = load.lateness;
     let sent = load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
@@ -111,7 +111,7 @@ fn stream(measure: &Measure, book: &Book) -> Vec<Cell> {
     );
     vec![
         Cell::Text(measure.case.clone()),
-        Cell::Markup(book.palette.cell(&measure.peer, measure.settings)),
+        Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
         Cell::Text(measure.phase.clone()),
         Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
         Cell::Number(load.offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure)),
@@ -144,7 +144,7 @@ fn cost_source(measure: &Measure) -> String {
 }
 
 /// Says which peers' figures of CPU are not the kernel's own counters, and what could not be read or had no effect.
-pub(super) fn notes(run: &Run, book: &mut Book) {
+pub(super) fn notes(run: &Run, builder: &mut PageBuilder) {
     let mut sentences: BTreeSet<String> = BTreeSet::new();
     for measure in &run.measures {
         let said = match (&measure.cost, &measure.backstage.uncosted) {
@@ -164,12 +164,12 @@ pub(super) fn notes(run: &Run, book: &mut Book) {
     }
     let all = sentences.iter().chain(&run.notes);
     if all.clone().next().is_some() {
-        book.html.raw("<div class=\"note\">").list(all.map(String::as_str)).raw("</div>");
+        builder.html.raw("<div class=\"note\">").list(all.map(String::as_str)).raw("</div>");
     }
 }
 
 /// What should have been measured and could not be.
-pub(super) fn absent(results: &Results, book: &mut Book) {
+pub(super) fn absent(results: &Results, builder: &mut PageBuilder) {
     let mut table = Table::new("Absent", &["peer", "scenario", "reason"]);
     for absent in &results.absent {
         table.row(vec![
@@ -179,17 +179,17 @@ pub(super) fn absent(results: &Results, book: &mut Book) {
         ]);
     }
     if table.is_empty() {
-        book.note("No peer that was asked for is absent.");
+        builder.note("No peer that was asked for is absent.");
     } else {
-        book.table(&table);
+        builder.table(&table);
     }
 }
 
 /// The machine, the programs, the command line.
-pub(super) fn environment(results: &Results, book: &mut Book) {
+pub(super) fn environment(results: &Results, builder: &mut PageBuilder) {
     let Environment { cpu, cpus, memory_bytes, kernel, system, place, kubernetes, laboratory, facts } =
         &results.environment;
-    let html = &mut book.html;
+    let html = &mut builder.html;
     html.raw("<dl class=\"facts\">");
     let mut fact = |name: &str, value: &str| {
         html.element("<dt>", name, "</dt>").element("<dd>", value, "</dd>");
@@ -222,26 +222,26 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The peers with versions and full configurations.
-pub(super) fn peers(results: &Results, book: &mut Book) {
+pub(super) fn peers(results: &Results, builder: &mut PageBuilder) {
     let mut table = Table::new("Peers", &["peer", "what it is", "kind", "stands for", "versions"]);
     let mut order: Vec<&PeerRecord> = results.peers.iter().collect();
-    order.sort_by_key(|peer| book.palette.place(&peer.name));
+    order.sort_by_key(|peer| builder.palette.place(&peer.name));
     for peer in &order {
         let versions: Vec<String> =
             peer.versions.iter().map(|(program, version)| format!("{program} {version}")).collect();
         table.row(vec![
-            Cell::Markup(book.palette.cell(&peer.name, fairway_lab_results::Settings::Recommended)),
+            Cell::Markup(builder.palette.cell(&peer.name, fairway_lab_results::Settings::Recommended)),
             Cell::Text(peer.title.clone()),
             Cell::Text(kind(peer.kind).to_owned()),
             Cell::Text(peer.stands_for.clone()),
             Cell::Text(versions.join(", ")),
         ]);
     }
-    book.table(&table);
+    builder.table(&table);
     for peer in order {
         for text in &peer.configurations {
-            book.folded(&format!("{}: {}", peer.name, text.name), |book| {
-                book.html.element("<pre>", &text.text, "</pre>");
+            builder.folded(&format!("{}: {}", peer.name, text.name), |builder| {
+                builder.html.element("<pre>", &text.text, "</pre>");
             });
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use fairway_lab_results::{Class, Results, Run, Settings};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::figures::percentile;
 use super::html::{Cell, Html, Table};
 use super::number::{self, UNKNOWN};
@@ -25,9 +25,9 @@ struct Published {
 }
 
 /// The chapter.
-pub(super) fn chapter(all: &[Results], book: &mut Book) -> anyhow::Result<()> {
+pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Result<()> {
     let published: Published = serde_json::from_str(PUBLISHED)?;
-    book.note(&published.note);
+    builder.note(&published.note);
     for (name, study) in &published.studies {
         let heading = match name.as_str() {
             "study1_dynamic" => "Study 1: NGINX controllers in a dynamic cloud",
@@ -36,25 +36,25 @@ pub(super) fn chapter(all: &[Results], book: &mut Book) -> anyhow::Result<()> {
             "study4_timeline" => "Study 4: latency over time",
             other => other,
         };
-        book.html.element("<section class=\"study\"><h3>", heading, "</h3>");
-        book.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
+        builder.html.element("<section class=\"study\"><h3>", heading, "</h3>");
+        builder.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
         let runs: Vec<&Run> = all
             .iter()
             .flat_map(|results| &results.runs)
             .filter(|run| run.study.as_deref() == Some(name))
             .collect();
         match name.as_str() {
-            "study1_dynamic" => dynamic(study, &runs, book),
-            "study2_capacity" => capacity(study, &runs, book),
-            "study3_comparison" => comparison(study, &runs, book),
-            "study4_timeline" => timeline(study, &runs, book),
+            "study1_dynamic" => dynamic(study, &runs, builder),
+            "study2_capacity" => capacity(study, &runs, builder),
+            "study3_comparison" => comparison(study, &runs, builder),
+            "study4_timeline" => timeline(study, &runs, builder),
             _ => {}
         }
         if runs.is_empty() {
-            book.note("No run of this report repeats this study.");
+            builder.note("No run of this report repeats this study.");
         }
-        book.folded("Everything that the study prints", |book| tree(study, &mut book.html));
-        book.html.raw("</section>");
+        builder.folded("Everything that the study prints", |builder| tree(study, &mut builder.html));
+        builder.html.raw("</section>");
     }
     Ok(())
 }
@@ -82,8 +82,8 @@ fn theirs(name: &str) -> Cell {
     Cell::Markup(html)
 }
 
-fn ours(pool: &Pool<'_>, book: &Book) -> Cell {
-    Cell::Markup(book.palette.cell(pool.peer, pool.settings))
+fn ours(pool: &Pool<'_>, builder: &PageBuilder) -> Cell {
+    Cell::Markup(builder.palette.cell(pool.peer, pool.settings))
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -109,7 +109,7 @@ fn counters(pool: &Pool<'_>) -> [u64; 3] {
     counters
 }
 
-fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
+fn dynamic(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     let columns = [
         "",
         "#connection errors",
@@ -136,23 +136,23 @@ fn dynamic(study: &Value, runs: &[&Run], book: &mut Book) {
             Cell::Text(above),
         ]);
     }
-    for pool in runs.iter().flat_map(|run| whole(run, &book.palette)) {
+    for pool in runs.iter().flat_map(|run| whole(run, &builder.palette)) {
         table.group(&format!("ours, {}", pool.case));
-        let mut cells = vec![ours(&pool, book)];
+        let mut cells = vec![ours(&pool, builder)];
         cells.extend(counters(&pool).map(|count| Cell::Number(number::count(count))));
         cells.extend([99.0, 99.99, 99.9999].map(|percent| Cell::Number(percentile(&pool, percent))));
         cells.push(Cell::Text(String::new()));
         table.row(cells);
     }
-    book.table(&table);
+    builder.table(&table);
     let mut notes = Html::default();
     notes.raw("<p class=\"note\">Static, as printed: ").text(text(&study["static"])).raw(". Our classes are counted as wrk2 counts them: time-outs are of connections, TLS and answers; see the errors of the scenario for each class by itself.</p>");
-    book.html.append(&notes);
+    builder.html.append(&notes);
 }
 
-fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
+fn capacity(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     let cpus: Vec<u64> = study["cpus"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-    let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &book.palette)).collect();
+    let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &builder.palette)).collect();
     let mut counts =
         distinct(cpus.iter().copied().chain(pools.iter().filter_map(|pool| pool.workers.map(u64::from))));
     counts.sort_unstable();
@@ -160,14 +160,14 @@ fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
     columns.extend(counts.iter().map(|count| format!("#{count}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Capacity by CPUs (published) and by worker threads (ours)", &columns);
-    for (key, told) in [
+    for (key, text) in [
         ("http_rps", "HTTP, RPS"),
         ("https_rps", "HTTPS, RPS"),
         ("tls_tps", "new TLS connections, TPS"),
         ("tls_tps_hyper_threading", "new TLS connections with hyper-threading, TPS"),
         ("throughput_gbps", "throughput, Gbit/s"),
     ] {
-        let mut cells = vec![theirs("NGINX"), Cell::Text(told.to_owned())];
+        let mut cells = vec![theirs("NGINX"), Cell::Text(text.to_owned())];
         cells.extend(counts.iter().map(|count| {
             let place = cpus.iter().position(|cpu| cpu == count);
             place.map_or_else(|| Cell::Number(UNKNOWN.to_owned()), |place| figure(&study[key][place]))
@@ -179,12 +179,12 @@ fn capacity(study: &Value, runs: &[&Run], book: &mut Book) {
             .iter()
             .filter(|pool| (pool.case, pool.peer, pool.settings) == (case, peer, settings))
             .collect();
-        capacity_row(&own, &counts, &mut table, book);
+        capacity_row(&own, &counts, &mut table, builder);
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
-fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Book) {
+fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, builder: &PageBuilder) {
     let Some(first) = own.first() else { return };
     let (unit, value): (_, fn(&Pool<'_>) -> f64) = if first.is_about_handshakes() {
         ("TPS", |pool| pool.handshakes())
@@ -194,7 +194,7 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Boo
         ("RPS", |pool| pool.rate())
     };
     table.group(&format!("ours, {}", first.case));
-    let mut cells = vec![ours(first, book), Cell::Text(format!("{}, {unit}", first.case))];
+    let mut cells = vec![ours(first, builder), Cell::Text(format!("{}, {unit}", first.case))];
     cells.extend(counts.iter().map(|count| {
         let found = own.iter().find(|pool| pool.workers.map(u64::from) == Some(*count));
         Cell::Number(found.map_or_else(|| UNKNOWN.to_owned(), |pool| number::figure(value(pool))))
@@ -202,7 +202,7 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, book: &Boo
     table.row(cells);
 }
 
-fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
+fn comparison(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     const CODES: [&str; 5] = ["200", "404", "502", "503", "504"];
     const PERCENTILES: [f64; 4] = [75.0, 90.0, 95.0, 99.0];
     let columns = [
@@ -220,25 +220,25 @@ fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
         "#p99 s",
     ];
     let mut table = Table::new("Answers and latency", &columns);
-    for (codes, latency, told) in [
+    for (codes, latency, text) in [
         ("one_generator_codes", "one_generator_latency_s", "1 x 250"),
         ("five_generators_errors", "five_generators_latency_s", "5 x 50"),
     ] {
         for (name, codes) in entries(&study[codes]) {
-            let mut cells = vec![theirs(name), Cell::Text(told.to_owned())];
+            let mut cells = vec![theirs(name), Cell::Text(text.to_owned())];
             cells.extend(CODES.map(|code| figure(&codes[code])));
             cells.push(Cell::Number(UNKNOWN.to_owned()));
             cells.extend((0..PERCENTILES.len()).map(|at| figure(&study[latency][name][at])));
             table.row(cells);
         }
     }
-    for pool in runs.iter().flat_map(|run| whole(run, &book.palette)) {
+    for pool in runs.iter().flat_map(|run| whole(run, &builder.palette)) {
         let errors = pool.errors();
         let status = |code: u16| errors.get(&Class::Status(code)).copied().unwrap_or_default();
         let named: u64 = [404, 502, 503, 504].map(status).iter().sum();
         let answered = pool.measures.iter().map(|one| one.load.counts.ok).sum();
         table.group(&format!("ours, {}", pool.case));
-        let mut cells = vec![ours(&pool, book), Cell::Text(pool.case.to_owned())];
+        let mut cells = vec![ours(&pool, builder), Cell::Text(pool.case.to_owned())];
         cells.push(Cell::Number(number::count(answered)));
         cells.extend([404, 502, 503, 504].map(|code| Cell::Number(number::count(status(code)))));
         cells.push(Cell::Number(number::count(pool.failed().saturating_sub(named))));
@@ -248,11 +248,11 @@ fn comparison(study: &Value, runs: &[&Run], book: &mut Book) {
         }));
         table.row(cells);
     }
-    book.table(&table);
-    book.html.element("<p class=\"note\">The study's verdict: ", text(&study["verdict"]), "</p>");
+    builder.table(&table);
+    builder.html.element("<p class=\"note\">The study's verdict: ", text(&study["verdict"]), "</p>");
 }
 
-fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
+fn timeline(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     let rates: Vec<u64> =
         study["parameters"]["rates"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     let cases = distinct(runs.iter().flat_map(|run| &run.spikes).map(|spike| spike.case.as_str()));
@@ -270,8 +270,8 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
     for name in ["haproxy", "nginx", "envoy"] {
         let mut cells = vec![theirs(name)];
         cells.extend(columns.iter().skip(1).map(|case| {
-            let told = &study[name][case.trim_end_matches("/s")];
-            Cell::Text(told.as_str().unwrap_or(UNKNOWN).to_owned())
+            let text = &study[name][case.trim_end_matches("/s")];
+            Cell::Text(text.as_str().unwrap_or(UNKNOWN).to_owned())
         }));
         table.row(cells);
     }
@@ -281,10 +281,10 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
             .filter(|spike| spike.settings == Settings::Recommended && spike.beside.is_none())
     };
     let mut peers = distinct(spikes().map(|spike| spike.peer.as_str()));
-    peers.sort_by_key(|peer| book.palette.place(peer));
+    peers.sort_by_key(|peer| builder.palette.place(peer));
     for peer in peers {
         table.group("ours");
-        let mut cells = vec![Cell::Markup(book.palette.cell(peer, Settings::Recommended))];
+        let mut cells = vec![Cell::Markup(builder.palette.cell(peer, Settings::Recommended))];
         cells.extend(columns.iter().skip(1).map(|case| {
             let own = || spikes().filter(|spike| spike.peer == peer && spike.case == *case);
             let highest = own().map(|spike| spike.highest_ms).reduce(f64::max);
@@ -300,7 +300,7 @@ fn timeline(study: &Value, runs: &[&Run], book: &mut Book) {
         }));
         table.row(cells);
     }
-    book.table(&table);
+    builder.table(&table);
 }
 
 /// Everything below a value, by name.
@@ -344,9 +344,9 @@ mod tests {
 
     #[test]
     fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
-        let mut book = Book::new(Palette::of([]));
-        chapter(&[], &mut book).unwrap();
-        let (page, _) = book.closed();
+        let mut builder = PageBuilder::new(Palette::of([]));
+        chapter(&[], &mut builder).unwrap();
+        let (page, _) = builder.closed();
         let mut all = Vec::new();
         leaves(&serde_json::from_str(PUBLISHED).unwrap(), &mut all);
         assert!(all.len() > 200, "{}", all.len());

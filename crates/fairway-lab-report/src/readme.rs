@@ -94,12 +94,12 @@ impl Readme {
             match (found.next(), expected.next()) {
                 (Some(one), Some(other)) if one == other => {}
                 (None, None) => {
-                    let told = "the same lines with other line ends".to_owned();
-                    return Agreement::Differs { found: told.clone(), expected: told };
+                    let text = "the same lines with other line ends".to_owned();
+                    return Agreement::Differs { found: text.clone(), expected: text };
                 }
                 (found, expected) => {
-                    let told = |line: Option<&str>| line.unwrap_or("no such line").to_owned();
-                    return Agreement::Differs { found: told(found), expected: told(expected) };
+                    let text = |line: Option<&str>| line.unwrap_or("no such line").to_owned();
+                    return Agreement::Differs { found: text(found), expected: text(expected) };
                 }
             }
         }

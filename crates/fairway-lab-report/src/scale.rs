@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        let told = |scale: Scale| scale.ticks(5).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        let text = |scale: Scale| scale.ticks(5).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         let linear = Scale::holding(Spread::Linear, [0.0, 360.0].into_iter());
-        assert_eq!(told(linear), ["0", "100", "200", "300"]);
+        assert_eq!(text(linear), ["0", "100", "200", "300"]);
         let log = Scale::holding(Spread::Log, [0.7, 25_000.0].into_iter());
-        assert_eq!(told(log), ["1", "10", "100", "1,000", "10,000"]);
+        assert_eq!(text(log), ["1", "10", "100", "1,000", "10,000"]);
     }
 }

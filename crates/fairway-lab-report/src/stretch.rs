@@ -3,10 +3,10 @@
 
 use fairway_lab_results::{Run, Settings};
 
-use super::book::Book;
+use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
-use super::palette::DIRECT;
+use super::peers::DIRECT;
 use super::pool::{Pool, distinct, whole};
 
 /// The cases of `dynamic`.
@@ -31,7 +31,7 @@ impl Stretch {
     }
 
     /// `1.76× (1.98× straight to the pods)`, with a mark where it stands on few samples.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mark = if self.is_firm { "" } else { "*" };
         let straight = self.straight.map_or_else(|| UNKNOWN.to_owned(), number::ratio);
         format!("{} ({straight}){mark}", number::ratio(self.through))
@@ -39,11 +39,7 @@ impl Stretch {
 }
 
 /// The stretch of a peer at a percentile; none where a run has not both cases.
-pub(super) fn stretch(
-    pools: &[Pool<'_>],
-    (peer, settings): (&str, Settings),
-    percent: f64,
-) -> Option<Stretch> {
+pub(super) fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings, percent: f64) -> Option<Stretch> {
     let of = |peer: &str, case: &str| {
         pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
     };
@@ -62,8 +58,8 @@ pub(super) fn stretch(
 }
 
 /// The table of a run that has both cases.
-pub(super) fn table(run: &Run, book: &mut Book) {
-    let pools = whole(run, &book.palette);
+pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+    let pools = whole(run, &builder.palette);
     let peers =
         distinct(pools.iter().filter(|pool| pool.peer != DIRECT).map(|pool| (pool.peer, pool.settings)));
     let mut columns = vec!["peer".to_owned()];
@@ -72,22 +68,22 @@ pub(super) fn table(run: &Run, book: &mut Book) {
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("The dynamic curve against the static one", &columns);
     let mut is_empty = true;
-    for whose in peers {
-        let found = PERCENTS.map(|percent| stretch(&pools, whose, percent));
+    for (peer, settings) in peers {
+        let found = PERCENTS.map(|percent| stretch(&pools, peer, settings, percent));
         let [_, _, Some(last)] = &found else { continue };
         is_empty = false;
-        let mut row = vec![Cell::Markup(book.palette.cell(whose.0, whose.1))];
+        let mut row = vec![Cell::Markup(builder.palette.cell(peer, settings))];
         row.extend(
             found
                 .iter()
-                .map(|one| Cell::Number(one.map_or_else(|| UNKNOWN.to_owned(), |stretch| stretch.told()))),
+                .map(|one| Cell::Number(one.map_or_else(|| UNKNOWN.to_owned(), |stretch| stretch.text()))),
         );
         row.push(Cell::Number(last.beyond_direct().map_or_else(|| UNKNOWN.to_owned(), number::ratio)));
         table.row(row);
     }
     if !is_empty {
-        book.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. * marks figures that stand on fewer than 10 samples.");
-        book.table(&table);
+        builder.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. * marks figures that stand on fewer than 10 samples.");
+        builder.table(&table);
     }
 }
 
@@ -127,16 +123,16 @@ mod tests {
     fn the_stretch_of_the_machine_is_that_of_the_direct_stream_which_ran_beside_the_peer() {
         let run = run(20);
         let pools = whole(&run, &Palette::of(&[]));
-        let found = stretch(&pools, ("envoy", Settings::Recommended), 99.9).expect("both cases");
+        let found = stretch(&pools, "envoy", Settings::Recommended, 99.9).expect("both cases");
         assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5), is_firm: true });
         assert_eq!(found.beyond_direct(), Some(2.0));
-        assert_eq!(stretch(&pools, ("haproxy", Settings::Recommended), 99.9), None);
+        assert_eq!(stretch(&pools, "haproxy", Settings::Recommended, 99.9), None);
     }
 
     #[test]
     fn few_samples_on_any_side_are_marked() {
         let run = run(9);
-        let found = stretch(&whole(&run, &Palette::of(&[])), ("envoy", Settings::Recommended), 99.9);
-        assert_eq!(found.expect("both cases").told(), "3.00 (1.50)*");
+        let found = stretch(&whole(&run, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
+        assert_eq!(found.expect("both cases").text(), "3.00 (1.50)*");
     }
 }

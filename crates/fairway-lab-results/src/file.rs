@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Results, SCHEMA};
+use crate::results::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
 pub const RESULTS: &str = "results.json";

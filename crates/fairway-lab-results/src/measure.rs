@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backstage, Settings, figure};
+use crate::delivery::Backstage;
+use crate::environment::Settings;
+use crate::figure;
 
 /// A stream of load through a peer in a phase of a scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Measure, Settings, figure};
+use crate::environment::Settings;
+use crate::figure;
+use crate::measure::Measure;
 
 /// A scenario as it was run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, or the name of the user's file.
     pub scenario: String,

@@ -1,4 +1,4 @@
-//! Both ends of a measured request: the load generator, the backend with its knobs and its ledger of ids, and the
+//! Both ends of a measured request: the load generator, the backend with its options and its memory of ids, and the
 //! comparison of the generator with others.
 //!
 //! ```text

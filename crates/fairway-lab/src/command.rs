@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::adapter::command::AdapterArguments;
-use crate::backend::command::BackendArguments;
-use crate::crosscheck::command::CrosscheckArguments;
-use crate::load::command::LoadArguments;
-use crate::report::command::ReportArguments;
-use crate::scenario::command::{ListArguments, RunArguments};
+use crate::scenario::arguments::RunArguments;
+use crate::scenario::command::ListArguments;
+use fairway_lab_report::command::ReportArguments;
+use fairway_lab_traffic::backend::command::BackendArguments;
+use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
+use fairway_lab_traffic::load::command::LoadArguments;
 
 /// Reruns the published benchmarks of ingress controllers on a laptop-sized testbed or in a cluster of yours.
 #[derive(Parser)]
@@ -46,13 +47,13 @@ enum Order {
 #[must_use]
 pub fn run() -> ExitCode {
     let outcome = match CommandLine::parse().order {
-        Order::Run(run) => run.carry_out(),
-        Order::List(list) => list.carry_out(),
-        Order::Load(load) => load.carry_out(),
-        Order::Crosscheck(crosscheck) => crosscheck.carry_out(),
-        Order::Report(report) => report.carry_out(),
-        Order::Backend(backend) => backend.carry_out(),
-        Order::Adapter(adapter) => adapter.carry_out(),
+        Order::Run(run) => run.run(),
+        Order::List(list) => list.run(),
+        Order::Load(load) => load.run(),
+        Order::Crosscheck(crosscheck) => crosscheck.run(),
+        Order::Report(report) => report.run(),
+        Order::Backend(backend) => backend.run(),
+        Order::Adapter(adapter) => adapter.run(),
     };
     outcome.unwrap_or_else(|error| {
         // Nobody is left to tell when even this cannot be written.

@@ -9,15 +9,11 @@
 //!    └─► results.json + histograms ─► report: one HTML file
 //! ```
 //!
-//! Never uses a crate of the proxy: one parser bug must not blind both sides.
+//! What measures, sends, keeps results and draws them are crates of their own (`fairway-lab-measure`, `-traffic`,
+//! `-results`, `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
 
 pub mod adapter;
 pub mod cluster;
 pub mod command;
 pub mod peers;
 pub mod scenario;
-
-pub use fairway_lab_measure as measure;
-pub use fairway_lab_report as report;
-pub use fairway_lab_results as results;
-pub use fairway_lab_traffic::{backend, crosscheck, load};

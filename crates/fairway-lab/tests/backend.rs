@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fairway_lab::backend::{Collector, Delay, Faults, Options, Server};
+use fairway_lab_traffic::backend::{Collector, Delay, Faults, Options, Server};
 use fairway_testkit::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use fairway_lab::backend::{Faults, Options, Server};
+use fairway_lab_traffic::backend::{Faults, Options, Server};
 use fairway_testkit::free_port;
 
 fn load(arguments: &[&str]) -> Output {

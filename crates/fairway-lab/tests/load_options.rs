@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 use fairway_echo::{EchoOptions, EchoServer};
-use fairway_lab::backend::{Options, Server};
+use fairway_lab_traffic::backend::{Options, Server};
 use fairway_testkit::{Answer, Authority, Backend, Step};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use regex_automata::util::primitives::StateID;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use crate::LONGEST_TEXT;
+use crate::cost::LONGEST_TEXT;
 use crate::refusal::{Refusal, WORK};
 
 /// Upper bound of an automaton without determinism, in bytes.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
-use crate::{Cost, LONGEST_TEXT};
+use crate::cost::{Cost, LONGEST_TEXT};
 
 /// What the patterns that one path is compared with may cost, in steps; a search for captures has what is left of 5 ms.
 /// Calibrated in `docs/design/0010-patterns-with-known-cost.md`.

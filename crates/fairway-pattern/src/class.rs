@@ -1,7 +1,7 @@
 //! Escapes, and what stands between brackets.
 
-use crate::Refusal;
 use crate::cursor::{Parser, unsupported};
+use crate::refusal::Refusal;
 use crate::set::Set;
 use crate::syntax::Assertion;
 

@@ -10,7 +10,8 @@ use regex_automata::{Anchored, Input};
 use regex_syntax::hir::Hir;
 
 use crate::automaton::{Exploration, nfa};
-use crate::{LONGEST_TEXT, Refusal};
+use crate::cost::LONGEST_TEXT;
+use crate::refusal::Refusal;
 
 /// Upper bound of a one-pass automaton, in bytes.
 const ONE_PASS_SIZE: usize = 128 * 1024;

@@ -3,7 +3,7 @@
 //! `X(?!A)Y` matches where `XY` does and `XA` does not, if what `X` matches can end in one place only: both then look at
 //! the same place. `X(?<!B)$` matches where `X$` does and `.*B$` does not. All other look-around is refused.
 
-use crate::Refusal;
+use crate::refusal::Refusal;
 use crate::set::Set;
 use crate::syntax::{Assertion, Node, Parsed, Side};
 

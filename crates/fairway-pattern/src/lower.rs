@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
 
-use crate::Refusal;
+use crate::refusal::Refusal;
 use crate::set::Set;
 use crate::syntax::{Assertion, Node};
 

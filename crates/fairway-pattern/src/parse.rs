@@ -1,9 +1,9 @@
 //! Reads patterns as PCRE2 does with the options of nginx: bytes instead of characters, no `(?m)`, `$` also before a last
 //! line feed (pcre2pattern(3)). Whatever it does not know for certain it refuses.
 
-use crate::Refusal;
 use crate::class;
 use crate::cursor::{Parser, unsupported};
+use crate::refusal::Refusal;
 use crate::set::Set;
 use crate::syntax::{Assertion, Node, Parsed, Side};
 

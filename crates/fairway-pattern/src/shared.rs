@@ -2,9 +2,10 @@
 //! does not compile again what it had. Invisible but for the time it saves: a pattern depends on nothing but its text.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::{Anchor, Finder, Pattern, Refusal};
+use crate::refusal::Refusal;
+use crate::way::Anchor;
 
 /// Patterns are kept for this long after nothing uses them: until so many others were compiled.
 const RECENT: usize = 512;
@@ -12,11 +13,6 @@ const RECENT: usize = 512;
 const RECENT_MEMORY: u64 = 8 << 20;
 /// So many are remembered before those that are gone are forgotten.
 const REMEMBERED: usize = 1024;
-
-pub(crate) static PATTERNS: LazyLock<Shared<Pattern>> =
-    LazyLock::new(|| Shared::new(|pattern: &Pattern| pattern.cost().memory));
-pub(crate) static FINDERS: LazyLock<Shared<Finder>> =
-    LazyLock::new(|| Shared::new(|finder: &Finder| finder.cost().memory));
 
 type Key = (Box<str>, Anchor, bool);
 
@@ -35,7 +31,7 @@ struct State<T> {
 }
 
 impl<T> Shared<T> {
-    fn new(memory: fn(&T) -> u64) -> Self {
+    pub(crate) fn new(memory: fn(&T) -> u64) -> Self {
         let state =
             State { known: HashMap::new(), recent: VecDeque::new(), recent_memory: 0, limit: REMEMBERED };
         Self { memory, state: Mutex::new(state) }

@@ -6,7 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::*;
+use crate::clauses::PATTERN_LENGTH;
+use crate::finder::ENGINE_STEPS;
+use crate::{Anchor, Finder, LONGEST_TEXT, Pattern, literal_start, naive, refusal};
 
 fn compiled(pattern: &str) -> Pattern {
     Pattern::new(pattern, Anchor::Start, true).unwrap_or_else(|why| panic!("{pattern}: {why}"))

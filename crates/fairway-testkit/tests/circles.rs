@@ -1,39 +1,125 @@
-//! The modules of a crate form no circle: each file of the crates listed here can be read and changed with only what it
-//! imports. An import through a re-export counts as one of the module that re-exports. Reads sources, builds nothing.
+//! The modules of a crate form no circle, so that each file can be read and changed with only what it imports; and in a crate
+//! of some size no module is imported by everything, unless it is declared as ground. An import through a re-export counts
+//! as one of the module that re-exports. Reads sources, builds nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
 
-/// The crates whose modules form no circle.
-const WITHOUT_CIRCLES: &[&str] = &[
-    "fairway-http1",
-    "fairway-message",
-    "fairway-model",
-    "fairway-proxy",
-    "fairway-routing",
-    "fairway-translate",
+/// A module of a crate that more than a third of its modules may import, and why.
+struct Ground {
+    name: &'static str,
+    module: &'static str,
+    why: &'static str,
+}
+
+/// What whole crates stand on.
+const GROUND: &[Ground] = &[
+    Ground {
+        name: "fairway",
+        module: "args",
+        why: "each command and each part of `run` reads its own flags",
+    },
+    Ground {
+        name: "fairway-lab-measure",
+        module: "process",
+        why: "all that is read of one process in /proc",
+    },
+    Ground {
+        name: "fairway-lab-report",
+        module: "builder",
+        why: "every section of the page is written into it",
+    },
+    Ground { name: "fairway-lab-report", module: "html", why: "the markup that sections are made of" },
+    Ground { name: "fairway-lab-report", module: "number", why: "how a figure looks, the same everywhere" },
+    Ground {
+        name: "fairway-lab-report",
+        module: "pool",
+        why: "which streams are one row or one curve, and in which order",
+    },
+    Ground {
+        name: "fairway-lab-traffic",
+        module: "load/plan",
+        why: "what a stream is asked to do: the words of the generator",
+    },
+    Ground {
+        name: "fairway-model",
+        module: "certificate",
+        why: "listeners, hosts and backends name certificates",
+    },
+    Ground { name: "fairway-model", module: "origin", why: "which object a value comes from" },
+    Ground { name: "fairway-pattern", module: "refusal", why: "the error of the crate" },
+    Ground { name: "fairway-routing", module: "request", why: "what is matched" },
+    Ground {
+        name: "fairway-translate",
+        module: "diagnostic",
+        why: "what every part of translation has to say",
+    },
+    Ground {
+        name: "fairway-translate",
+        module: "object",
+        why: "who an object is, which every part of translation names",
+    },
 ];
+
+/// In a crate of fewer modules, a third of them is too few to say anything.
+const MODULES_OF_A_LARGE_CRATE: usize = 12;
 
 /// A module as the names on the way to it; the crate itself is empty.
 type Module = Vec<String>;
+type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 #[test]
 fn the_modules_of_a_crate_form_no_circle() {
-    for name in WITHOUT_CIRCLES {
-        let imports = imports(&sources(name));
-        assert!(imports.len() > 10, "the modules of {name} were found");
-        assert_eq!(circle(&imports), None, "{name}");
+    let mut wrong = String::new();
+    for (name, root) in crates() {
+        let imports = imports(&sources(&root));
+        if let Some(circle) = circle(&imports) {
+            _ = writeln!(wrong, "{name} has a circle: {}\n{}", circle.join(", "), order(&imports));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn only_ground_is_imported_by_more_than_a_third_of_a_crate() {
+    let mut wrong = String::new();
+    for (name, root) in crates() {
+        let imports = imports(&sources(&root));
+        let declared: Vec<_> = GROUND.iter().filter(|ground| ground.name == name).collect();
+        for ground in declared.iter().filter(|ground| !imports.contains_key(&module_of(ground.module))) {
+            _ = writeln!(wrong, "{name} has no module {} ({})", ground.module, ground.why);
+        }
+        let crowded = undeclared(crowded(&imports), &declared);
+        for (module, importers) in &crowded {
+            let (module, modules) = (shown(module), imports.len());
+            _ = writeln!(wrong, "{name}: {importers} of {modules} modules import {module}");
+        }
+        if !crowded.is_empty() {
+            _ = writeln!(wrong, "the order of imports:\n{}", order(&imports));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn every_crate_of_the_workspace_is_read() {
+    let found = crates();
+    assert!(found.len() > 15, "{found:?}");
+    assert!(found.contains_key("bench") && found.contains_key("fairway"), "{found:?}");
+    for (name, root) in found {
+        assert!(sources(&root).contains_key(&Module::new()), "the modules of {name} were found");
     }
 }
 
 #[test]
 fn a_circle_is_found_through_a_re_export_and_a_parent() {
-    let source = |module: &str, text: &str| (module_of(module), text.to_owned());
     let straight = [source("lib", "mod a; mod b;"), source("a", "use crate::b::B;"), source("b", "")];
     assert_eq!(circle(&imports(&straight.into())), None);
     let through_lib = [source("lib", "mod a; mod b; pub use b::B;"), source("b", "use crate::B;")];
@@ -42,21 +128,81 @@ fn a_circle_is_found_through_a_re_export_and_a_parent() {
     assert!(circle(&imports(&parent.into())).is_some());
     let path = [source("a", "fn f() { crate::b::g() }"), source("b", "use crate::{a::f, c};")];
     assert!(circle(&imports(&path.into())).is_some());
+    let macros = [
+        source("a", "fn f() { println!(\"{}\", crate::b::g()) }"),
+        source("b", "#[arg(value_parser = crate::a::f)] struct S;"),
+    ];
+    assert!(circle(&imports(&macros.into())).is_some());
+    let visible = [source("a", "use self::b::B;"), source("a/b", "pub(in crate::a) struct B;")];
+    assert_eq!(circle(&imports(&visible.into())), None);
     let tests = [source("a", "#[cfg(test)] mod tests { use crate::b; }"), source("b", "use crate::a;")];
     assert_eq!(circle(&imports(&tests.into())), None);
 }
 
-/// The source of each module of a crate.
-fn sources(name: &str) -> BTreeMap<Module, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+#[test]
+fn only_what_is_in_the_circle_is_named() {
+    let around = [
+        source("above", "use crate::a;"),
+        source("a", "use crate::b;"),
+        source("b", "use crate::{a, below};"),
+        source("below", ""),
+    ];
+    assert_eq!(circle(&imports(&around.into())), Some(vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn a_module_that_more_than_a_third_imports_is_found_in_a_large_crate() {
+    let crate_of = |modules: usize, importers: usize| {
+        let others = (1..modules).map(|number| {
+            source(&format!("m{number:02}"), if number <= importers { "use crate::popular::P;" } else { "" })
+        });
+        imports(&others.chain([source("popular", "")]).collect())
+    };
+    assert_eq!(crowded(&crate_of(12, 4)), []);
+    let popular = (module_of("popular"), 5);
+    assert_eq!(crowded(&crate_of(12, 5)), [popular.clone()]);
+    let ground = Ground { name: "a", module: "popular", why: "a test wants it" };
+    assert_eq!(undeclared(vec![popular.clone()], &[&ground]), []);
+    assert_eq!(undeclared(vec![popular.clone()], &[]), [popular]);
+    assert_eq!(crowded(&crate_of(11, 10)), []);
+}
+
+#[test]
+fn the_order_of_imports_puts_each_module_above_what_it_imports() {
+    let three =
+        [source("b", "use crate::a;"), source("a", "use crate::c;"), source("c", ""), source("d", "")];
+    assert_eq!(order(&imports(&three.into())), "  b\n  a\n  c, d\n");
+    let circle = [source("a", "use crate::b;"), source("b", "use crate::{a, c};"), source("c", "")];
+    assert_eq!(order(&imports(&circle.into())), "  in a circle or above one: a, b\n  c\n");
+}
+
+fn source(module: &str, text: &str) -> (Module, String) {
+    (module_of(module), text.to_owned())
+}
+
+/// The folder of the sources of each crate of the workspace, by the name of the crate's folder.
+fn crates() -> BTreeMap<String, PathBuf> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let beside = fs::read_dir(workspace.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = beside.chain([workspace.join("bench")]).filter(|folder| folder.join("Cargo.toml").exists());
+    let named =
+        |folder: PathBuf| (folder.file_name().unwrap().to_str().unwrap().to_owned(), folder.join("src"));
+    folders.map(named).collect()
+}
+
+/// The source of each module of a crate. The programs of a library, which see only what it publishes, are left out.
+fn sources(root: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![root.clone()];
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path == root.join("bin") || path == root.join("main.rs") && root.join("lib.rs").exists() {
+                continue;
+            }
+            let module = path.strip_prefix(root).unwrap().with_extension("");
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_for_tests(&path) {
-                let module = path.strip_prefix(&root).unwrap().with_extension("");
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_for_tests(&module) {
                 found.insert(module_of(module.to_str().unwrap()), fs::read_to_string(&path).unwrap());
             }
         }
@@ -65,16 +211,17 @@ fn sources(name: &str) -> BTreeMap<Module, String> {
 }
 
 /// Whether it is compiled for tests only, which may look at everything.
-fn is_for_tests(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem == "testing" || stem.to_string_lossy().ends_with("tests"))
+fn is_for_tests(module: &Path) -> bool {
+    let is_tests = |name: &str| name == "testing" || name.ends_with("tests");
+    module.components().any(|part| part.as_os_str().to_str().is_some_and(is_tests))
 }
 
 fn module_of(path: &str) -> Module {
-    path.split('/').filter(|part| !matches!(*part, "mod" | "lib")).map(str::to_owned).collect()
+    path.split('/').filter(|part| !matches!(*part, "mod" | "lib" | "main")).map(str::to_owned).collect()
 }
 
 /// The modules that each module imports.
-fn imports(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
+fn imports(sources: &BTreeMap<Module, String>) -> Imports {
     let read = |(module, text): (&Module, &String)| {
         let mut paths = Paths::default();
         paths.visit_file(&syn::parse_file(text).unwrap());
@@ -115,20 +262,67 @@ fn resolve(from: &Module, path: &[String], sources: &BTreeMap<Module, String>) -
     Some(base)
 }
 
-/// The modules of a circle, if there is one.
-fn circle(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Option<Vec<String>> {
+/// The modules in layers, each of which imports only from the layers before it; and those that are left, which are in a
+/// circle or import from one.
+fn layers(imports: &Imports) -> (Vec<Vec<&Module>>, BTreeSet<&Module>) {
     let mut left: BTreeSet<&Module> = imports.keys().collect();
+    let mut layers = Vec::new();
     loop {
         let is_free = |module: &&&Module| !imports[**module].iter().any(|imported| left.contains(imported));
         let free: Vec<&Module> = left.iter().filter(is_free).copied().collect();
         if free.is_empty() {
-            let names = left.iter().map(|module| module.join("::")).collect::<Vec<_>>();
-            return (!names.is_empty()).then_some(names);
+            return (layers, left);
         }
-        for module in free {
-            left.remove(module);
+        left.retain(|module| !free.contains(module));
+        layers.push(free);
+    }
+}
+
+/// The modules of the circles, if there are any.
+fn circle(imports: &Imports) -> Option<Vec<String>> {
+    let (_, mut left) = layers(imports);
+    loop {
+        let imported: BTreeSet<&Module> = left.iter().flat_map(|module| &imports[*module]).collect();
+        let before = left.len();
+        left.retain(|module| imported.contains(module));
+        if left.len() == before {
+            return (before > 0).then(|| left.into_iter().map(shown).collect());
         }
     }
+}
+
+/// The order of imports as lines, each of which imports only from the lines below it.
+fn order(imports: &Imports) -> String {
+    let (layers, left) = layers(imports);
+    let listed = |modules: Vec<&Module>| modules.into_iter().map(shown).collect::<Vec<_>>().join(", ");
+    let mut order = String::new();
+    if !left.is_empty() {
+        _ = writeln!(order, "  in a circle or above one: {}", listed(left.into_iter().collect()));
+    }
+    for layer in layers.into_iter().rev() {
+        _ = writeln!(order, "  {}", listed(layer));
+    }
+    order
+}
+
+/// The modules that more than a third of a large crate imports, with the number of their importers.
+fn crowded(imports: &Imports) -> Vec<(Module, usize)> {
+    if imports.len() < MODULES_OF_A_LARGE_CRATE {
+        return Vec::new();
+    }
+    let importers = |module: &Module| imports.values().filter(|imported| imported.contains(module)).count();
+    let counted = imports.keys().map(|module| (module.clone(), importers(module)));
+    counted.filter(|(_, importers)| importers * 3 > imports.len()).collect()
+}
+
+/// Those of them that are no ground.
+fn undeclared(crowded: Vec<(Module, usize)>, declared: &[&Ground]) -> Vec<(Module, usize)> {
+    let is_declared = |module: &Module| declared.iter().any(|ground| module_of(ground.module) == *module);
+    crowded.into_iter().filter(|(module, _)| !is_declared(module)).collect()
+}
+
+fn shown(module: &Module) -> String {
+    if module.is_empty() { "the crate's root".to_owned() } else { module.join("::") }
 }
 
 /// The paths that a file imports or names, outside of its tests.
@@ -150,6 +344,37 @@ impl Paths {
             }
         }
     }
+
+    /// The paths among tokens that have no syntax yet: what stands in a macro or an attribute.
+    fn tokens(&mut self, tokens: &TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 2;
+        for token in tokens.clone() {
+            match token {
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.found(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+                TokenTree::Group(group) => {
+                    self.tokens(&group.stream());
+                    colons = 3;
+                }
+                _ => colons = 3,
+            }
+        }
+        self.found(path);
+    }
+
+    /// A name alone says nothing about where it is.
+    fn found(&mut self, path: Vec<String>) {
+        if path.len() > 1 {
+            self.0.push(path);
+        }
+    }
 }
 
 impl<'ast> Visit<'ast> for Paths {
@@ -163,11 +388,22 @@ impl<'ast> Visit<'ast> for Paths {
         self.tree(Vec::new(), &item.tree);
     }
 
+    /// To whom something is visible is no import.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
+    fn visit_macro(&mut self, of: &'ast syn::Macro) {
+        self.tokens(&of.tokens);
+        syn::visit::visit_macro(self, of);
+    }
+
+    fn visit_meta_list(&mut self, list: &'ast syn::MetaList) {
+        self.tokens(&list.tokens);
+        syn::visit::visit_meta_list(self, list);
+    }
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if names.len() > 1 {
-            self.0.push(names);
-        }
+        self.found(names);
         syn::visit::visit_path(self, path);
     }
 }

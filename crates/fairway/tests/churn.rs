@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairway_testkit::proof::changes::visible;
 use fairway_testkit::proof::churn::{Churn, Churned};
-use fairway_testkit::proof::kill::{Sight, cut_answers};
+use fairway_testkit::proof::kill::{ClientView, cut_answers};
 use fairway_testkit::proof::site::Scheme;
 use fairway_testkit::proof::steadiness::steady;
 use fairway_testkit::proof::traffic::{Load, Progress};
@@ -56,6 +56,6 @@ async fn routes_certificates_and_settings_change_without_closing_a_connection() 
 async fn a_backend_killed_in_the_middle_of_its_answer_never_looks_like_success() {
     for cut in cut_answers(Path::new(BINARY), 3).await {
         assert_eq!(cut.seen.values().sum::<u64>(), 3, "{cut:?}");
-        assert!(!cut.seen.contains_key(&Sight::ShortSuccess), "{cut:?}");
+        assert!(!cut.seen.contains_key(&ClientView::ShortSuccess), "{cut:?}");
     }
 }

@@ -10,8 +10,9 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
+use super::metrics;
+use super::readiness::Readiness;
 use super::served::{Served, ServedIngress};
-use super::{Readiness, metrics};
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
 

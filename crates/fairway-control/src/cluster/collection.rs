@@ -77,7 +77,7 @@ impl Watched {
         }
     }
 
-    /// The kind of what is told; Namespaces are not told.
+    /// The kind of the objects that are passed on; Namespaces are not.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {

@@ -1,13 +1,14 @@
-//! How the source is: what each watch does, whether the API server answers, and whether a first whole picture was told.
-//! Never decides about readiness; it only tells the truth.
+//! How the source is: what each watch does, whether the API server answers, and whether the first complete state was
+//! passed on. Never decides about readiness; it only tells the truth.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::collection::Collection;
-use super::ledger::{Ledger, Stage, problem};
 use super::probe::{Reach, ServerVersion};
+use super::stage::{Stage, problem};
+use super::tracker::Tracker;
 
 /// How the source is.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ pub struct Condition {
     pub server: Option<ServerVersion>,
     /// Why nothing can be watched at all.
     pub refusal: Option<String>,
-    /// Whether the first whole picture was told.
-    pub told: bool,
+    /// Whether the first complete state was passed on.
+    pub synced_once: bool,
     /// What is watched.
     pub stores: Vec<Store>,
 }
@@ -53,9 +54,9 @@ pub enum StoreState {
 
 impl Condition {
     /// Whether everything that is watched is in step.
-    #[must_use]
-    pub fn is_synced(&self) -> bool {
-        self.told
+    #[cfg(test)]
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced_once
             && self.refusal.is_none()
             && self.stores.iter().all(|store| store.state == StoreState::Synced)
     }
@@ -119,12 +120,17 @@ impl fmt::Display for StoreState {
 
 /// The condition as the cluster thread leaves it for others.
 #[derive(Clone, Debug)]
-pub(super) struct Board(Arc<Mutex<Condition>>);
+pub(super) struct SharedCondition(Arc<Mutex<Condition>>);
 
-impl Board {
+impl SharedCondition {
     pub(super) fn new() -> Self {
-        let empty =
-            Condition { reach: Reach::Unknown, server: None, refusal: None, told: false, stores: Vec::new() };
+        let empty = Condition {
+            reach: Reach::Unknown,
+            server: None,
+            refusal: None,
+            synced_once: false,
+            stores: Vec::new(),
+        };
         Self(Arc::new(Mutex::new(empty)))
     }
 
@@ -144,15 +150,15 @@ impl Board {
         self.lock().server = Some(server);
     }
 
-    pub(super) fn show(&self, ledger: &mut Ledger) {
-        let told = ledger.is_told();
-        if let Some(stages) = ledger.stages() {
+    pub(super) fn show(&self, tracker: &mut Tracker) {
+        let synced_once = tracker.is_synced_once();
+        if let Some(stages) = tracker.stages() {
             let stores = stages.map(|(collection, stage)| store(collection, stage)).collect();
             let mut condition = self.lock();
             condition.stores = stores;
-            condition.told = told;
-        } else if told {
-            self.lock().told = true;
+            condition.synced_once = synced_once;
+        } else if synced_once {
+            self.lock().synced_once = true;
         }
     }
 

@@ -13,26 +13,22 @@ pub(super) struct Held {
     stale: bool,
 }
 
+/// A change that waits.
 #[derive(Debug)]
-struct Waiting {
-    change: Change,
-    missing: Vec<ObjectRef>,
-    heard: Instant,
-    until: Instant,
+pub(super) struct Waiting {
+    pub(super) change: Change,
+    pub(super) missing: Vec<ObjectRef>,
+    pub(super) heard: Instant,
+    pub(super) until: Instant,
 }
 
 impl Held {
     /// Holds a change; its object's earlier one is dropped, but not its patience.
-    pub(super) fn hold(
-        &mut self,
-        object: ObjectRef,
-        change: Change,
-        missing: Vec<ObjectRef>,
-        (heard, until): (Instant, Instant),
-    ) {
-        let before = self.changes.get(&object).map(|waiting| (waiting.heard, waiting.until));
-        let (heard, until) = before.unwrap_or((heard, until));
-        self.changes.insert(object, Waiting { change, missing, heard, until });
+    pub(super) fn hold(&mut self, object: ObjectRef, mut waiting: Waiting) {
+        if let Some(before) = self.changes.get(&object) {
+            (waiting.heard, waiting.until) = (before.heard, before.until);
+        }
+        self.changes.insert(object, waiting);
     }
 
     /// The object's change is overtaken.

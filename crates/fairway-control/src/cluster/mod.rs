@@ -2,7 +2,7 @@
 //!
 //! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
 //! [`collection`] of objects through lists, events and breaks; [`probe`] notices that the server is gone and is back.
-//! [`ledger`] decides what of all this the pipeline is told: only what differs, nothing removed by a failure, and an
+//! [`tracker`] decides what of all this the pipeline receives: only what differs, nothing removed by a failure, and an
 //! Ingress never before its Secrets. Never judges what an object means.
 
 pub mod access;
@@ -11,13 +11,14 @@ pub mod collection;
 pub mod condition;
 mod fault;
 mod held;
-mod ledger;
 mod once;
 pub mod probe;
 mod run;
 pub mod selection;
+mod stage;
 #[cfg(test)]
 mod tests;
+mod tracker;
 mod trimmed;
 mod watch;
 mod wire;
@@ -36,13 +37,13 @@ pub use condition::{Condition, Store, StoreState};
 pub use once::read_once;
 pub use selection::{Namespaces, Selection};
 
-use crate::pipeline::Inlet;
-use condition::Board;
+use crate::inlet::Inlet;
+use condition::SharedCondition;
 
 /// The running source. It ends with [`Cluster::stop`], or with the process.
 pub struct Cluster {
     client: Client,
-    board: Board,
+    condition: SharedCondition,
     end: Arc<Notify>,
 }
 
@@ -53,18 +54,18 @@ impl Cluster {
     /// No usable credentials, or no thread.
     pub fn start(credentials: Credentials, selection: Selection, inlet: Inlet) -> Result<Self, AccessError> {
         let (ready, started) = sync_channel(1);
-        let (board, end) = (Board::new(), Arc::new(Notify::new()));
-        let thread = Thread { credentials, selection, inlet, board: board.clone(), end: end.clone() };
+        let (condition, end) = (SharedCondition::new(), Arc::new(Notify::new()));
+        let thread = Thread { credentials, selection, inlet, condition: condition.clone(), end: end.clone() };
         thread::Builder::new().name("fairway-cluster".into()).spawn(move || thread.run(&ready))?;
         let client =
             started.recv().unwrap_or_else(|_| Err(AccessError::Client("its thread ended".into())))?;
-        Ok(Self { client, board, end })
+        Ok(Self { client, condition, end })
     }
 
     /// How it is now; cheap enough for every request of a probe.
     #[must_use]
     pub fn condition(&self) -> Condition {
-        self.board.read()
+        self.condition.read()
     }
 
     /// The client, for others who write to the cluster. It works as long as the source runs.
@@ -73,7 +74,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Ends the thread. Nothing is told after what was told before.
+    /// Ends the thread. Nothing is passed on after it.
     pub fn stop(&self) {
         self.end.notify_one();
     }
@@ -90,7 +91,7 @@ struct Thread {
     credentials: Credentials,
     selection: Selection,
     inlet: Inlet,
-    board: Board,
+    condition: SharedCondition,
     end: Arc<Notify>,
 }
 
@@ -109,7 +110,7 @@ impl Thread {
                 Ok(client) => {
                     _ = ready.send(Ok(client.clone()));
                     tokio::select! {
-                        () = run::run(client, self.selection, self.inlet, self.board) => {}
+                        () = run::run(client, self.selection, self.inlet, self.condition) => {}
                         () = self.end.notified() => {}
                     }
                 }

@@ -1,4 +1,4 @@
-//! Reads the cluster once, for commands that do not watch. Owns no rules of its own: the [`Ledger`] says what to ask for.
+//! Reads the cluster once, for commands that do not watch. Owns no rules of its own: the [`Tracker`] says what to ask for.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::access::AccessError;
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
-use super::ledger::{Ledger, Order, problem};
 use super::probe;
 use super::selection::Selection;
-use super::watch::{News, Told, WatchId};
+use super::stage::problem;
+use super::tracker::{Action, Tracker};
+use super::watch::{WatchEvent, WatchId, WatchReport};
 use super::wire;
 
 /// Everything that is selected, and what could not be read of it.
@@ -30,50 +31,50 @@ pub async fn read_once(
     if let Some(problem) = version.refusal() {
         return Err(AccessError::Refused { resource: server(), problem });
     }
-    let mut ledger = Ledger::new(selection.clone());
+    let mut tracker = Tracker::new(selection.clone());
     loop {
-        let orders = ledger.orders();
-        if orders.is_empty() {
+        let actions = tracker.actions();
+        if actions.is_empty() {
             break;
         }
-        for order in orders {
+        for order in actions {
             match order {
-                Order::Watch(id, collection) => read(client, &mut ledger, id, &collection).await?,
-                Order::Fetch(id, one, object) => {
+                Action::Watch(id, collection) => read(client, &mut tracker, id, &collection).await?,
+                Action::Fetch(id, one, object) => {
                     let answer = wire::list(client, &one)
                         .await
                         .map(|page| page.items.into_iter().next().map(Box::new));
-                    take(&mut ledger, id, News::Fetched(object, answer));
+                    take(&mut tracker, id, WatchEvent::Fetched(object, answer));
                 }
-                Order::Stop(_) => {}
+                Action::Stop(_) => {}
             }
         }
         // Whatever is still held after this, no further answer will come for it.
-        if let Some(batch) = ledger.batch(Instant::now()) {
+        if let Some(batch) = tracker.batch(Instant::now()) {
             return Ok((batch.changes, batch.diagnostics));
         }
     }
-    let batch = ledger.batch(Instant::now() + Duration::from_secs(60));
+    let batch = tracker.batch(Instant::now() + Duration::from_secs(60));
     Ok(batch.map(|batch| (batch.changes, batch.diagnostics)).unwrap_or_default())
 }
 
 async fn read(
     client: &Client,
-    ledger: &mut Ledger,
+    tracker: &mut Tracker,
     id: WatchId,
     collection: &Collection,
 ) -> Result<(), AccessError> {
-    take(ledger, id, News::Began);
+    take(tracker, id, WatchEvent::Began);
     match wire::list(client, collection).await {
         Ok(page) => {
             for item in page.items {
-                take(ledger, id, News::Set(item));
+                take(tracker, id, WatchEvent::Set(item));
             }
-            take(ledger, id, News::Complete(page.version));
+            take(tracker, id, WatchEvent::Complete(page.version));
             Ok(())
         }
         Err(fault) if fault.is_definite() && !is_vital(collection) => {
-            deny(ledger, id, &fault);
+            deny(tracker, id, &fault);
             Ok(())
         }
         Err(fault) => Err(AccessError::Refused {
@@ -89,12 +90,16 @@ fn is_vital(collection: &Collection) -> bool {
 }
 
 /// Nobody asks twice here, so that the first denial is the last word.
-fn deny(ledger: &mut Ledger, id: WatchId, fault: &Fault) {
+fn deny(tracker: &mut Tracker, id: WatchId, fault: &Fault) {
     let now = Instant::now();
-    ledger.take(Told { id, at: now, news: News::Failed(fault.clone()) });
-    ledger.take(Told { id, at: now + Duration::from_secs(1), news: News::Failed(fault.clone()) });
+    tracker.take(WatchReport { id, at: now, event: WatchEvent::Failed(fault.clone()) });
+    tracker.take(WatchReport {
+        id,
+        at: now + Duration::from_secs(1),
+        event: WatchEvent::Failed(fault.clone()),
+    });
 }
 
-fn take(ledger: &mut Ledger, id: WatchId, news: News) {
-    ledger.take(Told { id, at: Instant::now(), news });
+fn take(tracker: &mut Tracker, id: WatchId, event: WatchEvent) {
+    tracker.take(WatchReport { id, at: Instant::now(), event });
 }

@@ -1,4 +1,4 @@
-//! The loop of the cluster thread: starts what the [`Ledger`] orders, hands it what comes, and passes on what it says.
+//! The loop of the cluster thread: starts what the [`Tracker`] asks for, hands it what comes, and passes on what it says.
 //! Owns the tasks and no knowledge.
 
 use std::collections::HashMap;
@@ -13,19 +13,19 @@ use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
 use super::collection::Collection;
-use super::condition::Board;
+use super::condition::SharedCondition;
 use super::fault::Fault;
-use super::ledger::{Ledger, Order};
 use super::probe::{self, Alarm, Probe, Pulse, Reach, ServerVersion};
 use super::selection::Selection;
+use super::tracker::{Action, Tracker};
 use super::trimmed::Item;
-use super::watch::{Line, Lists, News, Told, Watch, WatchId};
+use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId, WatchReport};
 use super::wire;
-use crate::pipeline::Inlet;
+use crate::inlet::Inlet;
 
-/// News that wait for the ledger; a watch that is faster waits.
+/// Reports that wait for the tracker; a watch that is faster waits.
 const WAITING: usize = 1024;
-/// News that are taken together before they are passed on. More than any change that people make at once, and few
+/// Reports that are taken together before they are passed on. More than any change that people make at once, and few
 /// enough that a storm is passed on in steps.
 const TOGETHER: usize = 4096;
 /// Requests that begin at the same moment.
@@ -34,37 +34,38 @@ const ABREAST: usize = 16;
 const REFUSED: Duration = Duration::from_secs(5);
 
 /// Watches for ever.
-pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, board: Board) {
+pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, condition: SharedCondition) {
     let alarm = Alarm::default();
     let (probe, mut pulse, reach) = Probe::new(client.clone(), alarm.clone());
     tokio::spawn(probe.run());
-    tokio::spawn(show_reach(reach, board.clone()));
-    let version = usable_version(&client, &board, &mut pulse).await;
+    tokio::spawn(show_reach(reach, condition.clone()));
+    let version = usable_version(&client, &condition, &mut pulse).await;
     tracing::info!(version = version.name, "watching the cluster");
     let lists = if version.streams_lists() { Lists::Streamed } else { Lists::Paged };
-    board.server(version);
-    let (told, heard) = mpsc::channel(WAITING);
+    condition.server(version);
+    let (reports, heard) = mpsc::channel(WAITING);
     let gate = Arc::new(Semaphore::new(ABREAST));
-    let line = Line { client, told, pulse, alarm, gate, lists };
-    let runner = Runner { line, heard, tasks: HashMap::new(), ledger: Ledger::new(selection), inlet, board };
+    let context = WatchContext { client, reports, pulse, alarm, gate, lists };
+    let runner =
+        Runner { context, heard, tasks: HashMap::new(), tracker: Tracker::new(selection), inlet, condition };
     runner.run().await;
 }
 
-async fn show_reach(mut reach: watch::Receiver<Reach>, board: Board) {
+async fn show_reach(mut reach: watch::Receiver<Reach>, condition: SharedCondition) {
     while reach.changed().await.is_ok() {
         let now = reach.borrow_and_update().clone();
-        board.reach(now);
+        condition.reach(now);
     }
 }
 
 /// Asks for the version until there is one that has what is watched.
-async fn usable_version(client: &Client, board: &Board, pulse: &mut Pulse) -> ServerVersion {
+async fn usable_version(client: &Client, condition: &SharedCondition, pulse: &mut Pulse) -> ServerVersion {
     let mut backoff = Backoff::default();
     loop {
         let (refusal, pause) = match probe::version(client).await {
             Ok(version) => match version.refusal() {
                 None => {
-                    board.refusal(None);
+                    condition.refusal(None);
                     return version;
                 }
                 Some(refusal) => (refusal, REFUSED),
@@ -72,7 +73,7 @@ async fn usable_version(client: &Client, board: &Board, pulse: &mut Pulse) -> Se
             Err(fault) => (fault.to_string(), backoff.next()),
         };
         tracing::warn!(problem = refusal, "the cluster cannot be watched yet; it is tried again");
-        board.refusal(Some(refusal));
+        condition.refusal(Some(refusal));
         tokio::select! {
             () = time::sleep(pause) => {}
             _ = pulse.changed() => {}
@@ -81,25 +82,25 @@ async fn usable_version(client: &Client, board: &Board, pulse: &mut Pulse) -> Se
 }
 
 struct Runner {
-    line: Line,
-    heard: mpsc::Receiver<Told>,
+    context: WatchContext,
+    heard: mpsc::Receiver<WatchReport>,
     tasks: HashMap<WatchId, Vec<AbortHandle>>,
-    ledger: Ledger,
+    tracker: Tracker,
     inlet: Inlet,
-    board: Board,
+    condition: SharedCondition,
 }
 
 impl Runner {
     async fn run(mut self) {
         loop {
             self.obey();
-            if let Some(batch) = self.ledger.batch(Instant::now()) {
+            if let Some(batch) = self.tracker.batch(Instant::now()) {
                 // Telling it may have changed what is watched.
                 self.obey();
                 self.inlet.send(batch);
             }
-            self.board.show(&mut self.ledger);
-            let deadline = self.ledger.deadline();
+            self.condition.show(&mut self.tracker);
+            let deadline = self.tracker.deadline();
             let patience = async {
                 match deadline {
                     Some(deadline) => time::sleep_until(deadline).await,
@@ -107,8 +108,8 @@ impl Runner {
                 }
             };
             tokio::select! {
-                told = self.heard.recv() => match told {
-                    Some(told) => self.take(told),
+                report = self.heard.recv() => match report {
+                    Some(report) => self.take(report),
                     None => return,
                 },
                 () = patience => {}
@@ -116,30 +117,30 @@ impl Runner {
         }
     }
 
-    /// Takes what is there by now: the first news of a burst is passed on at once, since the others are not there yet, and
+    /// Takes what is there by now: the first report of a burst is passed on at once, since the others are not there yet, and
     /// what comes while the pipeline works is gathered there.
-    fn take(&mut self, first: Told) {
-        self.ledger.take(first);
+    fn take(&mut self, first: WatchReport) {
+        self.tracker.take(first);
         for _ in 1..TOGETHER {
             match self.heard.try_recv() {
-                Ok(told) => self.ledger.take(told),
+                Ok(report) => self.tracker.take(report),
                 Err(_) => return,
             }
         }
     }
 
     fn obey(&mut self) {
-        for order in self.ledger.orders() {
+        for order in self.tracker.actions() {
             match order {
-                Order::Watch(id, collection) => {
-                    let watch = Watch::new(self.line.clone(), id, collection);
+                Action::Watch(id, collection) => {
+                    let watch = Watch::new(self.context.clone(), id, collection);
                     self.begin(id, watch.run());
                 }
-                Order::Fetch(id, one, object) => {
-                    let fetch = fetch(self.line.clone(), id, one, object);
+                Action::Fetch(id, one, object) => {
+                    let fetch = fetch(self.context.clone(), id, one, object);
                     self.begin(id, fetch);
                 }
-                Order::Stop(id) => {
+                Action::Stop(id) => {
                     for task in self.tasks.remove(&id).unwrap_or_default() {
                         task.abort();
                     }
@@ -156,28 +157,28 @@ impl Runner {
 }
 
 /// Asks for one object until the answer is definite. As a list of one, which needs no permission beside those of a watch.
-async fn fetch(mut line: Line, id: WatchId, one: Collection, object: ObjectRef) {
+async fn fetch(mut context: WatchContext, id: WatchId, one: Collection, object: ObjectRef) {
     let mut backoff = Backoff::default();
     let answer = loop {
-        match ask(&line, &one).await {
+        match ask(&context, &one).await {
             Err(fault) if !fault.is_definite() => {}
             answer => break answer,
         }
         tokio::select! {
             () = time::sleep(backoff.next()) => {}
-            _ = line.pulse.changed() => {}
+            _ = context.pulse.changed() => {}
         }
     };
-    let told = Told { id, at: Instant::now(), news: News::Fetched(object, answer) };
+    let report = WatchReport { id, at: Instant::now(), event: WatchEvent::Fetched(object, answer) };
     // Nobody listens only while everything ends.
-    _ = line.told.send(told).await;
+    _ = context.reports.send(report).await;
 }
 
-async fn ask(line: &Line, one: &Collection) -> Result<Option<Box<Item>>, Fault> {
-    let Ok(_permit) = line.gate.acquire().await else {
+async fn ask(context: &WatchContext, one: &Collection) -> Result<Option<Box<Item>>, Fault> {
+    let Ok(_permit) = context.gate.acquire().await else {
         return Err(Fault::Unreachable("the source has ended".to_owned()));
     };
-    let page = wire::page(&line.client, one, None).await?;
+    let page = wire::page(&context.client, one, None).await?;
     let named = |item: &Item| Some(&item.key.name) == one.name.as_ref();
     Ok(page.items.into_iter().find(named).map(Box::new))
 }

@@ -1,5 +1,5 @@
 //! One watch: lists, follows, and after any break goes on from where it was. Owns its place in the history of the
-//! collection; what the events mean is the business of the [`super::ledger`].
+//! collection; what the events mean is the business of the [`super::tracker`].
 //!
 //! `kube`'s own `watcher` is not used: it forgets its place when it is interrupted from outside, does not fall back when a
 //! server sends no lists as streams, and stays with a version that the server answers with 410 before a watch begins.
@@ -31,17 +31,18 @@ const HEALTHY: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WatchId(pub(super) u64);
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct WatchReport {
     pub(super) id: WatchId,
     /// When it was heard.
     pub(super) at: Instant,
-    pub(super) news: News,
+    pub(super) event: WatchEvent,
 }
 
 #[derive(Debug)]
-pub(super) enum News {
+/// What happened to the objects of a watch, or to the watch.
+pub(super) enum WatchEvent {
     /// A list begins; it may never be complete.
     Began,
     /// The object is new or different, or is in the list.
@@ -60,9 +61,9 @@ pub(super) enum News {
 
 /// What all watches share.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct WatchContext {
     pub(super) client: Client,
-    pub(super) told: mpsc::Sender<Told>,
+    pub(super) reports: mpsc::Sender<WatchReport>,
     pub(super) pulse: Pulse,
     pub(super) alarm: Alarm,
     /// Not all begin at the same moment.
@@ -81,10 +82,10 @@ pub(super) enum Lists {
 
 /// A watch.
 pub(super) struct Watch {
-    line: Line,
+    context: WatchContext,
     id: WatchId,
     collection: Collection,
-    /// Up to where everything was told.
+    /// Up to where everything was reported.
     place: Option<String>,
     backoff: Backoff,
 }
@@ -98,24 +99,24 @@ async fn restarted(pulse: &mut Pulse) {
 }
 
 /// Nobody listens any more.
-struct Unheard;
+struct Closed;
 
-impl Line {
-    async fn tell(&self, id: WatchId, news: News) -> Result<(), Unheard> {
-        let told = Told { id, at: Instant::now(), news };
-        self.told.send(told).await.map_err(|_| Unheard)
+impl WatchContext {
+    async fn tell(&self, id: WatchId, event: WatchEvent) -> Result<(), Closed> {
+        let report = WatchReport { id, at: Instant::now(), event };
+        self.reports.send(report).await.map_err(|_| Closed)
     }
 }
 
 /// Why a turn ended.
 enum End {
-    Unheard,
+    Closed,
     Fault(Fault),
 }
 
-impl std::convert::From<Unheard> for End {
-    fn from(_: Unheard) -> Self {
-        Self::Unheard
+impl std::convert::From<Closed> for End {
+    fn from(_: Closed) -> Self {
+        Self::Closed
     }
 }
 
@@ -126,44 +127,44 @@ impl std::convert::From<Fault> for End {
 }
 
 impl Watch {
-    pub(super) fn new(line: Line, id: WatchId, collection: Collection) -> Self {
-        Self { line, id, collection, place: None, backoff: Backoff::default() }
+    pub(super) fn new(context: WatchContext, id: WatchId, collection: Collection) -> Self {
+        Self { context, id, collection, place: None, backoff: Backoff::default() }
     }
 
     /// Watches until nobody listens.
     pub(super) async fn run(mut self) {
         loop {
             let begun = Instant::now();
-            let ended = match (&self.place, self.line.lists) {
+            let ended = match (&self.place, self.context.lists) {
                 (None, Lists::Paged) => self.list().await,
                 _ => self.follow().await,
             };
             let lasted = begun.elapsed();
-            let told = match ended {
+            let sent = match ended {
                 Ok(()) if lasted >= HEALTHY => Ok(()),
                 Ok(()) => {
                     self.pause().await;
                     Ok(())
                 }
-                Err(End::Unheard) => Err(Unheard),
+                Err(End::Closed) => Err(Closed),
                 Err(End::Fault(fault)) => self.recover(fault, lasted).await,
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
         }
     }
 
-    async fn recover(&mut self, fault: Fault, lasted: Duration) -> Result<(), Unheard> {
+    async fn recover(&mut self, fault: Fault, lasted: Duration) -> Result<(), Closed> {
         tracing::debug!(collection = %self.collection, %fault, "a watch ended");
         if lasted >= HEALTHY {
             self.backoff.reset();
         }
         // A feature gate that is off (422), an etcd that cannot say how far it is (500), a server that never says that the
         // list is complete: pages always work.
-        let streamed = self.place.is_none() && self.line.lists == Lists::Streamed;
+        let streamed = self.place.is_none() && self.context.lists == Lists::Streamed;
         if streamed && !fault.is_definite() {
-            self.line.lists = Lists::Paged;
+            self.context.lists = Lists::Paged;
         }
         match fault {
             Fault::Gone => self.place = None,
@@ -173,9 +174,9 @@ impl Watch {
             }
             other => {
                 if matches!(other, Fault::Unreachable(_)) {
-                    self.line.alarm.ring();
+                    self.context.alarm.ring();
                 }
-                self.line.tell(self.id, News::Failed(other)).await?;
+                self.context.tell(self.id, WatchEvent::Failed(other)).await?;
             }
         }
         self.pause().await;
@@ -186,20 +187,20 @@ impl Watch {
     async fn pause(&mut self) {
         tokio::select! {
             () = time::sleep(self.backoff.next()) => {}
-            () = restarted(&mut self.line.pulse) => {}
+            () = restarted(&mut self.context.pulse) => {}
         }
     }
 
     /// Asks for all objects page by page.
     async fn list(&mut self) -> Result<(), End> {
-        let gate = self.line.gate.clone();
-        let _permit = gate.acquire().await.map_err(|_| Unheard)?;
-        self.line.tell(self.id, News::Began).await?;
+        let gate = self.context.gate.clone();
+        let _permit = gate.acquire().await.map_err(|_| Closed)?;
+        self.context.tell(self.id, WatchEvent::Began).await?;
         let mut rest = None;
         loop {
-            let page = wire::page(&self.line.client, &self.collection, rest.take()).await?;
+            let page = wire::page(&self.context.client, &self.collection, rest.take()).await?;
             for item in page.items {
-                self.line.tell(self.id, News::Set(item)).await?;
+                self.context.tell(self.id, WatchEvent::Set(item)).await?;
             }
             if page.rest.is_none() {
                 self.complete(page.version).await?;
@@ -209,22 +210,22 @@ impl Watch {
         }
     }
 
-    async fn complete(&mut self, version: String) -> Result<(), Unheard> {
+    async fn complete(&mut self, version: String) -> Result<(), Closed> {
         self.place = Some(version.clone());
         self.backoff.reset();
-        self.line.tell(self.id, News::Complete(version)).await
+        self.context.tell(self.id, WatchEvent::Complete(version)).await
     }
 
     /// Follows from where it is until the server ends it or all shall begin anew.
     async fn follow(&mut self) -> Result<(), End> {
-        self.line.pulse.mark_unchanged();
-        let mut pulse = self.line.pulse.clone();
+        self.context.pulse.mark_unchanged();
+        let mut pulse = self.context.pulse.clone();
         let mut events = tokio::select! {
             events = self.open() => events?,
             () = restarted(&mut pulse) => return Ok(()),
         };
-        let first = if self.place.is_none() { News::Began } else { News::InStep };
-        self.line.tell(self.id, first).await?;
+        let first = if self.place.is_none() { WatchEvent::Began } else { WatchEvent::InStep };
+        self.context.tell(self.id, first).await?;
         loop {
             let limit = if self.place.is_none() { SILENCE_IN_LIST } else { SILENCE };
             let event = tokio::select! {
@@ -245,9 +246,9 @@ impl Watch {
     }
 
     async fn open(&self) -> Result<Events, End> {
-        let _permit = self.line.gate.acquire().await.map_err(|_| Unheard)?;
+        let _permit = self.context.gate.acquire().await.map_err(|_| Closed)?;
         let from = self.place.as_deref().map_or(From::Everything, From::Version);
-        Ok(wire::watch(&self.line.client, &self.collection, from).await?)
+        Ok(wire::watch(&self.context.client, &self.collection, from).await?)
     }
 
     async fn hear(&mut self, event: Result<Event, Fault>) -> Result<(), End> {
@@ -262,11 +263,11 @@ impl Watch {
             }
             Ok(Event::Set(item)) => {
                 self.advance(&item);
-                self.line.tell(self.id, News::Set(item)).await?;
+                self.context.tell(self.id, WatchEvent::Set(item)).await?;
             }
             Ok(Event::Gone(item)) => {
                 self.advance(&item);
-                self.line.tell(self.id, News::Gone(item)).await?;
+                self.context.tell(self.id, WatchEvent::Gone(item)).await?;
             }
             // One object that cannot be read must not hold up the others; a list without it would remove it.
             Err(Fault::Unreadable(problem)) if self.place.is_some() => {

@@ -1,7 +1,7 @@
 //! The directory source: manifests on disk -> changes of objects, at once and file by file.
 //!
 //! [`watch`] hears of events, [`pending`] decides when a touched file is worth reading, [`scan`] walks when events do not
-//! tell enough, [`mod@file`] and [`tree`] compare what is there with what was, so that only what changed is told.
+//! tell enough, [`mod@file`] and [`tree`] compare what is there with what was, so that only what changed is passed on.
 //! Never judges what an object means.
 
 pub mod file;

@@ -1,4 +1,4 @@
-//! All files of a directory and who of them owns which object. Touches the disk only when told to look.
+//! All files of a directory and who of them owns which object. Touches the disk only when asked to look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -188,8 +188,8 @@ impl Tree {
         let mut heirs = BTreeSet::new();
         for reference in update.gone {
             match self.withdraw(path, &reference) {
-                Some(Heir::None) => changes.push(Change::Remove(reference)),
-                Some(Heir::File(heir)) => _ = heirs.insert(heir),
+                Some(Successor::None) => changes.push(Change::Remove(reference)),
+                Some(Successor::File(heir)) => _ = heirs.insert(heir),
                 None => {}
             }
         }
@@ -203,7 +203,7 @@ impl Tree {
     }
 
     /// Ends a file's claim; says who serves the object now if that file served it.
-    fn withdraw(&mut self, path: &Path, reference: &ObjectRef) -> Option<Heir> {
+    fn withdraw(&mut self, path: &Path, reference: &ObjectRef) -> Option<Successor> {
         let claims = self.claims.get_mut(reference)?;
         let served = claims.keys().next().is_some_and(|first| first == path);
         claims.remove(path);
@@ -214,7 +214,7 @@ impl Tree {
         if heir.is_none() {
             self.claims.remove(reference);
         }
-        served.then(|| heir.map_or(Heir::None, Heir::File))
+        served.then(|| heir.map_or(Successor::None, Successor::File))
     }
 
     fn losers(&self, reference: &ObjectRef) -> Vec<Diagnostic> {
@@ -231,7 +231,7 @@ impl Tree {
 }
 
 /// Who serves an object after a claim ended.
-enum Heir {
+enum Successor {
     None,
     File(PathBuf),
 }

@@ -17,7 +17,7 @@ use super::names::{self, NameKind};
 use super::pending::{GRACE, Pending, SETTLE, Touch, Work};
 use super::scan::{self, Walk};
 use super::tree::Tree;
-use crate::pipeline::{Batch, Inlet};
+use crate::inlet::{Batch, Inlet};
 
 /// How often everything is looked at although no event came: the safety net for events that the kernel does not send,
 /// as for the target of a link that lies elsewhere.
@@ -60,11 +60,11 @@ impl Directory {
         let mut watch = Watch {
             tree: Tree::new(root),
             pending: Pending::default(),
-            sight: Sight::Blind,
+            visibility: Visibility::Blind,
             events: stop.clone(),
             look_around: Instant::now(),
             inlet,
-            told: None,
+            reported: None,
         };
         // The watch stands before the first look, so that nothing falls between them.
         watch.open_eyes();
@@ -96,16 +96,16 @@ enum Signal {
 struct Watch {
     tree: Tree,
     pending: Pending,
-    sight: Sight,
+    visibility: Visibility,
     events: Sender<Signal>,
     look_around: Instant,
     inlet: Inlet,
-    /// The diagnostics that were told last.
-    told: Option<Vec<Diagnostic>>,
+    /// The diagnostics that were reported last.
+    reported: Option<Vec<Diagnostic>>,
 }
 
 /// Whether events come.
-enum Sight {
+enum Visibility {
     /// From the directory with this device and inode.
     Watching { identity: (u64, u64), _watcher: RecommendedWatcher },
     /// None come.
@@ -146,7 +146,7 @@ impl Watch {
             Ok(event) => event,
             Err(error) => {
                 tracing::warn!(%error, "watching the manifests failed; everything is looked at");
-                self.sight = Sight::Blind;
+                self.visibility = Visibility::Blind;
                 self.look_around = now;
                 return;
             }
@@ -185,7 +185,7 @@ impl Watch {
             return;
         }
         self.open_eyes();
-        if matches!(self.sight, Sight::Blind) {
+        if matches!(self.visibility, Visibility::Blind) {
             self.pending.walk(now);
             self.look_around = now + LOOK_AROUND_BLIND;
             return;
@@ -214,9 +214,9 @@ impl Watch {
     /// Sees to it that the directory which stands under the name now is the one that is watched.
     fn open_eyes(&mut self) {
         let identity = fs::metadata(self.tree.root()).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-        match (&self.sight, identity) {
-            (Sight::Watching { identity: watched, .. }, Some(found)) if *watched == found => {}
-            (_, None) => self.sight = Sight::Blind,
+        match (&self.visibility, identity) {
+            (Visibility::Watching { identity: watched, .. }, Some(found)) if *watched == found => {}
+            (_, None) => self.visibility = Visibility::Blind,
             (_, Some(identity)) => {
                 let events = self.events.clone();
                 // The receiver is gone only while this thread ends.
@@ -224,11 +224,11 @@ impl Watch {
                 let watching = notify::recommended_watcher(handler).and_then(|mut watcher| {
                     watcher.watch(self.tree.root(), RecursiveMode::Recursive).map(|()| watcher)
                 });
-                self.sight = match watching {
-                    Ok(watcher) => Sight::Watching { identity, _watcher: watcher },
+                self.visibility = match watching {
+                    Ok(watcher) => Visibility::Watching { identity, _watcher: watcher },
                     Err(error) => {
                         tracing::warn!(%error, "cannot watch the manifests; they are looked at four times a second");
-                        Sight::Blind
+                        Visibility::Blind
                     }
                 };
             }
@@ -262,7 +262,7 @@ impl Watch {
             Ok(different) => different,
             Err(_) => {
                 // Told as a diagnostic of the tree. What was known stays until the directory is back.
-                self.sight = Sight::Blind;
+                self.visibility = Visibility::Blind;
                 self.look_around = self.look_around.min(now + LOOK_AROUND_BLIND);
                 return;
             }
@@ -281,10 +281,10 @@ impl Watch {
     /// Tells what is new, if anything is.
     fn tell(&mut self, changes: Vec<Change>, heard: Instant) {
         let diagnostics = self.tree.diagnostics();
-        if changes.is_empty() && self.told.as_ref() == Some(&diagnostics) {
+        if changes.is_empty() && self.reported.as_ref() == Some(&diagnostics) {
             return;
         }
-        self.told = Some(diagnostics.clone());
+        self.reported = Some(diagnostics.clone());
         self.inlet.send(Batch { changes, diagnostics, heard, written: None });
     }
 }

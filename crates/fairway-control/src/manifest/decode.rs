@@ -8,7 +8,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-use super::{Entry, Node, Value};
+use super::node::{Entry, Node, Value};
 
 /// A decoded value and the fields that its type does not know.
 #[derive(Clone, Debug, PartialEq)]

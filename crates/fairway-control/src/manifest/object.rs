@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::decode::{Decoded, Misfit, decode, push_key};
-use super::{Node, Value};
+use super::node::{Node, Value};
 
 /// What a document gave.
 #[derive(Debug, Default)]

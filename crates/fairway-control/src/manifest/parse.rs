@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::{Entry, Node, Section, Value, scalar};
+use super::node::{Entry, Node, Value};
+use super::scalar;
+use super::split::Section;
 
 /// Levels of nesting that a document may have; Kubernetes objects have about ten.
 const MAX_DEPTH: usize = 64;

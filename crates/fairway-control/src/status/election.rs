@@ -42,12 +42,12 @@ pub(crate) struct Election {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failing {
     No,
-    Said,
+    EventState,
 }
 
 /// What came of reading and writing the record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tried {
+enum Attempt {
     Done,
     /// It was changed by somebody else in between.
     Overtaken,
@@ -86,7 +86,7 @@ impl Election {
         self.role.subscribe()
     }
 
-    /// Runs until it is told to release the Lease, and releases it when it holds it.
+    /// Runs until it is asked to release the Lease, and releases it when it holds it.
     pub(crate) async fn run(mut self, mut release: oneshot::Receiver<()>) {
         loop {
             tokio::select! {
@@ -114,8 +114,8 @@ impl Election {
         let tried = async {
             // What another wrote in between is looked at in the same attempt.
             match self.acquire_or_renew().await? {
-                Tried::Overtaken => self.acquire_or_renew().await.map(drop),
-                Tried::Done => Ok(()),
+                Attempt::Overtaken => self.acquire_or_renew().await.map(drop),
+                Attempt::Done => Ok(()),
             }
         };
         match timeout(limit, tried).await {
@@ -125,7 +125,7 @@ impl Election {
         }
     }
 
-    async fn acquire_or_renew(&mut self) -> Result<Tried, Error> {
+    async fn acquire_or_renew(&mut self) -> Result<Attempt, Error> {
         let now = Instant::now();
         let own = self.candidate.own_record(now).filter(|own| own.metadata.resource_version.is_some());
         let found = match own {
@@ -135,7 +135,7 @@ impl Election {
         let now = Instant::now();
         let post = PostParams::default();
         let (verb, written) = match self.candidate.consider(found, now, Timestamp::now()) {
-            Step::Wait => return Ok(Tried::Done),
+            Step::Wait => return Ok(Attempt::Done),
             Step::Create(mut lease) => {
                 lease.metadata.name = Some(self.name.clone());
                 ("create", self.leases.create(&post, &lease).await)
@@ -147,14 +147,14 @@ impl Election {
             // Another was faster, or an earlier write of ours arrived after all.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 self.candidate.doubt();
-                return Ok(Tried::Overtaken);
+                return Ok(Attempt::Overtaken);
             }
             Err(error) => {
                 self.candidate.doubt();
                 return Err(error);
             }
         }
-        Ok(Tried::Done)
+        Ok(Attempt::Done)
     }
 
     fn permitted<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
@@ -223,7 +223,7 @@ impl Election {
     }
 
     fn failed(&mut self, error: &str) {
-        if std::mem::replace(&mut self.failing, Failing::Said) == Failing::No {
+        if std::mem::replace(&mut self.failing, Failing::EventState) == Failing::No {
             tracing::warn!(
                 lease = %self.name, error,
                 "the Lease cannot be read or written; tried again, nobody's traffic is affected"
@@ -232,7 +232,7 @@ impl Election {
     }
 
     fn reachable(&mut self) {
-        if std::mem::replace(&mut self.failing, Failing::No) == Failing::Said {
+        if std::mem::replace(&mut self.failing, Failing::No) == Failing::EventState {
             tracing::info!(lease = %self.name, "the Lease can be read and written again");
         }
     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use super::board::namespace;
+use super::notices::namespace;
 
 /// Who reports (`Event.reportingController`).
 const REPORTER: &str = "fairway.dev/ingress-controller";

@@ -1,24 +1,24 @@
-//! What the cluster is told: the addresses in the status of Ingresses, and Events about what is wrong.
+//! What is written to the cluster: the addresses in the status of Ingresses, and Events about what is wrong.
 //!
 //! [`Reporter`] runs all this on a thread of its own, so that a slow or absent API server delays nothing else.
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
-//! fleet, `ledger` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
-//! writer, `fleet` knows whether this is the last replica. `board` says which diagnostic is due as an Event, `event` words
+//! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
+//! writer, `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
 //! it, `recorder` writes it. `permission` words what the API server refuses.
 
-mod board;
 mod contest;
 mod election;
 mod event;
 mod fleet;
 mod lease;
-mod ledger;
+mod notices;
+mod observed;
 mod pauses;
 mod permission;
 mod publish;
 mod recorder;
 mod reporter;
-mod sight;
+mod schedule;
 mod standing;
 #[cfg(test)]
 mod tests;

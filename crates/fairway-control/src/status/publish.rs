@@ -34,15 +34,15 @@ pub(crate) async fn follow(
     client: Client,
     publish: PublishAddresses,
     refusals: Arc<Refusals>,
-    told: watch::Sender<Option<Addresses>>,
+    sender: watch::Sender<Option<Addresses>>,
 ) {
     match publish {
         PublishAddresses::Unset => {}
         PublishAddresses::Addresses(texts) => {
             let texts = texts.iter().map(|text| text.as_str().into());
-            told.send_replace(Some(Arc::new(texts.collect())));
+            sender.send_replace(Some(Arc::new(texts.collect())));
         }
-        PublishAddresses::Service(key) => follow_service(&client, &key, &refusals, &told).await,
+        PublishAddresses::Service(key) => follow_service(&client, &key, &refusals, &sender).await,
     }
 }
 
@@ -50,14 +50,14 @@ async fn follow_service(
     client: &Client,
     key: &ObjectKey,
     refusals: &Refusals,
-    told: &watch::Sender<Option<Addresses>>,
+    sender: &watch::Sender<Option<Addresses>>,
 ) {
     let api = Api::<Service>::namespaced(client.clone(), &key.namespace);
     let mut states = pin!(watcher::watch_object(api, &key.name).default_backoff());
     while let Some(state) = states.next().await {
         match state {
             Ok(service) => {
-                noticed(key, service.as_ref(), told);
+                noticed(key, service.as_ref(), sender);
                 for verb in ["list", "watch"] {
                     _ = refusals.judge(permit(verb, key), Ok(()));
                 }
@@ -67,7 +67,7 @@ async fn follow_service(
     }
 }
 
-fn noticed(key: &ObjectKey, service: Option<&Service>, told: &watch::Sender<Option<Addresses>>) {
+fn noticed(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Option<Addresses>>) {
     let Some(service) = service else {
         tracing::warn!(
             "Service {key} of --publish-service does not exist; the status of Ingresses stays as it is until it does"
@@ -75,7 +75,7 @@ fn noticed(key: &ObjectKey, service: Option<&Service>, told: &watch::Sender<Opti
         return;
     };
     let addresses = Arc::new(addresses(service));
-    told.send_if_modified(|before| {
+    sender.send_if_modified(|before| {
         let differs = before.as_ref() != Some(&addresses);
         if differs {
             tracing::info!(service = %key, ?addresses, "addresses for the status of Ingresses");

@@ -1,4 +1,4 @@
-//! Writes the Events that are due on the [`Board`], one at a time and not too many, while this replica leads.
+//! Writes the Events that are due on the [`Notices`], one at a time and not too many, while this replica leads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::board::{Board, Due, Wrote, namespace};
 use super::election::Role;
 use super::event::event;
+use super::notices::{Due, Notices, WriteOutcome, namespace};
+use super::observed::FIELD_MANAGER;
 use super::permission::{Permit, Refusals, is_ending};
-use super::sight::FIELD_MANAGER;
 use super::standing::Standing;
 use super::updates::Updates;
 
@@ -45,7 +45,7 @@ pub(crate) struct Recorder {
     instance: String,
     refusals: Arc<Refusals>,
     standing: Standing,
-    board: Board,
+    notices: Notices,
     pace: Pace,
 }
 
@@ -58,7 +58,7 @@ impl Recorder {
     /// One that has not written yet; `instance` is this pod.
     pub(crate) fn new(client: Client, instance: &str, refusals: Arc<Refusals>, standing: Standing) -> Self {
         let (instance, pace) = (instance.to_owned(), Pace { full: Instant::now() });
-        Self { client, instance, refusals, standing, board: Board::default(), pace }
+        Self { client, instance, refusals, standing, notices: Notices::default(), pace }
     }
 
     /// Writes until it is given up.
@@ -66,7 +66,7 @@ impl Recorder {
         self.look(&mut sources);
         loop {
             let leads = *sources.role.borrow_and_update() == Role::Leader;
-            let due = self.board.next_due().filter(|_| leads).map(|due| due.max(self.pace.next()));
+            let due = self.notices.next_due().filter(|_| leads).map(|due| due.max(self.pace.next()));
             tokio::select! {
                 () = sources.updates.next() => self.look(&mut sources),
                 Ok(()) = sources.contested.changed() => self.look(&mut sources),
@@ -80,12 +80,12 @@ impl Recorder {
 
     fn look(&mut self, sources: &mut Sources) {
         if let Some(view) = sources.updates.view() {
-            self.board.look(&view, self.standing.diagnostics(), Instant::now());
+            self.notices.look(&view, self.standing.diagnostics(), Instant::now());
         }
     }
 
     async fn write_one(&mut self, sources: &mut Sources) {
-        let Some(due) = self.board.take(Instant::now()) else { return };
+        let Some(due) = self.notices.take(Instant::now()) else { return };
         self.pace.spend(Instant::now());
         let status = sources.updates.view().map(|view| view.outcome.translation.status);
         let origin = &due.diagnostic.origin;
@@ -97,35 +97,35 @@ impl Recorder {
             wrote = self.write(&due, uid) => wrote,
             // Another may write now.
             Ok(_) = sources.role.wait_for(|role| *role != Role::Leader) => {
-                return self.board.give_back(&due.diagnostic, Instant::now());
+                return self.notices.give_back(&due.diagnostic, Instant::now());
             }
         };
-        if matches!(wrote, Wrote::Event(_)) {
+        if matches!(wrote, WriteOutcome::Event(_)) {
             self.standing.event_written();
         }
-        self.board.wrote(&due.diagnostic, wrote, Instant::now());
+        self.notices.wrote(&due.diagnostic, wrote, Instant::now());
     }
 
-    async fn write(&self, due: &Due, uid: Option<String>) -> Wrote {
+    async fn write(&self, due: &Due, uid: Option<String>) -> WriteOutcome {
         let written = async {
             let uid = match uid {
                 Some(uid) => uid,
                 None => match self.uid(&due.diagnostic).await? {
                     Some(uid) => uid,
-                    None => return Ok(Wrote::Nothing),
+                    None => return Ok(WriteOutcome::Nothing),
                 },
             };
-            self.say(due, &uid).await.map(Wrote::Event)
+            self.say(due, &uid).await.map(WriteOutcome::Event)
         };
         match timeout(PATIENCE, written).await {
             Ok(Ok(wrote)) => wrote,
-            Ok(Err(Error::Api(status))) if is_ending(&status) => Wrote::Nothing,
-            Ok(Err(Error::Api(status))) if status.is_forbidden() => Wrote::Refused,
+            Ok(Err(Error::Api(status))) if is_ending(&status) => WriteOutcome::Nothing,
+            Ok(Err(Error::Api(status))) if status.is_forbidden() => WriteOutcome::Refused,
             Ok(Err(error)) => {
                 tracing::debug!(about = %due.diagnostic.origin, %error, "an Event is not written; tried again");
-                Wrote::Failed
+                WriteOutcome::Failed
             }
-            Err(_) => Wrote::Failed,
+            Err(_) => WriteOutcome::Failed,
         }
     }
 

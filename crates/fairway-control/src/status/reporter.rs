@@ -1,4 +1,4 @@
-//! The thread that tells the cluster: starts and ends its parts in their order. Owns no rule of any of them.
+//! The thread that writes to the cluster: starts and ends its parts in their order. Owns no rule of any of them.
 
 use std::io;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ struct Parts {
     election: JoinHandle<()>,
 }
 
-/// Runs until it is told to stop, and within which time.
+/// Runs until it is stopped, and within which time.
 pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>) {
     let mut parts = Parts::start(setting);
     let patience = loop {

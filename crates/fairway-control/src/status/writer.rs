@@ -1,4 +1,4 @@
-//! Carries out what the [`Ledger`] says: reads and patches the status of Ingresses, a few at a time, while this replica
+//! Carries out what the [`Schedule`] says: reads and patches the status of Ingresses, a few at a time, while this replica
 //! leads. Owns no decision about what is written.
 
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
-use super::ledger::{Done, Job, Ledger};
+use super::observed::{FIELD_MANAGER, ObservedStatus};
 use super::permission::{Permit, Refusals};
 use super::publish::Addresses;
-use super::sight::{FIELD_MANAGER, Sight};
+use super::schedule::{Done, Job, Schedule};
 use super::standing::Standing;
 use super::updates::Updates;
 
@@ -52,17 +52,17 @@ pub(crate) struct Writer {
     client: Client,
     refusals: Arc<Refusals>,
     standing: Standing,
-    ledger: Ledger,
+    schedule: Schedule,
     running: FuturesUnordered<BoxFuture<'static, (ObjectKey, Done)>>,
 }
 
 impl Writer {
     /// One that has not written yet.
     pub(crate) fn new(client: Client, refusals: Arc<Refusals>, standing: Standing) -> Self {
-        Self { client, refusals, standing, ledger: Ledger::new(), running: FuturesUnordered::new() }
+        Self { client, refusals, standing, schedule: Schedule::new(), running: FuturesUnordered::new() }
     }
 
-    /// Writes until it is told to clear and has done so, or the sender of its orders is gone.
+    /// Writes until it is asked to clear and has done so, or the sender of its commands is gone.
     pub(crate) async fn run(mut self, mut signals: Signals) {
         self.look(&mut signals);
         loop {
@@ -73,14 +73,14 @@ impl Writer {
                 self.step_back();
             }
             let clearing = *signals.order.borrow() == Order::Clear;
-            if clearing && self.running.is_empty() && (!leads || self.ledger.rests()) {
+            if clearing && self.running.is_empty() && (!leads || self.schedule.rests()) {
                 return;
             }
-            let due = self.ledger.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            let due = self.schedule.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
             tokio::select! {
                 Some((key, done)) = self.running.next(), if !self.running.is_empty() => self.done(&key, done),
                 ended = signals.order.changed() => match ended {
-                    Ok(()) => self.ledger.clear(Instant::now()),
+                    Ok(()) => self.schedule.clear(Instant::now()),
                     Err(_) => return,
                 },
                 () = signals.updates.next() => self.look(&mut signals),
@@ -94,20 +94,20 @@ impl Writer {
     fn look(&mut self, signals: &mut Signals) {
         let now = Instant::now();
         if let Some(view) = signals.updates.view() {
-            self.ledger.serve(&view.outcome.translation, now);
+            self.schedule.serve(&view.outcome.translation, now);
         }
         let addresses = signals.addresses.borrow_and_update().clone();
-        if self.ledger.wanted() != addresses.as_ref() {
-            self.ledger.want(addresses, now);
+        if self.schedule.wanted() != addresses.as_ref() {
+            self.schedule.want(addresses, now);
         }
-        self.standing.contests(self.ledger.contested(now));
+        self.standing.contests(self.schedule.contested(now));
     }
 
     fn start_jobs(&mut self) {
         while self.running.len() < AT_ONCE {
-            let Some(job) = self.ledger.take(Instant::now()) else { return };
-            let errand = Errand { client: self.client.clone(), refusals: self.refusals.clone() };
-            self.running.push(Box::pin(errand.run(job)));
+            let Some(job) = self.schedule.take(Instant::now()) else { return };
+            let running_job = RunningJob { client: self.client.clone(), refusals: self.refusals.clone() };
+            self.running.push(Box::pin(running_job.run(job)));
         }
     }
 
@@ -116,9 +116,9 @@ impl Writer {
         let now = Instant::now();
         if !self.running.is_empty() {
             self.running.clear();
-            self.ledger.abandon(now);
+            self.schedule.abandon(now);
         }
-        self.ledger.forget_left(now);
+        self.schedule.forget_left(now);
     }
 
     fn done(&mut self, key: &ObjectKey, done: Done) {
@@ -128,18 +128,18 @@ impl Writer {
             Done::Refused | Done::Failed => self.standing.status_failed(),
             _ => {}
         }
-        self.ledger.done(key, done, now);
-        self.standing.contests(self.ledger.contested(now));
+        self.schedule.done(key, done, now);
+        self.standing.contests(self.schedule.contested(now));
     }
 }
 
 /// One job under way.
-struct Errand {
+struct RunningJob {
     client: Client,
     refusals: Arc<Refusals>,
 }
 
-impl Errand {
+impl RunningJob {
     async fn run(self, job: Job) -> (ObjectKey, Done) {
         let (key, verb, resource) = match &job {
             Job::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
@@ -156,8 +156,8 @@ impl Errand {
         let done = match self.refusals.judge(permit, answer) {
             Ok(None) => Done::Gone,
             Ok(Some(ingress)) => match job {
-                Job::Read(_) => Done::Read(Sight::from(&ingress)),
-                Job::Write { .. } => Done::Written(Sight::from(&ingress)),
+                Job::Read(_) => Done::Read(ObservedStatus::from(&ingress)),
+                Job::Write { .. } => Done::Written(ObservedStatus::from(&ingress)),
             },
             Err(Error::Api(status)) if status.is_forbidden() => Done::Refused,
             Err(Error::Api(status)) if status.is_conflict() => Done::Conflict,

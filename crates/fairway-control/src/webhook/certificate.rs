@@ -74,7 +74,7 @@ impl Certificate {
         self.config.clone()
     }
 
-    /// Looks at the files, and takes what differs when it is good. Each state of the files is told once.
+    /// Looks at the files, and takes what differs when it is good. Each state of the files is logged once.
     pub(crate) fn refresh(&mut self) {
         let now = match Contents::read(&self.files) {
             Ok(now) if now == self.seen => return,

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::pipeline::Inlet;
+use crate::inlet::Inlet;
 use crate::trial::Verdict;
 
 /// Judgements at a time: they share the CPUs with the workers.
@@ -66,7 +66,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::pipeline::pipe;
+    use crate::inlet::pipe;
 
     #[tokio::test(start_paused = true)]
     async fn one_is_judged_at_a_time_and_who_waits_too_long_gets_no_verdict() {

@@ -22,7 +22,7 @@ use super::certificate::{Certificate, CertificateError, Files};
 use super::judge::Judge;
 use super::places::{Pace, Places};
 use super::review::{self, About, Question};
-use crate::pipeline::Inlet;
+use crate::inlet::Inlet;
 
 /// What the API server itself takes from a client (`--max-resource-write-bytes`, 3 MiB).
 const MAX_BODY: usize = 3 * 1024 * 1024;

@@ -13,23 +13,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::{Register, Seen};
+use super::register::Register;
+use super::seen_ids::Seen;
 
 /// A running collector. It ends with [`Collector::stop`].
 pub struct Collector {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     is_stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct Desk {
-    books: Mutex<Books>,
+struct Shared {
+    registered: Mutex<Registered>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Books {
+struct Registered {
     register: Register,
     /// By token: the number of the id that comes next.
     next: HashMap<String, u64>,
@@ -53,13 +54,13 @@ impl Collector {
     pub fn start(address: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address).with_context(|| format!("listen for ids on {address}"))?;
         let address = listener.local_addr().context("the address of the collector")?;
-        let (desk, is_stopped) = (Arc::<Desk>::default(), Arc::new(AtomicBool::new(false)));
-        let (noted, stopped) = (desk.clone(), is_stopped.clone());
+        let (shared, is_stopped) = (Arc::<Shared>::default(), Arc::new(AtomicBool::new(false)));
+        let (noted, stopped) = (shared.clone(), is_stopped.clone());
         std::thread::Builder::new()
             .name("collector".to_owned())
             .spawn(move || accept(&listener, &noted, &stopped))
             .context("start the collector")?;
-        Ok(Self { address, desk, is_stopped })
+        Ok(Self { address, shared, is_stopped })
     }
 
     /// Where backends reach it.
@@ -71,13 +72,13 @@ impl Collector {
     /// What all backends saw until now, as far as they have told.
     #[must_use]
     pub fn seen(&self) -> Seen {
-        self.desk.books().register.seen()
+        self.shared.registered().register.seen()
     }
 
     /// How many backends are connected.
     #[must_use]
     pub fn backends(&self) -> usize {
-        self.desk.books().backends.len()
+        self.shared.registered().backends.len()
     }
 
     /// Asks every backend for all that it saw until now and waits for it. A backend that ends meanwhile has told before;
@@ -87,16 +88,17 @@ impl Collector {
     /// Backends that did not answer: what they saw last is not known. No backend ever was here.
     pub fn settle(&self, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
-        let mut books = self.desk.books();
+        let mut registered = self.shared.registered();
         anyhow::ensure!(
-            books.connections > 0,
+            registered.connections > 0,
             "no backend has reached the collector at {}; is that an address that pods reach?",
             self.address
         );
-        let asked: Vec<_> = books.backends.iter_mut().map(|(number, one)| (*number, one.ask())).collect();
+        let asked: Vec<_> =
+            registered.backends.iter_mut().map(|(number, one)| (*number, one.ask())).collect();
         loop {
             let silent = |(number, wanted): &&(u64, u64)| {
-                books.backends.get(number).is_some_and(|one| one.heeded < *wanted)
+                registered.backends.get(number).is_some_and(|one| one.heeded < *wanted)
             };
             let silent: Vec<_> = asked.iter().filter(silent).map(|(number, _)| *number).collect();
             if silent.is_empty() {
@@ -104,26 +106,26 @@ impl Collector {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                books.backends.retain(|number, _| !silent.contains(number));
+                registered.backends.retain(|number, _| !silent.contains(number));
                 anyhow::bail!(
                     "backends did not tell within {} s which requests they were given last: {} of them",
                     patience.as_secs(),
                     silent.len()
                 );
             }
-            let waited = self.desk.changed.wait_timeout(books, left);
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.shared.changed.wait_timeout(registered, left);
+            registered = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Looks into the register. Backends wait meanwhile.
     pub fn look<T>(&self, with: impl FnOnce(&Register) -> T) -> T {
-        with(&self.desk.books().register)
+        with(&self.shared.registered().register)
     }
 
     /// Forgets the ids of streams that are over.
     pub fn forget(&self) {
-        self.desk.books().register.forget();
+        self.shared.registered().register.forget();
     }
 
     /// Accepts no more backends; those that are connected may go on.
@@ -134,26 +136,26 @@ impl Collector {
     }
 }
 
-impl Desk {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn registered(&self) -> MutexGuard<'_, Registered> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn opened(&self, stream: TcpStream) -> u64 {
-        let mut books = self.books();
-        books.connections += 1;
-        let number = books.connections;
-        books.backends.insert(number, Backend { stream, asked: 0, heeded: 0 });
+        let mut registered = self.registered();
+        registered.connections += 1;
+        let number = registered.connections;
+        registered.backends.insert(number, Backend { stream, asked: 0, heeded: 0 });
         number
     }
 
     fn closed(&self, number: u64) {
-        self.books().backends.remove(&number);
+        self.registered().backends.remove(&number);
         self.changed.notify_all();
     }
 
     fn heeded(&self, number: u64, count: u64) {
-        if let Some(backend) = self.books().backends.get_mut(&number) {
+        if let Some(backend) = self.registered().backends.get_mut(&number) {
             backend.heeded = count;
         }
         self.changed.notify_all();
@@ -171,15 +173,15 @@ impl Backend {
     }
 }
 
-fn accept(listener: &TcpListener, desk: &Arc<Desk>, is_stopped: &AtomicBool) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool) {
     for backend in listener.incoming() {
         if is_stopped.load(Ordering::Relaxed) {
             return;
         }
         let Ok(backend) = backend else { continue };
-        let desk = desk.clone();
+        let shared = shared.clone();
         let spawned = std::thread::Builder::new().name("ids".to_owned()).spawn(move || {
-            if let Err(error) = attend(backend, &desk) {
+            if let Err(error) = attend(backend, &shared) {
                 tracing::warn!("ids of a backend are lost: {error}");
             }
         });
@@ -189,17 +191,17 @@ fn accept(listener: &TcpListener, desk: &Arc<Desk>, is_stopped: &AtomicBool) {
     }
 }
 
-fn attend(backend: TcpStream, desk: &Desk) -> io::Result<()> {
-    let number = desk.opened(backend.try_clone()?);
-    let ended = read(backend, desk, number);
-    desk.closed(number);
+fn attend(backend: TcpStream, shared: &Shared) -> io::Result<()> {
+    let number = shared.opened(backend.try_clone()?);
+    let ended = read(backend, shared, number);
+    shared.closed(number);
     ended
 }
 
-fn read(backend: TcpStream, desk: &Desk, number: u64) -> io::Result<()> {
+fn read(backend: TcpStream, shared: &Shared, number: u64) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 * 1024, backend);
     let mut line = Vec::new();
-    let mut teller = Teller::default();
+    let mut source = IdSource::default();
     loop {
         line.clear();
         if lines.read_until(b'\n', &mut line)? == 0 {
@@ -208,9 +210,9 @@ fn read(backend: TcpStream, desk: &Desk, number: u64) -> io::Result<()> {
         // A line without its end is of a backend that was killed while it wrote: half an id is none.
         let Some(whole) = line.strip_suffix(b"\n") else { return Ok(()) };
         match whole.split_at_checked(2) {
-            Some((b"i ", id)) => teller.tells(&mut desk.books(), id),
-            Some((b"b ", words)) => teller = Teller::read(words).unwrap_or_default(),
-            Some((b"m ", count)) => desk.heeded(number, decimal(count).unwrap_or_default()),
+            Some((b"i ", id)) => source.note(&mut shared.registered(), id),
+            Some((b"b ", words)) => source = IdSource::read(words).unwrap_or_default(),
+            Some((b"m ", count)) => shared.heeded(number, decimal(count).unwrap_or_default()),
             _ => tracing::warn!(
                 "a backend says {:?}, which is no line of ours",
                 String::from_utf8_lossy(whole)
@@ -221,27 +223,27 @@ fn read(backend: TcpStream, desk: &Desk, number: u64) -> io::Result<()> {
 
 /// Who tells ids on a connection, and the number of its next one.
 #[derive(Default)]
-struct Teller {
+struct IdSource {
     token: String,
     next: u64,
 }
 
-impl Teller {
+impl IdSource {
     fn read(words: &[u8]) -> Option<Self> {
         let (token, next) = std::str::from_utf8(words).ok()?.split_once(' ')?;
         Some(Self { token: token.to_owned(), next: next.parse().ok()? })
     }
 
-    fn tells(&mut self, books: &mut Books, id: &[u8]) {
+    fn note(&mut self, registered: &mut Registered, id: &[u8]) {
         let number = self.next;
         self.next += 1;
-        match books.next.get_mut(&self.token) {
+        match registered.next.get_mut(&self.token) {
             // Told before, on a connection that failed then.
             Some(next) if number < *next => return,
             Some(next) => *next = number + 1,
-            None => _ = books.next.insert(self.token.clone(), number + 1),
+            None => _ = registered.next.insert(self.token.clone(), number + 1),
         }
-        books.register.note(id);
+        registered.register.note(id);
     }
 }
 

@@ -9,7 +9,9 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Delay, Faults, OnSigterm, Options, Server};
+use super::delay::Delay;
+use super::options::{Faults, OnSigterm, Options};
+use super::server::Server;
 use crate::load::flags::duration;
 
 /// Arguments of `fairway-lab backend`.
@@ -55,7 +57,7 @@ impl BackendArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let on_sigterm = self.on_sigterm;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

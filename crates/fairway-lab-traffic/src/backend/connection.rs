@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::alarm::Alarm;
-use super::options::{Options, Turn};
+use super::options::{Options, Reaction};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
-use super::respond::{Asked, Identity};
-use super::{Ledger, Seen};
+use super::respond::{Asked, Head, Identity};
+use super::seen_ids::{Seen, SeenIds};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -23,7 +23,7 @@ static CONTENT: [u8; PIECE] = [b'x'; PIECE];
 pub(super) struct Site {
     pub(super) options: Arc<Options>,
     pub(super) identity: Identity,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) seen_ids: Arc<SeenIds>,
     pub(super) recorder: Option<Recorder>,
     pub(super) is_draining: Arc<AtomicBool>,
     pub(super) alarm: Alarm,
@@ -45,7 +45,7 @@ struct Ids<'a> {
     pod: &'a str,
     #[serde(flatten)]
     seen: Seen,
-    /// Ids that the collector was not told.
+    /// Ids that did not reach the collector.
     unrecorded: u64,
 }
 
@@ -62,30 +62,30 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
             },
             Ok(None) | Err(NoRequest) => {
                 output.clear();
-                site.identity.head(&mut output, (400, 0), None, true);
+                site.identity.head(&mut output, &Head { status: 400, size: 0, id: None, close: true });
                 // The client may be gone; there is nobody else to tell.
                 _ = stream.write_all(&output).await;
                 return Ending::Orderly;
             }
         };
         let is_closing = request.close || site.is_draining.load(Ordering::Relaxed);
-        let turn = site.decide(&request, &mut random);
-        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| turn.is_delayed) {
+        let reaction = site.decide(&request, &mut random);
+        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| reaction.is_delayed) {
             site.alarm.sleep(delay).await;
         }
         output.clear();
         let is_head = request.method == b"HEAD";
-        let size = site.compose(&request, &turn, is_closing, &mut output);
+        let size = site.compose(&request, &reaction, is_closing, &mut output);
         let used = request.length;
         let (content, expects) = (request.content, request.expects_continue);
         input.drain(..used);
         if drain_content(&mut stream, &mut input, content, expects).await.is_err() {
             return Ending::Orderly;
         }
-        if turn.fault == Turn::Reset {
+        if reaction.fault == Reaction::Reset {
             return Ending::Reset;
         }
-        let cut = if turn.fault == Turn::Truncate { size / 2 } else { size };
+        let cut = if reaction.fault == Reaction::Truncate { size / 2 } else { size };
         let sent = if is_head { 0 } else { cut };
         if send(&mut stream, &mut output, sent).await.is_err() || is_closing || cut < size {
             _ = stream.shutdown().await;
@@ -97,7 +97,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
 /// What becomes of a request.
 struct Decision {
     asked: Asked,
-    fault: Turn,
+    fault: Reaction,
     is_delayed: bool,
 }
 
@@ -106,33 +106,33 @@ impl Site {
         let asked = Asked::of(request.target, self.options.size);
         if !matches!(asked, Asked::Bytes(_)) {
             // What asks after the backend itself is not part of the load.
-            return Decision { asked, fault: Turn::Answer(200), is_delayed: false };
+            return Decision { asked, fault: Reaction::Answer(200), is_delayed: false };
         }
         if let Some(id) = request.id {
             match &self.recorder {
                 // A table of its own would grow, and stop requests while it does.
                 Some(recorder) => recorder.note(id),
-                None => _ = self.ledger.note(id),
+                None => _ = self.seen_ids.note(id),
             }
         }
-        Decision { asked, fault: self.options.faults.turn(random), is_delayed: true }
+        Decision { asked, fault: self.options.faults.reaction(random), is_delayed: true }
     }
 
     /// Writes the head, and a body that is text; how many bytes of content are still to send.
     fn compose(&self, request: &Request<'_>, decision: &Decision, close: bool, out: &mut Vec<u8>) -> u64 {
-        let Turn::Answer(status) = decision.fault else {
+        let Reaction::Answer(status) = decision.fault else {
             let Asked::Bytes(size) = decision.asked else { return 0 };
             let size = size.max(2);
-            self.identity.head(out, (200, size), request.id, close);
+            self.identity.head(out, &Head { status: 200, size, id: request.id, close });
             return size;
         };
         match decision.asked {
             Asked::Bytes(_) if matches!(status, 204 | 304) => {
-                self.identity.head(out, (status, 0), request.id, close);
+                self.identity.head(out, &Head { status, size: 0, id: request.id, close });
                 0
             }
             Asked::Bytes(size) => {
-                self.identity.head(out, (status, size), request.id, close);
+                self.identity.head(out, &Head { status, size, id: request.id, close });
                 size
             }
             Asked::Health => self.text(out, b"ok\n", close),
@@ -140,7 +140,7 @@ impl Site {
                 let ids = Ids {
                     backend: &self.options.name,
                     pod: &self.options.pod,
-                    seen: self.ledger.seen(),
+                    seen: self.seen_ids.seen(),
                     unrecorded: self.recorder.as_ref().map_or(0, Recorder::lost),
                 };
                 let text = serde_json::to_vec(&ids).expect("numbers and text are JSON");
@@ -150,7 +150,7 @@ impl Site {
     }
 
     fn text(&self, out: &mut Vec<u8>, text: &[u8], close: bool) -> u64 {
-        self.identity.head(out, (200, text.len() as u64), None, close);
+        self.identity.head(out, &Head { status: 200, size: text.len() as u64, id: None, close });
         out.extend_from_slice(text);
         0
     }

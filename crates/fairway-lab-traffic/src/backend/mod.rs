@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listeners ─► threads ─► connection: request ─► knobs (delay, faults) ─► answer
-//!                                       └ X-Lab-Id ─► ledger (GET /ids) or, with --record, the collector
+//!                                       └ X-Lab-Id ─► seen ids (GET /ids) or, with --record, the collector
 //! ```
 //!
 //! It shares the machine with the proxy that is measured, so that it is cheap: one runtime a thread, one read and one
@@ -14,19 +14,19 @@ mod alarm;
 mod collector;
 mod connection;
 mod delay;
-mod ledger;
 mod options;
 mod recorder;
 mod register;
 mod request;
 mod respond;
+mod seen_ids;
 mod server;
 mod spawned;
 
 pub use collector::Collector;
 pub use delay::Delay;
-pub use ledger::{Ledger, Seen};
 pub use options::{Faults, OnSigterm, Options};
 pub use register::Register;
+pub use seen_ids::{Seen, SeenIds};
 pub use server::Server;
 pub use spawned::Spawned;

@@ -1,11 +1,11 @@
-//! What a backend is told. Values only.
+//! The options of a backend. Values only.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Delay;
+use super::delay::Delay;
 
-/// Everything that a backend is told.
+/// All options of a backend.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where it listens; port 0 is a free one.
@@ -20,7 +20,7 @@ pub struct Options {
     pub delay: Delay,
     /// What goes wrong.
     pub faults: Faults,
-    /// What happens when it is told to end.
+    /// What it does on SIGTERM.
     pub on_sigterm: OnSigterm,
     /// Threads.
     pub threads: usize,
@@ -60,7 +60,7 @@ pub struct Faults {
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Reaction {
     Answer(u16),
     Truncate,
     Reset,
@@ -68,28 +68,28 @@ pub(super) enum Turn {
 
 impl Faults {
     /// Throws the dice for one request.
-    pub(super) fn turn(&self, random: &mut fastrand::Rng) -> Turn {
+    pub(super) fn reaction(&self, random: &mut fastrand::Rng) -> Reaction {
         if *self == Self::default() {
-            return Turn::Answer(200);
+            return Reaction::Answer(200);
         }
         let mut dice = random.f64();
-        for (fraction, turn) in [(self.reset, Turn::Reset), (self.truncate, Turn::Truncate)] {
+        for (fraction, reaction) in [(self.reset, Reaction::Reset), (self.truncate, Reaction::Truncate)] {
             if dice < fraction {
-                return turn;
+                return reaction;
             }
             dice -= fraction;
         }
         for (status, fraction) in &self.statuses {
             if dice < *fraction {
-                return Turn::Answer(*status);
+                return Reaction::Answer(*status);
             }
             dice -= fraction;
         }
-        Turn::Answer(200)
+        Reaction::Answer(200)
     }
 }
 
-/// What a backend does when it is told to end.
+/// What a backend does on SIGTERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSigterm {
     /// Ends at once; what is on its way is cut.

@@ -21,7 +21,7 @@ pub(super) struct Recorder {
     sender: Arc<Mutex<Sender>>,
 }
 
-/// Ids that are to be told.
+/// Ids that are to be reported.
 #[derive(Default)]
 struct Waiting {
     lines: Vec<u8>,
@@ -33,7 +33,7 @@ struct Sender {
     address: SocketAddr,
     /// By which the collector knows this backend again.
     token: u64,
-    /// Ids that were told.
+    /// Ids that were reported.
     told: u64,
     state: State,
     has_complained: bool,
@@ -42,7 +42,7 @@ struct Sender {
 enum State {
     Unconnected,
     Connected(Wire),
-    /// Nothing is told any more.
+    /// Nothing is reported any more.
     Over,
 }
 
@@ -64,7 +64,7 @@ impl Recorder {
         let background = recorder.clone();
         std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || while background.turn() {})
+            .spawn(move || while background.send_and_listen() {})
             .context("start the recorder")?;
         Ok(recorder)
     }
@@ -82,7 +82,7 @@ impl Recorder {
         waiting.count += 1;
     }
 
-    /// Ids that the collector was not told.
+    /// Ids that did not reach the collector.
     pub(super) fn lost(&self) -> u64 {
         lock(&self.waiting).lost
     }
@@ -98,7 +98,7 @@ impl Recorder {
     }
 
     /// Tells what waits and listens to the collector for a while; false at the end.
-    fn turn(&self) -> bool {
+    fn send_and_listen(&self) -> bool {
         self.flush();
         let wire = match &lock(&self.sender).state {
             State::Over => return false,

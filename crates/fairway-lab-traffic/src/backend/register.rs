@@ -1,9 +1,9 @@
 //! How often each request of the generator came to a backend, whichever it was. Ids of streams are numbers and cost a byte
-//! each; what else calls itself an id is left to a [`Ledger`].
+//! each; what else calls itself an id is left to a [`SeenIds`].
 
 use std::collections::HashMap;
 
-use super::{Ledger, Seen};
+use super::seen_ids::{Seen, SeenIds};
 use crate::load::Id;
 
 /// Numbers that are kept together.
@@ -18,13 +18,13 @@ const NAMED: usize = 1_000;
 /// What came to all backends of a run.
 pub struct Register {
     pages: HashMap<(u64, u64, u64), Box<[u8]>>,
-    others: Ledger,
+    others: SeenIds,
     seen: Seen,
 }
 
 impl Default for Register {
     fn default() -> Self {
-        Self { pages: HashMap::new(), others: Ledger::new(OTHERS), seen: Seen::default() }
+        Self { pages: HashMap::new(), others: SeenIds::new(OTHERS), seen: Seen::default() }
     }
 }
 

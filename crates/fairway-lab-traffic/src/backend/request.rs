@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
 impl Content {
     /// Takes bytes of the content: how many were its own, and whether it is complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), NoRequest> {
-        use crate::load::answer::Progress;
+        use crate::load::reading::Progress;
         match self {
             Self::Counted(left) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

@@ -50,6 +50,17 @@ pub(super) struct Identity {
     fields: Vec<u8>,
 }
 
+/// What an answer says before its content.
+pub(super) struct Head<'a> {
+    pub(super) status: u16,
+    /// Of the content, bytes.
+    pub(super) size: u64,
+    /// The id of the request, which is said again.
+    pub(super) id: Option<&'a [u8]>,
+    /// Whether the connection ends after it.
+    pub(super) close: bool,
+}
+
 impl Identity {
     pub(super) fn new(name: &str, pod: &str) -> Self {
         let mut fields = format!("X-Lab-Backend: {name}\r\n").into_bytes();
@@ -60,7 +71,8 @@ impl Identity {
     }
 
     /// Adds the head of an answer to `out`.
-    pub(super) fn head(&self, out: &mut Vec<u8>, (status, size): (u16, u64), id: Option<&[u8]>, close: bool) {
+    pub(super) fn head(&self, out: &mut Vec<u8>, head: &Head<'_>) {
+        let Head { status, size, id, close } = *head;
         // Writing to memory cannot fail.
         _ = write!(out, "HTTP/1.1 {status} {}\r\nContent-Length: {size}\r\n", reason(status));
         out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");

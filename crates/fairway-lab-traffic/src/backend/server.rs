@@ -17,17 +17,18 @@ use tokio_rustls::TlsAcceptor;
 
 use super::alarm::Alarm;
 use super::connection::{Ending, Site, serve};
+use super::options::Options;
 use super::recorder::Recorder;
 use super::respond::Identity;
-use super::{Ledger, Options, Seen};
+use super::seen_ids::{Seen, SeenIds};
 
 /// Ids that a backend remembers: about 40 MB when full.
-const LEDGER: usize = 2_000_000;
+const REMEMBERED_IDS: usize = 2_000_000;
 
 /// A running backend. It ends with [`Server::end`].
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    ledger: Arc<Ledger>,
+    seen_ids: Arc<SeenIds>,
     recorder: Option<Recorder>,
     is_draining: Arc<AtomicBool>,
     over: watch::Sender<bool>,
@@ -47,7 +48,7 @@ impl Server {
         let alarm = Alarm::start().context("start the thread that ends delays")?;
         let mut server = Self {
             addresses: options.listen.clone(),
-            ledger: Arc::new(Ledger::new(LEDGER)),
+            seen_ids: Arc::new(SeenIds::new(REMEMBERED_IDS)),
             recorder,
             is_draining: Arc::new(AtomicBool::new(false)),
             over,
@@ -55,14 +56,14 @@ impl Server {
         };
         for index in 0..options.threads.max(1) {
             let listeners = server.addresses.iter_mut().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
-            let (ledger, recorder) = (server.ledger.clone(), server.recorder.clone());
+            let (seen_ids, recorder) = (server.seen_ids.clone(), server.recorder.clone());
             let (options, is_draining) = (options.clone(), server.is_draining.clone());
             let (tls, told, alarm) = (tls.clone(), told.clone(), alarm.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let site = Site { options, identity, ledger, recorder, is_draining, alarm };
+                    let site = Site { options, identity, seen_ids, recorder, is_draining, alarm };
                     run(listeners, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
@@ -80,7 +81,7 @@ impl Server {
     /// Which ids it saw; with a collector that one knows, and this nothing.
     #[must_use]
     pub fn seen(&self) -> Seen {
-        self.ledger.seen()
+        self.seen_ids.seen()
     }
 
     /// From now on every answer says `Connection: close`.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Figures;
+use super::figures::Figures;
 use super::tools::{Installed, Task};
 use crate::load::{Pace, Plan, Stream};
 use fairway_lab_results::Lateness;

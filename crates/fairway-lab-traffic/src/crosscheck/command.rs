@@ -6,9 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::block::own;
+use super::block::{Block, Report, own};
 use super::tools::{Task, Tool};
-use super::{Block, Report};
 use crate::backend::{Delay, Spawned};
 
 /// Arguments of `fairway-lab crosscheck`.
@@ -42,7 +41,7 @@ impl CrosscheckArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
             self.connections > 0 && self.duration > 0,
             "--connections and --duration must be above 0"

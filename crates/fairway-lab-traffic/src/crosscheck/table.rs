@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Block, Figures, Report};
+use super::block::{Block, Report};
+use super::figures::Figures;
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::Context;
 
-use super::{Figures, oha};
+use super::figures::Figures;
+use super::oha;
 
 /// Another load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(super) enum Tool {
     Oha,
 }
 
-/// What all generators are told to do.
+/// What all generators do.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) url: String,

@@ -11,9 +11,7 @@
 
 use super::chunks::Chunks;
 use super::head::{Framing, Head};
-
-/// What is wrong with bytes that are no answer.
-pub(crate) type Malformed = &'static str;
+use super::reading::{Malformed, Progress};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -44,15 +42,6 @@ pub(super) struct Question<'a> {
     pub(super) is_head: bool,
     /// The field that a right answer has, its name in small letters.
     pub(super) expected: Option<(&'a str, &'a str)>,
-}
-
-/// How far an answer is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// More bytes are needed.
-    More,
-    /// It is complete; this many of the bytes belonged to it.
-    Done(usize),
 }
 
 impl Reader {

@@ -1,6 +1,6 @@
 //! The chunked transfer coding, RFC 9112 §7.1: finds its end and keeps nothing of what it carries.
 
-use super::answer::{Malformed, Progress};
+use super::reading::{Malformed, Progress};
 
 /// Where in the coding the next byte is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,9 +13,12 @@ use clap::Args;
 
 use super::compose::Composer;
 use super::flags::{self, RequestFlags, TlsFlags};
+use super::outcome::{Outcome, write_histogram};
+use super::plan::{Pace, Plan, Protocol, Reuse};
 use super::probe::probe;
+use super::stream::Stream;
 use super::summary::{Ended, Summary};
-use super::{Outcome, Pace, Plan, Protocol, Reuse, Stream, target, write_histogram};
+use super::target;
 
 /// Arguments of `fairway-lab load`.
 #[derive(Args)]
@@ -103,7 +106,7 @@ impl LoadArguments {
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
         plan.check()?;
         // A request that HTTP does not allow is told before anything is opened.

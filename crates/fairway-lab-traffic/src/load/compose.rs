@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 
 use super::fates::{Fates, is_post};
-use super::{Plan, Protocol, Reuse};
+use super::plan::{Plan, Protocol, Reuse};
 
 /// The field by which backends know a request.
 pub const ID_FIELD: &str = "x-lab-id";
@@ -20,7 +20,7 @@ pub(super) struct Composer {
     posts: Form,
     share: f64,
     ids: Option<Ids>,
-    turn: usize,
+    next: usize,
     buffer: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Composer {
             posts: Form::new(plan, "POST", Bytes::from_static(POSTED))?,
             share: plan.request.posts,
             ids,
-            turn: 0,
+            next: 0,
             buffer: Vec::new(),
         })
     }
@@ -70,9 +70,9 @@ impl Composer {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
         if let Heads::Http1(heads) = &form.heads {
-            self.buffer.extend_from_slice(&heads[self.turn % heads.len()]);
+            self.buffer.extend_from_slice(&heads[self.next % heads.len()]);
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.next = self.next.wrapping_add(1);
         if let Some(ids) = &self.ids {
             self.buffer.extend_from_slice(b"X-Lab-Id: ");
             ids.write(number, &mut self.buffer);
@@ -84,20 +84,20 @@ impl Composer {
     }
 
     /// The next request, which has this number on its thread, and its content.
-    pub(super) fn http2(&mut self, number: u64) -> (http::Request<()>, Bytes) {
+    pub(super) fn http2(&mut self, number: u64) -> http::Request<Bytes> {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
-            Heads::Http2(requests) => requests[self.turn % requests.len()].clone(),
+            Heads::Http2(requests) => requests[self.next % requests.len()].clone(),
             Heads::Http1(_) => http::Request::new(()),
         };
-        self.turn = self.turn.wrapping_add(1);
+        self.next = self.next.wrapping_add(1);
         if let Some(ids) = &self.ids {
             self.buffer.clear();
             ids.write(number, &mut self.buffer);
             let value = HeaderValue::from_bytes(&self.buffer).expect("hexadecimal digits and dashes");
             request.headers_mut().insert(HeaderName::from_static(ID_FIELD), value);
         }
-        (request, form.body.clone())
+        request.map(|()| form.body.clone())
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 
+use super::plan::Plan;
+use super::tls;
 use super::transport::Transport;
-use super::{Plan, tls};
 
 /// Opens the connections of one thread.
 pub(super) struct Dialer {

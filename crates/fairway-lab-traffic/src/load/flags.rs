@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use super::{Plan, TlsPlan, TlsVersion, Verify};
+use super::plan::{Plan, TlsPlan, TlsVersion, Verify};
 
 /// Where distributions keep their authorities.
 const SYSTEM_ROOTS: [&str; 3] =

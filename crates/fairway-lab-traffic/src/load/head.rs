@@ -1,7 +1,7 @@
 //! The head of an answer in HTTP/1, by RFC 9112 §4 and §5: what of it decides framing, reuse and whether the answer is the
 //! expected one. Every other field is checked for its form and forgotten.
 
-use super::answer::Malformed;
+use super::reading::Malformed;
 
 /// What a head says.
 #[derive(Default)]

@@ -2,8 +2,9 @@
 
 use std::io::{self, ErrorKind};
 
-use super::Expect;
-use super::answer::{Progress, Question, Reader};
+use super::answer::{Question, Reader};
+use super::plan::Expect;
+use super::reading::Progress;
 use super::tally::{Exchange, Fate};
 use super::transport::{Received, Scratch, Transport};
 use fairway_lab_results::Class;

@@ -121,13 +121,15 @@ impl Http2 {
     }
 
     /// Sends a request. False when the peer takes no more: nothing was sent, and the request is still to do.
-    pub(super) fn send(&mut self, (request, body): (http::Request<()>, Bytes), exchange: Exchange) -> bool {
+    pub(super) fn send(&mut self, request: http::Request<Bytes>, exchange: Exchange) -> bool {
         let mut context = Context::from_waker(&self.waker);
         if !matches!(self.sender.poll_ready(&mut context), Poll::Ready(Ok(()))) {
             self.state = State::Leaving;
             return false;
         }
-        let Ok((response, mut stream)) = self.sender.send_request(request, body.is_empty()) else {
+        let (head, body) = request.into_parts();
+        let head = http::Request::from_parts(head, ());
+        let Ok((response, mut stream)) = self.sender.send_request(head, body.is_empty()) else {
             self.state = State::Leaving;
             return false;
         };

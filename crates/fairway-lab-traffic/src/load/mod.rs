@@ -26,6 +26,7 @@ mod pipe;
 mod plan;
 mod poller;
 mod probe;
+pub(crate) mod reading;
 mod schedule;
 mod segment;
 mod series;
@@ -45,8 +46,8 @@ pub use compose::ID_FIELD;
 pub use fates::{Ended, Fates, Id};
 pub use outcome::{Outcome, at_percent, distribution, write_histogram};
 pub use plan::{
-    Ask, Bounds, Expect, Pace, Plan, Protocol, Records, Reuse, Shape, Target, TlsPlan, TlsVersion, Verify,
-    Wire,
+    Bounds, Expect, Pace, Plan, Protocol, Records, RequestPlan, Reuse, Shape, Target, TlsPlan, TlsVersion,
+    Verify, Wire,
 };
 pub use segment::Segment;
 pub use shared::Progress;

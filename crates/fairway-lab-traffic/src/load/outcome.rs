@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use super::fates::Fates;
+use super::plan::{Pace, Plan};
 use super::tally::Tally;
-use super::{Pace, Plan};
 use fairway_lab_results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
 
 /// The points of a percentile curve.

@@ -14,7 +14,7 @@ pub struct Plan {
     /// Where connections go.
     pub target: Target,
     /// What is asked for.
-    pub request: Ask,
+    pub request: RequestPlan,
     /// How it is carried.
     pub wire: Wire,
     /// When requests are due.
@@ -42,7 +42,7 @@ pub struct Target {
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct RequestPlan {
     /// `GET` and so on.
     pub method: String,
     /// Targets, taken in turn.
@@ -282,7 +282,7 @@ impl Address {
     fn plan(self, addresses: Vec<SocketAddr>) -> Plan {
         Plan {
             target: Target { addresses, authority: self.authority, name: self.name },
-            request: Ask {
+            request: RequestPlan {
                 method: "GET".to_owned(),
                 paths: vec![self.path],
                 headers: Vec::new(),

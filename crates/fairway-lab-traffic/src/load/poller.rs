@@ -29,7 +29,7 @@ pub(super) enum Interest {
 
 /// What happened to a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Happened {
+pub(super) struct SocketEvent {
     pub(super) token: u64,
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -67,7 +67,7 @@ impl Poller {
     }
 
     /// Sleeps until something happens or `nanos` have gone by, at most 20 ms, and adds to `happened` what did.
-    pub(super) fn wait(&mut self, nanos: Option<u64>, happened: &mut Vec<Happened>) -> io::Result<()> {
+    pub(super) fn wait(&mut self, nanos: Option<u64>, happened: &mut Vec<SocketEvent>) -> io::Result<()> {
         let longest = match nanos {
             Some(0) => 0,
             Some(nanos) if nanos < LONGEST => {
@@ -92,7 +92,7 @@ impl Poller {
                 self.is_due = true;
                 continue;
             }
-            happened.push(Happened {
+            happened.push(SocketEvent {
                 token: data.u64(),
                 readable: flags
                     .intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::Plan;
 use super::dialer::Dialer;
+use super::plan::Plan;
 use super::poller::{Interest, Poller};
 use super::slot::{Opening, Step};
 use super::transport::Scratch;

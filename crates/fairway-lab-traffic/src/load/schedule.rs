@@ -1,7 +1,7 @@
 //! When requests are due: the intended times of an open loop for one thread of several. Knows no clock; times are
 //! nanoseconds from the beginning of the stream.
 
-use super::{Pace, Plan};
+use super::plan::{Pace, Plan};
 
 /// The intended times of one thread, ascending.
 pub(super) struct Schedule {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::outcome::Outcome;
+use super::plan::Plan;
 use super::tally::Tally;
-use super::{Outcome, Plan};
 
 /// What ended in a part of a stream's time. [`Stream::split`](super::Stream::split) gives it.
 #[derive(Clone)]

@@ -23,12 +23,12 @@ pub(super) struct Shared {
     released: AtomicBool,
     /// How often the owner has asked for what was counted since.
     cuts: AtomicU32,
-    pub(super) boards: Vec<Board>,
+    pub(super) threads: Vec<ThreadStatus>,
 }
 
 /// What one thread shows while it runs.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct ThreadStatus {
     pub(super) sent: AtomicU64,
     pub(super) ok: AtomicU64,
     pub(super) errors: AtomicU64,
@@ -74,7 +74,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             released: AtomicBool::new(false),
             cuts: AtomicU32::new(0),
-            boards: (0..threads).map(|_| Board::default()).collect(),
+            threads: (0..threads).map(|_| ThreadStatus::default()).collect(),
         }
     }
 
@@ -122,30 +122,30 @@ impl Shared {
 
     /// Whether a thread was asked and has not handed over yet.
     pub(super) fn is_asked(&self, thread: usize) -> bool {
-        self.boards[thread].cuts.load(Ordering::Relaxed) != self.cuts.load(Ordering::Relaxed)
+        self.threads[thread].cuts.load(Ordering::Relaxed) != self.cuts.load(Ordering::Relaxed)
     }
 
     /// A thread hands over what it has counted.
     pub(super) fn hand_over(&self, thread: usize, tally: Tally) {
-        let board = &self.boards[thread];
-        *board.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
-        board.cuts.store(self.cuts.load(Ordering::Relaxed), Ordering::Relaxed);
+        let status = &self.threads[thread];
+        *status.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
+        status.cuts.store(self.cuts.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// What a thread has handed over, if it has.
     pub(super) fn take(&self, thread: usize) -> Option<Tally> {
-        self.boards[thread].handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.threads[thread].handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn progress(&self) -> Progress {
         let mut progress = Progress::default();
         let mut latency = fine_enough();
-        for board in &self.boards {
-            progress.sent += board.sent.load(Ordering::Relaxed);
-            progress.ok += board.ok.load(Ordering::Relaxed);
-            progress.errors += board.errors.load(Ordering::Relaxed);
-            progress.in_flight += board.in_flight.load(Ordering::Relaxed);
-            let recent = board.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for status in &self.threads {
+            progress.sent += status.sent.load(Ordering::Relaxed);
+            progress.ok += status.ok.load(Ordering::Relaxed);
+            progress.errors += status.errors.load(Ordering::Relaxed);
+            progress.in_flight += status.in_flight.load(Ordering::Relaxed);
+            let recent = status.recent.lock().unwrap_or_else(PoisonError::into_inner);
             progress.rate += recent.answers as f64;
             if let Some(more) = &recent.latency {
                 latency.add(more).expect("a histogram that grows takes every value");
@@ -156,7 +156,7 @@ impl Shared {
     }
 }
 
-impl Board {
+impl ThreadStatus {
     pub(super) fn show(&self, recent: Recent) {
         *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = recent;
     }

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::Protocol;
 use super::http1::Http1;
 use super::http2::Http2;
+use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
 use fairway_lab_results::Class;
@@ -75,12 +75,12 @@ impl Slot {
             State::Opening(opening) if !opening.is_connected => Ok(()),
             State::Opening(Opening { transport, .. }) | State::Http1(Http1 { transport, .. }) => {
                 let wanted = wants(transport);
-                change(poller, transport, token, (&mut self.interest, wanted))
+                change(poller, transport, token, &mut self.interest, wanted)
             }
             State::Http2(http2) => {
                 let pipe = http2.pipe.borrow();
                 let wanted = wants(&pipe.transport);
-                change(poller, &pipe.transport, token, (&mut self.interest, wanted))
+                change(poller, &pipe.transport, token, &mut self.interest, wanted)
             }
         }
     }
@@ -99,7 +99,8 @@ fn change(
     poller: &Poller,
     transport: &Transport,
     token: u64,
-    (interest, wanted): (&mut Interest, Interest),
+    interest: &mut Interest,
+    wanted: Interest,
 ) -> io::Result<()> {
     if *interest != wanted {
         *interest = wanted;

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::outcome::Outcome;
+use super::plan::Plan;
 use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
-use super::worker::{Between, End, Place, Report, Worker};
-use super::{Outcome, Plan, urgency};
+use super::urgency;
+use super::worker::phase::End;
+use super::worker::{Between, Report, ThreadNumber, Worker};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -66,7 +69,7 @@ impl Stream {
                     .name(format!("load-{index}"))
                     .spawn(move || {
                         urgency::raise(&plan);
-                        let worker = Worker::new(plan, shared, Place { run, index }, between);
+                        let worker = Worker::new(plan, shared, ThreadNumber { run, index }, between);
                         // The owner may have given up because another thread could not be made.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
                         worker?.run()
@@ -124,7 +127,7 @@ impl Stream {
     }
 
     fn has_finished(&self, index: usize) -> bool {
-        self.shared.boards[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
+        self.shared.threads[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
     }
 
     /// What ended since the beginning, or since it was split last; connections and requests on their way go on.

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::{Outcome, Pace, Plan, Protocol, at_percent};
+use super::outcome::{Outcome, at_percent};
+use super::plan::{Pace, Plan, Protocol};
 use fairway_lab_results::{Class, Latency};
 
 /// How a stream ended.

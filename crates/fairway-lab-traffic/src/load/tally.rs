@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use rustls::HandshakeKind;
 
-use super::Plan;
 use super::fates::Fates;
+use super::plan::Plan;
 use super::series::{Samples, Series};
 use fairway_lab_results::{Class, Counts, Example, Tls};
 
@@ -114,7 +114,7 @@ impl Tally {
     }
 
     /// A request ended at `now`; the plan's time ends at `end`.
-    pub(super) fn ended(&mut self, exchange: Exchange, fate: Fate, (now, end): (u64, u64)) {
+    pub(super) fn ended(&mut self, exchange: Exchange, fate: Fate, now: u64, end: u64) {
         if let Some(fates) = self.fates.as_mut().filter(|_| exchange.number > 0) {
             fates.ended(exchange.number, matches!(fate, Fate::Answered { wrong: None, .. }));
         }
@@ -130,17 +130,17 @@ impl Tally {
                 self.samples.offer(exchange.due, now.saturating_sub(exchange.due), status);
                 match wrong {
                     None => self.counts.ok += 1,
-                    Some((class, text)) => self.error(class, (exchange.due, now), text),
+                    Some((class, text)) => self.error(class, exchange.due, now, text),
                 }
             }
             Fate::Failed(class, text) => {
                 self.samples.offer(exchange.due, now.saturating_sub(exchange.due), 0);
-                self.error(class, (exchange.due, now), text);
+                self.error(class, exchange.due, now, text);
             }
         }
     }
 
-    fn error(&mut self, class: Class, (due, now): (u64, u64), text: String) {
+    fn error(&mut self, class: Class, due: u64, now: u64, text: String) {
         self.series.failed(due);
         let count = self.errors.entry(class).or_default();
         *count += 1;

@@ -14,9 +14,11 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_SIG_ED25519};
+use x509_parser::public_key::PublicKey;
 
+use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
 use super::sessions::Sessions;
-use super::{Protocol, TlsPlan, TlsVersion, Verify};
 use fairway_lab_results::Tls;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
@@ -128,24 +130,17 @@ fn iana(suite: rustls::CipherSuite) -> String {
     suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
 }
 
-/// The kind of key of a certificate, by the object identifiers of RFC 3279 §2.3.1, RFC 5480 §2.1.1 and RFC 8410 §3.
+/// The kind of key of a certificate.
 fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
-    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-    const CURVES: [(&[u8], &str); 3] = [
-        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07], "ECDSA-P256"),
-        (&[0x2b, 0x81, 0x04, 0x00, 0x22], "ECDSA-P384"),
-        (&[0x2b, 0x65, 0x70], "Ed25519"),
-    ];
-    let place = |needle: &[u8]| leaf.windows(needle.len()).position(|window| window == needle);
-    if let Some(start) = place(RSA) {
-        // BIT STRING { SEQUENCE { INTEGER modulus, .. } }: the first INTEGER whose length takes two bytes.
-        let rest = leaf.get(start + RSA.len()..)?;
-        let at = rest.windows(2).position(|window| window == [0x02, 0x82])?;
-        let length = usize::from(*rest.get(at + 2)?) << 8 | usize::from(*rest.get(at + 3)?);
-        let leading = usize::from(*rest.get(at + 4)? == 0);
-        return Some(format!("RSA-{}", (length - leading) * 8));
-    }
-    CURVES.iter().find(|(oid, _)| place(oid).is_some()).map(|(_, name)| (*name).to_owned())
+    let (_, certificate) = x509_parser::parse_x509_certificate(leaf).ok()?;
+    let algorithm = &certificate.public_key().algorithm;
+    let kind = match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => return Some(format!("RSA-{}", key.key_size())),
+        Ok(PublicKey::EC(_)) => algorithm.parameters.as_ref()?.as_oid().ok()?,
+        _ => algorithm.algorithm.clone(),
+    };
+    let known = [(OID_EC_P256, "ECDSA-P256"), (OID_NIST_EC_P384, "ECDSA-P384"), (OID_SIG_ED25519, "Ed25519")];
+    known.into_iter().find_map(|(oid, name)| (oid == kind).then(|| name.to_owned()))
 }
 
 /// Takes any certificate, but not a wrong signature over the handshake.
@@ -184,5 +179,29 @@ impl ServerCertVerifier for Anything {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
+
+    use super::*;
+
+    #[test]
+    fn the_kind_of_key_of_a_certificate_is_named() {
+        for (algorithm, expected) in [
+            (&PKCS_RSA_SHA256, "RSA-2048"),
+            (&PKCS_ECDSA_P256_SHA256, "ECDSA-P256"),
+            (&PKCS_ECDSA_P384_SHA384, "ECDSA-P384"),
+            (&PKCS_ED25519, "Ed25519"),
+        ] {
+            let key = KeyPair::generate_for(algorithm).expect("the algorithm is known");
+            let names = vec!["localhost".to_owned()];
+            let certificate = rcgen::CertificateParams::new(names)
+                .and_then(|parameters| parameters.self_signed(&key))
+                .expect("a certificate for a name");
+            assert_eq!(key_of(certificate.der()).as_deref(), Some(expected));
+        }
     }
 }

@@ -7,7 +7,7 @@ use thread_priority::{
     thread_native_id,
 };
 
-use super::{Pace, Plan};
+use super::plan::{Pace, Plan};
 
 /// Requests a second of one thread up to which it needs a small part of a CPU, so that it starves nobody. Above them, and
 /// in a closed loop, it would take a CPU from what it measures.

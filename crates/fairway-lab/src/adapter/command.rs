@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use crate::results::Settings;
+use fairway_lab_results::Settings;
 
 use super::frame::{Frame, Listen, TlsChoice};
 use super::proxy::Kind;
@@ -39,7 +39,7 @@ impl AdapterArguments {
     ///
     /// # Errors
     /// No API server, a proxy that does not start or ends by itself.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_ansi(false).init();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::results::Settings;
+use fairway_lab_results::Settings;
 
 /// The frame of a configuration.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::results::Settings;
+use fairway_lab_results::Settings;
 
 fn site() -> Desired {
     let forward = |strip: Option<&str>| Action::Forward {

@@ -11,6 +11,7 @@
 //! [`Desired`] is computed by a pure function and rendered by pure functions; only the drivers touch a process.
 //! An adapter is no controller: reports call it what it is. It never answers a request of a client.
 
+mod admin;
 pub mod caddy;
 pub mod command;
 mod derive;

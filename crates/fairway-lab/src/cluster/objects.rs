@@ -10,7 +10,8 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::{Value, json};
 
-use super::{Cluster, wait};
+use super::client::Cluster;
+use super::wait;
 
 /// The label of everything that a run creates.
 pub const OWNED: &str = "lab.fairway.dev/owned";

@@ -7,7 +7,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 
-use super::{Cluster, wait};
+use super::client::Cluster;
+use super::wait;
 
 /// A pod whose cost is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+/// How long a thing that a scenario waits for may take.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How often a condition is looked at.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -10,10 +10,14 @@ use crate::adapter::{
     Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
     Rule, TlsChoice, caddy, envoy, haproxy, nginx,
 };
-use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
+use super::artifacts::Artifacts;
+use super::names::PROXY;
 use super::objects::{self, IngressShape, class_name, deployment, ingress, namespace, service, word};
-use super::{PROXY, Peer, Placement, Prepared, Route, Workshop, programs};
+use super::peer::{Peer, Placement, Prepared};
+use super::programs;
+use super::route::Route;
 
 /// The folder of configurations and sockets in the pod.
 const FOLDER: &str = "/run/lab";
@@ -129,8 +133,8 @@ impl Peer for Adapted {
         self.summary
     }
 
-    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
-        let program = find(workshop, self.program)?;
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+        let program = find(artifacts, self.program)?;
         let (argument, mark) = match self.program {
             "envoy" => ("--version", "version"),
             // It prints the number and nothing else.
@@ -140,9 +144,9 @@ impl Peer for Adapted {
         let version = programs::version(&program, argument, mark)?;
         let place = format!("/usr/sbin/{}", self.program);
         let archive = programs::pack(
-            workshop,
+            artifacts,
             self.name,
-            &[(&workshop.laboratory, "/usr/bin/fairway-lab"), (&program, &place)],
+            &[(&artifacts.laboratory, "/usr/bin/fairway-lab"), (&program, &place)],
         )?;
         let shown = |settings| (self.render)(&sample_frame(settings), &sample());
         let conduct = NamedText { name: "what the adapter does".to_owned(), text: self.conduct.to_owned() };
@@ -165,7 +169,7 @@ impl Peer for Adapted {
         })
     }
 
-    fn objects(&self, _: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+    fn objects(&self, _: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>> {
         let read = json!(["get", "list", "watch"]);
         let rules = json!([
             { "apiGroups": [""], "resources": ["services", "secrets"], "verbs": read },
@@ -219,10 +223,10 @@ impl Adapted {
 }
 
 /// Where the program of a proxy is.
-pub(super) fn find(workshop: &Workshop, program: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn find(artifacts: &Artifacts, program: &str) -> anyhow::Result<PathBuf> {
     match program {
-        "envoy" => programs::envoy(&workshop.cache),
-        package => programs::debian(&workshop.cache, package),
+        "envoy" => programs::envoy(&artifacts.cache),
+        package => programs::debian(&artifacts.cache, package),
     }
 }
 

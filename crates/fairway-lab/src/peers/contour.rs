@@ -8,10 +8,14 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::adapter::CORS_HEADERS;
-use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
+use super::artifacts::Artifacts;
+use super::names::CERTIFICATE;
 use super::objects::{class, class_name, deployment, namespace, service, word};
-use super::{CERTIFICATE, Peer, Placement, Prepared, Route, Workshop, programs, yaml};
+use super::peer::{Peer, Placement, Prepared};
+use super::route::Route;
+use super::{programs, yaml};
 
 const NAME: &str = "contour";
 /// The folder of manifests in the module, and those that are used, in their order.
@@ -37,13 +41,13 @@ impl Peer for Contour {
         "Contour itself, with Envoy as its data plane"
     }
 
-    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
-        let (_, program) = programs::tool(workshop, NAME)?;
-        let envoy = programs::envoy(&workshop.cache)?;
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+        let (_, program) = programs::tool(artifacts, NAME)?;
+        let envoy = programs::envoy(&artifacts.cache)?;
         let version = programs::version(&program, "version", "version:")?;
         let envoy_version = programs::version(&envoy, "--version", "version")?;
         let archive =
-            programs::pack(workshop, NAME, &[(&program, "/bin/contour"), (&envoy, "/usr/local/bin/envoy")])?;
+            programs::pack(artifacts, NAME, &[(&program, "/bin/contour"), (&envoy, "/usr/local/bin/envoy")])?;
         let shown = |settings| NamedText {
             name: format!("contour.yaml ({})", word(settings)),
             text: configuration(settings).to_owned(),
@@ -65,8 +69,8 @@ impl Peer for Contour {
         })
     }
 
-    fn objects(&self, workshop: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
-        let (module, _) = programs::tool(workshop, NAME)?;
+    fn objects(&self, artifacts: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        let (module, _) = programs::tool(artifacts, NAME)?;
         let folder = module.join(MANIFESTS);
         let mut all = yaml::read(&folder.join("01-crds.yaml"))?;
         all.push(namespace(placement));

@@ -2,13 +2,16 @@
 //! or a cloud's is measured. Nothing of it is installed or removed.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::{CERTIFICATE, Peer, Placement, Prepared, Route, Workshop};
-use crate::results::{PeerKind, PeerRecord};
+use super::artifacts::Artifacts;
+use super::existing::{CpuSource, Existing};
+use super::names::CERTIFICATE;
+use super::peer::{Peer, Placement, Prepared};
+use super::route::Route;
+use fairway_lab_results::{PeerKind, PeerRecord};
 
 /// A description:
 /// `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller,cpu=kubelet`.
@@ -17,46 +20,6 @@ pub struct Described {
     name: String,
     class: String,
     existing: Existing,
-}
-
-/// Where a controller is that nobody has to install.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Existing {
-    /// The address of its Service, from where the laboratory runs.
-    pub address: IpAddr,
-    /// The namespace of its pods.
-    pub namespace: String,
-    /// The label selector of its data plane's pods; nothing is said of its CPU without one.
-    pub selector: Option<String>,
-    /// Its Deployment, which `comparison` scales.
-    pub deployment: Option<String>,
-    /// Where the CPU of its pods is read.
-    pub cpu: CpuSource,
-}
-
-/// Where CPU and memory of pods are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CpuSource {
-    /// Their cgroups where they run on this machine, else their kubelets, else the metrics API.
-    #[default]
-    Automatic,
-    /// Their cgroups.
-    Cgroup,
-    /// The counters of their kubelets, through the API server.
-    Kubelet,
-    /// The metrics API, which a metrics server answers.
-    Metrics,
-}
-
-impl CpuSource {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "cgroup" => Some(Self::Cgroup),
-            "kubelet" => Some(Self::Kubelet),
-            "metrics" => Some(Self::Metrics),
-            _ => None,
-        }
-    }
 }
 
 const KEYS: [&str; 7] = ["name", "class", "address", "selector", "namespace", "deployment", "cpu"];
@@ -136,7 +99,7 @@ impl Peer for Described {
         Some(&self.existing)
     }
 
-    fn prepare(&self, _workshop: &Workshop) -> anyhow::Result<Prepared> {
+    fn prepare(&self, _workshop: &Artifacts) -> anyhow::Result<Prepared> {
         Ok(Prepared {
             record: PeerRecord {
                 name: self.name.clone(),
@@ -150,7 +113,7 @@ impl Peer for Described {
         })
     }
 
-    fn objects(&self, _workshop: &Workshop, _placement: &Placement) -> anyhow::Result<Vec<Value>> {
+    fn objects(&self, _workshop: &Artifacts, _placement: &Placement) -> anyhow::Result<Vec<Value>> {
         Ok(Vec::new())
     }
 

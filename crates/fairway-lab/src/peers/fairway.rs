@@ -6,12 +6,14 @@ use std::process::Command;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
+use super::artifacts::Artifacts;
+use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};
 use super::objects::{IngressShape, class_name, ingress, namespace};
-use super::{
-    PROXY, PROXY_LABEL, Peer, Placement, Prepared, RESPONSE_HEADER, Route, Workshop, programs, yaml,
-};
+use super::peer::{Peer, Placement, Prepared};
+use super::route::Route;
+use super::{programs, yaml};
 
 const NAME: &str = "fairway";
 
@@ -27,13 +29,13 @@ impl Peer for Fairway {
         "Fairway: its own Rust data plane, changed in place"
     }
 
-    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
-        let (archive, image) = &workshop.fairway_image;
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+        let (archive, image) = &artifacts.fairway_image;
         anyhow::ensure!(
-            !workshop.in_pods || archive.is_file(),
+            !artifacts.in_pods || archive.is_file(),
             "the image {image} is not there; make image makes it"
         );
-        let version = programs::version(&workshop.fairway, "version", "fairway")?;
+        let version = programs::version(&artifacts.fairway, "version", "fairway")?;
         let values = |settings| serde_json::to_string_pretty(&chart_values(image, &sample(settings)));
         Ok(Prepared {
             record: PeerRecord {
@@ -53,17 +55,17 @@ impl Peer for Fairway {
                     },
                 ],
             },
-            archives: if workshop.in_pods { vec![archive.clone()] } else { Vec::new() },
+            archives: if artifacts.in_pods { vec![archive.clone()] } else { Vec::new() },
         })
     }
 
-    fn objects(&self, workshop: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
-        std::fs::create_dir_all(&workshop.folder)?;
-        let values = workshop.folder.join("fairway-values.json");
-        std::fs::write(&values, chart_values(&workshop.fairway_image.1, placement).to_string())
+    fn objects(&self, artifacts: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        std::fs::create_dir_all(&artifacts.folder)?;
+        let values = artifacts.folder.join("fairway-values.json");
+        std::fs::write(&values, chart_values(&artifacts.fairway_image.1, placement).to_string())
             .context("write the values of the chart")?;
-        let mut helm = Command::new(workshop.checkout.join("charts/tools/helm"));
-        helm.args(["template", PROXY]).arg(workshop.checkout.join("charts/fairway"));
+        let mut helm = Command::new(artifacts.checkout.join("charts/tools/helm"));
+        helm.args(["template", PROXY]).arg(artifacts.checkout.join("charts/fairway"));
         helm.args(["--namespace", &placement.namespace, "--values"]).arg(values);
         let rendered = programs::output(&mut helm).context("render the chart of Fairway")?;
         let mut objects = vec![namespace(placement)];

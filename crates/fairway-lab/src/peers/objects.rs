@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::results::Settings;
+use fairway_lab_results::Settings;
 
-use super::{CERTIFICATE, PROXY, PROXY_LABEL, Placement, Route};
+use super::names::{CERTIFICATE, PROXY, PROXY_LABEL};
+use super::peer::Placement;
+use super::route::Route;
 
 /// The Namespace of a placement.
 pub(super) fn namespace(placement: &Placement) -> Value {

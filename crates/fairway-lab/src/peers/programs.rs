@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use super::Workshop;
+use super::artifacts::Artifacts;
 
 /// Where a program of a Debian package is: in `PATH` or, as administrators' programs are, in `/usr/sbin`; else the
 /// package is fetched and unpacked into the cache.
@@ -64,8 +64,8 @@ pub(super) fn envoy(cache: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// A controller that a Go module of `lab/peers` pins: the folder of its module, and its program.
-pub(super) fn tool(workshop: &Workshop, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
-    let mut command = Command::new(workshop.checkout.join("lab/peers/tool"));
+pub(super) fn tool(artifacts: &Artifacts, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let mut command = Command::new(artifacts.checkout.join("lab/peers/tool"));
     let lines = heard(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
     let (folder, program) =
         lines.trim().split_once('\n').with_context(|| format!("lab/peers/tool {name} printed {lines:?}"))?;
@@ -123,24 +123,27 @@ fn heard(command: &mut Command) -> anyhow::Result<String> {
 }
 
 /// A program without its tables of source lines, which are most of this one's.
-fn stripped(workshop: &Workshop, program: &Path) -> PathBuf {
+fn stripped(artifacts: &Artifacts, program: &Path) -> PathBuf {
     let name = program.file_name().unwrap_or_default();
-    let lean = workshop.folder.join(name);
+    let lean = artifacts.folder.join(name);
     let done = Command::new("strip").arg("--strip-debug").arg("-o").arg(&lean).arg(program).output();
     // An image with them is larger and no different.
     if done.is_ok_and(|done| done.status.success()) { lean } else { program.to_path_buf() }
 }
 
 /// Packs programs, with the libraries they are linked to, into an image archive. The first is what the image starts.
-pub(super) fn pack(workshop: &Workshop, peer: &str, programs: &[(&Path, &str)]) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(&workshop.folder)
-        .with_context(|| format!("make {}", workshop.folder.display()))?;
-    let archive = workshop.folder.join(format!("{peer}.tar"));
-    let mut command = Command::new(workshop.testbed());
+pub(super) fn pack(artifacts: &Artifacts, peer: &str, programs: &[(&Path, &str)]) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(&artifacts.folder)
+        .with_context(|| format!("make {}", artifacts.folder.display()))?;
+    let archive = artifacts.folder.join(format!("{peer}.tar"));
+    let mut command = Command::new(artifacts.testbed());
     command.args(["image", "build", "--name", &image(peer), "--user", "65532:65532"]);
     for (program, place) in programs {
-        let program =
-            if *program == workshop.laboratory { stripped(workshop, program) } else { program.to_path_buf() };
+        let program = if *program == artifacts.laboratory {
+            stripped(artifacts, program)
+        } else {
+            program.to_path_buf()
+        };
         command.arg("--binary").arg(format!("{}:{place}", program.display()));
     }
     if let Some((_, first)) = programs.first() {

@@ -1,5 +1,10 @@
 //! Tests of all peers at once: what a scenario relies on.
 
+use std::path::PathBuf;
+
+use fairway_lab_results::Settings;
+use serde_json::Value;
+
 use super::*;
 
 const ADAPTED: [&str; 4] = ["nginx-reload", "haproxy", "envoy", "caddy"];
@@ -98,11 +103,11 @@ fn contour_takes_a_location_in_pieces() {
 
 #[test]
 fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_settings_its_workers() {
-    let workshop = workshop();
+    let artifacts = artifacts();
     for peer in all().into_iter().filter(|peer| ADAPTED.contains(&peer.name())) {
         let arguments = |settings| {
             let placement = Placement { settings, ..placement(peer.name()) };
-            let objects = peer.objects(&workshop, &placement).unwrap();
+            let objects = peer.objects(&artifacts, &placement).unwrap();
             let deployment = find(&objects, "Deployment").clone();
             assert_eq!(deployment["metadata"]["name"], PROXY);
             assert_eq!(deployment["spec"]["replicas"], 3);
@@ -121,10 +126,10 @@ fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_
 
 #[test]
 fn a_peer_without_its_programs_says_what_is_missing() {
-    let mut workshop = workshop();
-    workshop.fairway_image = (PathBuf::from("/nowhere/image.tar"), "localhost/fairway:none".to_owned());
+    let mut artifacts = artifacts();
+    artifacts.fairway_image = (PathBuf::from("/nowhere/image.tar"), "localhost/fairway:none".to_owned());
     let fairway = all().into_iter().next().unwrap();
-    let error = fairway.prepare(&workshop).unwrap_err().to_string();
+    let error = fairway.prepare(&artifacts).unwrap_err().to_string();
     assert!(error.contains("localhost/fairway:none") && error.contains("make image"), "{error}");
 }
 
@@ -137,9 +142,9 @@ fn contour_says_why_it_is_absent_without_a_cluster() {
     }
 }
 
-fn workshop() -> Workshop {
+fn artifacts() -> Artifacts {
     let nowhere = PathBuf::from("/nowhere");
-    Workshop {
+    Artifacts {
         cache: nowhere.clone(),
         folder: nowhere.clone(),
         checkout: nowhere.clone(),
@@ -153,15 +158,15 @@ fn workshop() -> Workshop {
 #[test]
 fn every_peer_has_a_colour_in_the_report() {
     for peer in all() {
-        assert!(crate::report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
+        assert!(fairway_lab_report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
     }
 }
 
 #[test]
 fn fairway_needs_its_image_in_pods_only() {
     let prepared = |in_pods| {
-        let workshop = Workshop { in_pods, ..workshop() };
-        format!("{:#}", fairway::Fairway.prepare(&workshop).expect_err("nothing is there"))
+        let artifacts = Artifacts { in_pods, ..artifacts() };
+        format!("{:#}", fairway::Fairway.prepare(&artifacts).expect_err("nothing is there"))
     };
     assert!(prepared(true).contains("make image"), "{}", prepared(true));
     assert!(

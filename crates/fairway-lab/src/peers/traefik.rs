@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::adapter::CORS_HEADERS;
-use crate::results::{NamedText, PeerKind, PeerRecord, Settings};
+use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
+use super::artifacts::Artifacts;
+use super::names::PROXY;
 use super::objects::{
     self, IngressShape, class_name, cluster_role, deployment, ingress, namespace, service, word,
 };
-use super::{PROXY, Peer, Placement, Prepared, Route, Workshop, programs, yaml};
+use super::peer::{Peer, Placement, Prepared};
+use super::route::Route;
+use super::{programs, yaml};
 
 const NAME: &str = "traefik";
 const CRDS: &str = "docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml";
@@ -27,10 +31,10 @@ impl Peer for Traefik {
         "Traefik itself, a Go proxy that is changed in place"
     }
 
-    fn prepare(&self, workshop: &Workshop) -> anyhow::Result<Prepared> {
-        let (_, program) = programs::tool(workshop, NAME)?;
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+        let (_, program) = programs::tool(artifacts, NAME)?;
         let version = programs::version(&program, "version", "version:")?;
-        let archive = programs::pack(workshop, NAME, &[(&program, "/usr/bin/traefik")])?;
+        let archive = programs::pack(artifacts, NAME, &[(&program, "/usr/bin/traefik")])?;
         let shown = |settings| {
             let placement = Placement {
                 namespace: class_name(NAME),
@@ -55,8 +59,8 @@ impl Peer for Traefik {
         })
     }
 
-    fn objects(&self, workshop: &Workshop, placement: &Placement) -> anyhow::Result<Vec<Value>> {
-        let (module, _) = programs::tool(workshop, NAME)?;
+    fn objects(&self, artifacts: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>> {
+        let (module, _) = programs::tool(artifacts, NAME)?;
         let mut all = yaml::read(&module.join(CRDS))?;
         all.push(namespace(placement));
         all.push(objects::account(placement, PROXY));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::definition::{Definition, Fit};
+use super::definition::{Definition, Scaling};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 
 /// The laboratory's own, in the order in which `all` runs them.
@@ -17,21 +17,21 @@ pub(super) const ALL: [(&str, &str); 5] = [
     ("propagation", include_str!("../../scenarios/propagation.toml")),
 ];
 
-/// A scenario with its terms read.
+/// A scenario with its parameters read.
 pub(super) struct Scenario {
     pub(super) definition: Definition,
-    pub(super) terms: Terms,
+    pub(super) parameters: Parameters,
     /// The fraction of requests of its streams that are POST.
     pub(super) posts: f64,
 }
 
-/// The terms of each kind.
-pub(super) enum Terms {
-    Capacity(capacity::Terms),
-    Dynamic(dynamic::Terms),
-    Comparison(comparison::Terms),
-    Timeline(timeline::Terms),
-    Propagation(propagation::Terms),
+/// The parameters of each kind.
+pub(super) enum Parameters {
+    Capacity(capacity::Parameters),
+    Dynamic(dynamic::Parameters),
+    Comparison(comparison::Parameters),
+    Timeline(timeline::Parameters),
+    Propagation(propagation::Parameters),
 }
 
 impl Scenario {
@@ -41,7 +41,7 @@ impl Scenario {
 
     /// Whether it changes objects in a cluster.
     pub(super) fn needs_cluster(&self) -> bool {
-        !matches!(self.terms, Terms::Capacity(_))
+        !matches!(self.parameters, Parameters::Capacity(_))
     }
 }
 
@@ -49,18 +49,18 @@ impl Scenario {
 ///
 /// # Errors
 /// A name that is neither, a file that cannot be read, or an unknown key in it.
-pub(super) fn named(names: &[String], fit: &Fit) -> anyhow::Result<Vec<Scenario>> {
+pub(super) fn named(names: &[String], scaling: &Scaling) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     for name in names {
         if name == "all" {
             for (_, text) in ALL {
-                scenarios.push(read(text, fit)?);
+                scenarios.push(read(text, scaling)?);
             }
             continue;
         }
         let known = ALL.iter().find(|(known, _)| known == name).map(|(_, text)| (*text).to_owned());
         let text = known.map_or_else(|| file(name), Ok)?;
-        scenarios.push(read(&text, fit).with_context(|| format!("scenario {name}"))?);
+        scenarios.push(read(&text, scaling).with_context(|| format!("scenario {name}"))?);
     }
     Ok(scenarios)
 }
@@ -75,21 +75,21 @@ fn file(name: &str) -> anyhow::Result<String> {
     fs::read_to_string(name).with_context(|| format!("read the scenario {name}"))
 }
 
-fn read(text: &str, fit: &Fit) -> anyhow::Result<Scenario> {
-    let mut definition = Definition::read(text, fit)?;
+fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Scenario> {
+    let mut definition = Definition::read(text, scaling)?;
     let posts =
         if definition.heading.scenario == "capacity" { 0.0 } else { definition.take_fraction("posts")? };
-    let terms = match definition.heading.scenario.as_str() {
-        "capacity" => Terms::Capacity(definition.terms()?),
-        "dynamic" => Terms::Dynamic(definition.terms()?),
-        "comparison" => Terms::Comparison(definition.terms()?),
-        "timeline" => Terms::Timeline(definition.terms()?),
-        "propagation" => Terms::Propagation(definition.terms()?),
+    let parameters = match definition.heading.scenario.as_str() {
+        "capacity" => Parameters::Capacity(definition.parameters()?),
+        "dynamic" => Parameters::Dynamic(definition.parameters()?),
+        "comparison" => Parameters::Comparison(definition.parameters()?),
+        "timeline" => Parameters::Timeline(definition.parameters()?),
+        "propagation" => Parameters::Propagation(definition.parameters()?),
         other => anyhow::bail!(
             "scenario = {other:?}: a file's scenario is one of those that `fairway-lab list` names"
         ),
     };
-    Ok(Scenario { definition, terms, posts })
+    Ok(Scenario { definition, parameters, posts })
 }
 
 #[cfg(test)]
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn every_scenario_reads_whole_and_in_its_quick_form() {
         for quick in [false, true] {
-            let fit = Fit { quick, scale: 0.05, set: Vec::new() };
-            let scenarios = named(&["all".to_owned()], &fit).expect("they read");
+            let scaling = Scaling { quick, scale: 0.05, set: Vec::new() };
+            let scenarios = named(&["all".to_owned()], &scaling).expect("they read");
             let names: Vec<_> = scenarios.iter().map(Scenario::name).collect();
             assert_eq!(names, ALL.map(|(name, _)| name));
             assert_eq!(scenarios.iter().filter(|scenario| scenario.needs_cluster()).count(), 4);
@@ -109,16 +109,16 @@ mod tests {
 
     #[test]
     fn the_paper_is_what_a_file_says_without_options() {
-        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
-        for scenario in named(&["all".to_owned()], &fit).expect("they read") {
+        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
+        for scenario in named(&["all".to_owned()], &scaling).expect("they read") {
             assert_eq!(scenario.definition.shortened, Vec::<String>::new(), "{}", scenario.name());
         }
     }
 
     #[test]
     fn a_name_that_is_no_scenario_is_told_what_there_is() {
-        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
-        let error = named(&["dinamic".to_owned()], &fit).err().expect("it is none").to_string();
+        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
+        let error = named(&["dinamic".to_owned()], &scaling).err().expect("it is none").to_string();
         assert!(error.contains("dinamic") && error.contains("timeline"), "{error}");
     }
 }

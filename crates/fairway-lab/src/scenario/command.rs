@@ -1,139 +1,25 @@
-//! The arguments of `fairway-lab run` and `fairway-lab list`. Never does what they ask for itself.
+//! `fairway-lab run` and `fairway-lab list`. Hands the work on.
 
 use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
-
+use super::arguments::RunArguments;
 use super::catalogue::{self, ALL};
-use super::definition::Fit;
-use super::{inside, prepare};
+use super::definition::Scaling;
+use super::{prepare, session};
 use crate::peers;
-use crate::results::Settings;
-
-/// Arguments of `fairway-lab run`.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  fairway-lab run all --quick                      every scenario with every peer, as root, in a testbed of its own
-  fairway-lab run dynamic --peers fairway,envoy --set dynamic_s=60.0
-  fairway-lab run capacity --peers fairway,haproxy   no cluster and no root are needed
-  fairway-lab run dynamic --cluster --yes --backend-image registry.example/fairway-lab:v1 \\
-      --peer name=ours,class=nginx,address=192.0.2.10,selector=app=ingress-nginx,namespace=ingress-nginx")]
-pub struct RunArguments {
-    /// Scenarios by name, `all`, or files of yours
-    #[arg(required = true, value_name = "SCENARIO")]
-    pub(super) scenarios: Vec<String>,
-    #[command(flatten)]
-    pub(super) who: Who,
-    #[command(flatten)]
-    pub(super) fitting: Fitting,
-    #[command(flatten)]
-    pub(super) place: Place,
-    /// Exit with 1 when a request of these peers failed, separated by commas: for CI
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    pub(super) fail_on_errors: Vec<String>,
-    /// Where the results go [default: lab-results/TIME]
-    #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-    /// The part of a run that is inside of the testbed.
-    #[arg(long, hide = true, value_name = "FILE")]
-    inside: Option<PathBuf>,
-}
-
-/// Whom to measure.
-#[derive(clap::Args)]
-pub(super) struct Who {
-    /// Peers, separated by commas [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    pub(super) peers: Vec<String>,
-    /// A controller in your cluster: name=..,class=..,address=.. and, if known, selector=.., namespace=.., deployment=..,
-    /// cpu=cgroup|kubelet|metrics; may be repeated
-    #[arg(long = "peer", value_name = "DESCRIPTION")]
-    pub(super) described: Vec<String>,
-    /// With recommended settings (equal upstream keep-alive, workers, TLS, logs), with each peer's defaults, or both
-    #[arg(long, value_enum, default_value_t = With::Recommended)]
-    pub(super) settings: With,
-}
-
-/// How much of a scenario.
-#[derive(clap::Args)]
-pub(super) struct Fitting {
-    /// Every scenario shortened, so that all of them with all peers fit into 25 minutes on two cores
-    #[arg(long)]
-    pub(super) quick: bool,
-    /// Rates and connections as a fraction of the paper's, whose machines were larger
-    #[arg(long, default_value_t = 0.05, value_parser = fraction, value_name = "FACTOR")]
-    pub(super) scale: f64,
-    /// A parameter of the scenarios' files, e.g. `rate=2000`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(super) set: Vec<String>,
-}
-
-/// Where it runs and what with.
-#[derive(clap::Args)]
-pub(super) struct Place {
-    /// In the cluster of your kubeconfig instead of a testbed; creates namespaces `lab*` there and removes them
-    #[arg(long)]
-    pub(super) cluster: bool,
-    /// Yes, put objects and load on that cluster
-    #[arg(long)]
-    pub(super) yes: bool,
-    /// The image of backends, with this program at /usr/bin/fairway-lab; the testbed gets its own
-    #[arg(long, value_name = "IMAGE")]
-    pub(super) backend_image: Option<String>,
-    /// An address of this machine that pods of the cluster reach, with a port: backends tell there which requests they were
-    /// given; a testbed has its own
-    #[arg(long, requires = "cluster", value_name = "ADDR:PORT")]
-    pub(super) collector: Option<SocketAddr>,
-    /// The Fairway to measure
-    #[arg(long, default_value = "target/release/fairway", env = "FAIRWAY_LAB_FAIRWAY", value_name = "FILE")]
-    pub(super) fairway: PathBuf,
-    /// The archive of its image, as `make image` writes it
-    #[arg(long, default_value = "target/fairway-image.tar", env = "FAIRWAY_LAB_IMAGE", value_name = "FILE")]
-    pub(super) fairway_image: PathBuf,
-    /// The checkout: testbed, charts and the pinned peers are there
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    pub(super) checkout: PathBuf,
-}
-
-/// Settings to run with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum With {
-    Recommended,
-    Defaults,
-    Both,
-}
-
-impl With {
-    pub(super) fn all(self) -> Vec<Settings> {
-        match self {
-            Self::Recommended => vec![Settings::Recommended],
-            Self::Defaults => vec![Settings::Defaults],
-            Self::Both => vec![Settings::Recommended, Settings::Defaults],
-        }
-    }
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(factor) if factor > 0.0 && factor <= 1.0 => Ok(factor),
-        _ => Err("a factor above 0 and at most 1".to_owned()),
-    }
-}
 
 impl RunArguments {
     /// Runs the scenarios: prepares peers and a testbed, and measures inside of it.
     ///
     /// # Errors
     /// Input that cannot be used.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
-        let fit = Fit { quick: self.fitting.quick, scale: self.fitting.scale, set: self.fitting.set.clone() };
-        let scenarios = catalogue::named(&self.scenarios, &fit)?;
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let scaling =
+            Scaling { quick: self.scope.quick, scale: self.scope.scale, set: self.scope.set.clone() };
+        let scenarios = catalogue::named(&self.scenarios, &scaling)?;
         match &self.inside {
-            Some(handover) => inside::run(handover, &scenarios, &self.fail_on_errors),
+            Some(handover) => session::run(handover, &scenarios, &self.fail_on_errors),
             None => prepare::run(&self, &scenarios),
         }
     }
@@ -152,7 +38,7 @@ impl ListArguments {
     ///
     /// # Errors
     /// No such scenario, or standard output that cannot be written.
-    pub fn carry_out(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         if let Some(name) = self.scenario {
             let known = ALL.iter().find(|(known, _)| *known == name);
@@ -160,9 +46,9 @@ impl ListArguments {
             out.write_all(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let fit = Fit { quick: false, scale: 1.0, set: Vec::new() };
+        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
         writeln!(out, "scenarios (`fairway-lab list NAME` prints a file):")?;
-        for scenario in catalogue::named(&["all".to_owned()], &fit)? {
+        for scenario in catalogue::named(&["all".to_owned()], &scaling)? {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;
         }
         writeln!(out, "\npeers:")?;

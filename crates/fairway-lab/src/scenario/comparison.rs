@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::metering::{Metered, Metering};
+use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::route;
-use super::stage::{Cast, Stage, finish, start};
 use super::trial::ineffective;
-use crate::load::{Pace, Segment, Stream};
 use crate::peers::Filters;
-use crate::results::Run;
+use fairway_lab_results::Run;
+use fairway_lab_traffic::load::{Pace, Segment, Stream};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Terms {
+pub(super) struct Parameters {
     variants: Vec<Variant>,
     lead_in_s: f64,
     proxy_replicas: u32,
@@ -37,9 +37,9 @@ struct Variant {
     connections: usize,
 }
 
-impl Terms {
-    pub(super) fn cast(&self) -> Cast {
-        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: self.backends }
+impl Parameters {
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.backends }
     }
 }
 
@@ -51,26 +51,30 @@ enum Change {
 }
 
 /// Every variant with one contender.
-pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
+pub(super) async fn run(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
     // A controller that was there before may have other replicas.
-    let (namespace, deployment) = (stage.placement.namespace.clone(), stage.deployment()?.to_owned());
-    stage.cluster.scale(&namespace, &deployment, terms.proxy_replicas).await?;
-    stage.cluster.settled(&namespace, &deployment).await?;
-    let left_out = ineffective(stage, routes().to_vec()).await?;
-    for variant in &terms.variants {
-        with_variant(stage, (terms, &left_out), run, *variant).await?;
+    let (namespace, deployment) = (running.placement.namespace.clone(), running.deployment()?.to_owned());
+    running.cluster.scale(&namespace, &deployment, parameters.proxy_replicas).await?;
+    running.cluster.settled(&namespace, &deployment).await?;
+    let left_out = ineffective(running, routes().to_vec()).await?;
+    for variant in &parameters.variants {
+        with_variant(running, parameters, &left_out, run, *variant).await?;
     }
     Ok(())
 }
 
 /// A stream with its meter, cut at the end of each phase.
-struct Watched {
+struct MeteredStream {
     stream: Stream,
     metering: Metering,
     phases: Vec<(Segment, Metered)>,
 }
 
-impl Watched {
+impl MeteredStream {
     async fn cut(&mut self) -> anyhow::Result<()> {
         let segment = tokio::task::block_in_place(|| self.stream.split())?;
         let spent = self.metering.cut().await?;
@@ -80,41 +84,48 @@ impl Watched {
 }
 
 async fn with_variant(
-    stage: &mut Stage<'_>,
-    (terms, left_out): (&Terms, &[&str]),
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    left_out: &[&str],
     run: &mut Run,
     variant: Variant,
 ) -> anyhow::Result<()> {
     let (name, case) =
-        (stage.contender.peer.name(), format!("{} x {}", variant.generators, variant.connections));
-    stage.progress.say(&format!("{name} {case}: lead-in of {} s", terms.lead_in_s));
-    let mut plan = stage.plan("/")?;
-    plan.pace = if terms.rate > 0.0 { Pace::Open { rate: terms.rate, poisson: false } } else { Pace::Closed };
+        (running.contender.peer.name(), format!("{} x {}", variant.generators, variant.connections));
+    running.progress.say(&format!("{name} {case}: lead-in of {} s", parameters.lead_in_s));
+    let mut plan = running.plan("/")?;
+    plan.pace = if parameters.rate > 0.0 {
+        Pace::Open { rate: parameters.rate, poisson: false }
+    } else {
+        Pace::Closed
+    };
     plan.shape.threads = variant.generators;
     plan.shape.connections = variant.generators * variant.connections;
     plan.bounds.duration = None;
-    plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
+    plan.bounds.timeout = Duration::from_secs_f64(parameters.timeout_s);
     plan.records.bucket = Duration::from_millis(200);
-    stage.clock = Instant::now();
-    let mut watched = Watched { stream: start(plan)?, metering: stage.metering().await?, phases: Vec::new() };
-    sleep(terms.lead_in_s).await;
+    running.clock = Instant::now();
+    let mut watched =
+        MeteredStream { stream: start(plan)?, metering: running.metering().await?, phases: Vec::new() };
+    sleep(parameters.lead_in_s).await;
     // The lead-in is no phase of the paper's: connections are made in it.
     watched.cut().await?;
     watched.phases.clear();
     let mut names = Vec::new();
-    for (label, change) in changes(terms, left_out) {
-        let seconds = if matches!(change, Change::Nothing) { terms.undisturbed_s } else { terms.phase_s };
-        enter(stage, run, &case, (&label, change)).await?;
+    for (label, change) in changes(parameters, left_out) {
+        let seconds =
+            if matches!(change, Change::Nothing) { parameters.undisturbed_s } else { parameters.phase_s };
+        enter(running, run, &case, &label, change).await?;
         sleep(seconds).await;
         // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
-        stage.cluster.settled(&stage.placement.namespace, stage.deployment()?).await?;
+        running.cluster.settled(&running.placement.namespace, running.deployment()?).await?;
         watched.cut().await?;
         names.push(label);
     }
     watched.stream.stop();
     finish(watched.stream).await?;
     watched.metering.end();
-    record(stage, run, &case, names.into_iter().zip(watched.phases).collect())
+    record(running, run, &case, names.into_iter().zip(watched.phases).collect())
 }
 
 async fn sleep(seconds: f64) {
@@ -122,35 +133,36 @@ async fn sleep(seconds: f64) {
 }
 
 async fn enter(
-    stage: &Stage<'_>,
+    running: &RunningPeer<'_>,
     run: &mut Run,
     case: &str,
-    (label, change): (&str, Change),
+    label: &str,
+    change: Change,
 ) -> anyhow::Result<()> {
     let kind = match &change {
         Change::Proxies(_) => "proxy-scale",
         Change::Nothing => "quiet",
         Change::Route(_) => "route",
     };
-    run.events.push(stage.event(case, kind, label.to_owned()));
+    run.events.push(running.event(case, kind, label.to_owned()));
     match change {
         Change::Proxies(replicas) => {
-            stage.cluster.scale(&stage.placement.namespace, stage.deployment()?, replicas).await
+            running.cluster.scale(&running.placement.namespace, running.deployment()?, replicas).await
         }
         Change::Nothing => Ok(()),
         Change::Route(filters) => {
             let mut changed = route();
             changed.filters = filters;
-            stage.route(&changed).await
+            running.route(&changed).await
         }
     }
 }
 
 /// Changes of the route come in pairs: one that has no effect is left out with what takes it back.
-fn changes(terms: &Terms, left_out: &[&str]) -> Vec<(String, Change)> {
-    let (few, more) = (terms.proxy_replicas, terms.proxy_replicas_more);
+fn changes(parameters: &Parameters, left_out: &[&str]) -> Vec<(String, Change)> {
+    let (few, more) = (parameters.proxy_replicas, parameters.proxy_replicas_more);
     let mut changes = Vec::new();
-    for cycle in 1..=terms.cycles {
+    for cycle in 1..=parameters.cycles {
         changes.push((format!("proxy {few} -> {more} ({cycle})"), Change::Proxies(more)));
         changes.push((format!("proxy {more} -> {few} ({cycle})"), Change::Proxies(few)));
     }
@@ -179,15 +191,23 @@ fn redirect() -> Filters {
 
 type Phase = (String, (Segment, Metered));
 
-fn record(stage: &Stage<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
-    let name = stage.contender.peer.name();
+fn record(running: &RunningPeer<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
+    let name = running.contender.peer.name();
     let pooled = phases.iter().map(|(_, (segment, _))| segment.clone()).reduce(Segment::and);
     let all = phases.iter().fold(Metered::default(), |sum, (_, (_, metered))| sum.and(metered));
     for (label, (segment, spent)) in phases {
-        run.measures.push(stage.measure((name, case, &label), segment.outcome(), Some(spent))?);
+        run.measures.push(running.measure(
+            StreamName { peer: name, case, phase: &label },
+            segment.outcome(),
+            Some(spent),
+        )?);
     }
     if let Some(pooled) = pooled {
-        run.measures.push(stage.measure((name, case, "pooled"), pooled.outcome(), Some(all))?);
+        run.measures.push(running.measure(
+            StreamName { peer: name, case, phase: "pooled" },
+            pooled.outcome(),
+            Some(all),
+        )?);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use crate::results::Parameter;
+use fairway_lab_results::Parameter;
 
 /// What every scenario's file says beside its parameters.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,7 +27,7 @@ pub(super) struct Heading {
 
 /// How a file's parameters are fitted to the machine and to the time there is.
 #[derive(Clone, Debug)]
-pub(super) struct Fit {
+pub(super) struct Scaling {
     /// The shorter form.
     pub(super) quick: bool,
     /// The factor of scaled parameters, 0 < scale <= 1.
@@ -55,22 +55,22 @@ impl Definition {
     ///
     /// # Errors
     /// It is no TOML, a heading is missing, or what is set is no parameter of it.
-    pub(super) fn read(text: &str, fit: &Fit) -> anyhow::Result<Self> {
+    pub(super) fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Self> {
         let whole: Table = text.parse().context("the file is no TOML")?;
         let heading = Heading::deserialize(whole.clone()).context("a scenario's heading")?;
         let paper: Table =
             whole.iter().filter(|(key, _)| !HEADING.contains(&key.as_str())).map(owned).collect();
         let mut table = paper.clone();
-        if fit.quick
+        if scaling.quick
             && let Some(quick) = whole.get("quick")
         {
             let quick = quick.as_table().context("quick: is no table")?;
             table.extend(quick.iter().map(owned));
         }
         for key in &heading.scaled {
-            table.iter_mut().for_each(|(name, value)| scale(name, value, key, fit.scale));
+            table.iter_mut().for_each(|(name, value)| scale(name, value, key, scaling.scale));
         }
-        for assignment in &fit.set {
+        for assignment in &scaling.set {
             set(&mut table, assignment, &paper)?;
         }
         for (name, value) in &table {
@@ -96,7 +96,7 @@ impl Definition {
     ///
     /// # Errors
     /// A key that the scenario does not know, one that is missing, or a value of the wrong kind.
-    pub(super) fn terms<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+    pub(super) fn parameters<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(self.table.clone())
             .with_context(|| format!("scenario {}: its parameters", self.heading.scenario))
     }
@@ -203,7 +203,7 @@ mod tests {
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(deny_unknown_fields)]
-    struct Terms {
+    struct Parameters {
         rate: f64,
         extra: u32,
         variants: Vec<Variant>,
@@ -216,18 +216,18 @@ mod tests {
         connections: u32,
     }
 
-    fn fit(quick: bool, scale: f64, set: &[&str]) -> Fit {
-        Fit { quick, scale, set: set.iter().map(|text| (*text).to_owned()).collect() }
+    fn scaling(quick: bool, scale: f64, set: &[&str]) -> Scaling {
+        Scaling { quick, scale, set: set.iter().map(|text| (*text).to_owned()).collect() }
     }
 
     #[test]
     fn the_paper_is_the_default_and_scaling_reaches_into_lists() {
-        let whole = Definition::read(FILE, &fit(false, 1.0, &[])).expect("it reads");
+        let whole = Definition::read(FILE, &scaling(false, 1.0, &[])).expect("it reads");
         assert_eq!(whole.shortened, Vec::<String>::new());
-        let small = Definition::read(FILE, &fit(true, 0.1, &[])).expect("it reads");
-        let terms: Terms = small.terms().expect("its terms");
+        let small = Definition::read(FILE, &scaling(true, 0.1, &[])).expect("it reads");
+        let parameters: Parameters = small.parameters().expect("its terms");
         let variants = vec![Variant { generators: 1, connections: 25 }];
-        assert_eq!(terms, Terms { rate: 3000.0, extra: 2, variants });
+        assert_eq!(parameters, Parameters { rate: 3000.0, extra: 2, variants });
         assert_eq!(
             small.shortened,
             [
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn what_is_set_wins_and_must_exist() {
-        let set = Definition::read(FILE, &fit(true, 0.1, &["rate=7"])).expect("it reads");
-        assert_eq!(set.terms::<Terms>().expect("its terms").rate, 7.0);
-        let error = Definition::read(FILE, &fit(true, 0.1, &["rat=7"])).expect_err("no such key");
+        let set = Definition::read(FILE, &scaling(true, 0.1, &["rate=7"])).expect("it reads");
+        assert_eq!(set.parameters::<Parameters>().expect("its terms").rate, 7.0);
+        let error = Definition::read(FILE, &scaling(true, 0.1, &["rat=7"])).expect_err("no such key");
         assert!(format!("{error:#}").contains("there is no parameter rat; there are"), "{error:#}");
     }
 
@@ -249,7 +249,7 @@ mod tests {
     fn a_number_that_no_time_or_count_can_be_is_refused() {
         for assignment in ["rate=nan", "rate=-1.0", "rate=inf", "extra=-2", "variants=[{ connections = -1 }]"]
         {
-            let error = Definition::read(FILE, &fit(false, 1.0, &[assignment])).expect_err(assignment);
+            let error = Definition::read(FILE, &scaling(false, 1.0, &[assignment])).expect_err(assignment);
             let error = format!("{error:#}");
             assert!(error.contains("scenario dynamic") && error.contains("is possible"), "{error}");
         }
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named() {
         let text = FILE.replace("extra = 1", "extra = 1\nretries = 3");
-        let definition = Definition::read(&text, &fit(false, 1.0, &[])).expect("the heading is right");
-        let error = format!("{:#}", definition.terms::<Terms>().expect_err("retries is unknown"));
+        let definition = Definition::read(&text, &scaling(false, 1.0, &[])).expect("the heading is right");
+        let error = format!("{:#}", definition.parameters::<Parameters>().expect_err("retries is unknown"));
         assert!(error.contains("scenario dynamic") && error.contains("retries"), "{error}");
     }
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE};
-use super::stage::{Cast, Stage, finish, start};
-use crate::load::Pace;
-use crate::results::Run;
+use fairway_lab_results::Run;
+use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Terms {
+pub(super) struct Parameters {
     rate: f64,
     connections: usize,
     threads: usize,
@@ -35,52 +35,65 @@ struct Step {
     hold_s: f64,
 }
 
-impl Terms {
-    pub(super) fn cast(&self) -> Cast {
-        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: self.static_replicas }
+impl Parameters {
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.static_replicas }
     }
 }
 
 /// Both halves with one contender.
-pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
-    half(stage, terms, run, ("static", terms.static_s)).await?;
-    half(stage, terms, run, ("dynamic", terms.dynamic_s)).await
+pub(super) async fn run(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    half(running, parameters, run, "static", parameters.static_s).await?;
+    half(running, parameters, run, "dynamic", parameters.dynamic_s).await
 }
 
 async fn half(
-    stage: &mut Stage<'_>,
-    terms: &Terms,
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
     run: &mut Run,
-    (case, seconds): (&str, f64),
+    case: &str,
+    seconds: f64,
 ) -> anyhow::Result<()> {
-    let name = stage.contender.peer.name();
-    stage.progress.say(&format!("{name} {case}: {} requests/s for {seconds} s", terms.rate));
-    let path = format!("/?size={}", terms.answer_bytes);
-    let mut plan = stage.plan(&path)?;
-    plan.pace = Pace::Open { rate: terms.rate, poisson: false };
-    plan.shape.connections = terms.connections;
-    plan.shape.threads = terms.threads;
+    let name = running.contender.peer.name();
+    running.progress.say(&format!("{name} {case}: {} requests/s for {seconds} s", parameters.rate));
+    let path = format!("/?size={}", parameters.answer_bytes);
+    let mut plan = running.plan(&path)?;
+    plan.pace = Pace::Open { rate: parameters.rate, poisson: false };
+    plan.shape.connections = parameters.connections;
+    plan.shape.threads = parameters.threads;
     plan.bounds.duration = Some(Duration::from_secs_f64(seconds));
-    plan.bounds.timeout = Duration::from_secs_f64(terms.timeout_s);
+    plan.bounds.timeout = Duration::from_secs_f64(parameters.timeout_s);
     plan.records.bucket = Duration::from_millis(200);
-    let mut beside = stage.direct_plan(&path, terms.direct_rate)?;
+    let mut beside = running.direct_plan(&path, parameters.direct_rate)?;
     if let Some(beside) = &mut beside {
         beside.bounds.duration = plan.bounds.duration;
         beside.records.bucket = plan.records.bucket;
     }
 
-    stage.clock = Instant::now();
-    let mut metering = stage.metering().await?;
+    running.clock = Instant::now();
+    let mut metering = running.metering().await?;
     let (main, direct) = (start(plan)?, beside.map(start).transpose()?);
     if case == "dynamic" {
-        churn(stage, terms, run, seconds).await?;
+        churn(running, parameters, run, seconds).await?;
     }
     let outcome = finish(main).await?;
     let spent = metering.cut().await?;
     metering.end();
-    run.measures.push(stage.measure((name, case, "pooled"), outcome, Some(spent))?);
+    run.measures.push(running.measure(
+        StreamName { peer: name, case, phase: "pooled" },
+        outcome,
+        Some(spent),
+    )?);
     if let Some(direct) = direct {
-        let mut measure = stage.measure(("direct", case, "pooled"), finish(direct).await?, None)?;
+        let mut measure = running.measure(
+            StreamName { peer: "direct", case, phase: "pooled" },
+            finish(direct).await?,
+            None,
+        )?;
         measure.beside = Some(name.to_owned());
         run.measures.push(measure);
     }
@@ -89,20 +102,25 @@ async fn half(
 
 /// Scales again and again until the time is over. A step asks and then waits, as the study's script did: whether the
 /// pods are there by then is the cluster's business.
-async fn churn(stage: &Stage<'_>, terms: &Terms, run: &mut Run, seconds: f64) -> anyhow::Result<()> {
-    let mut before = terms.static_replicas;
-    for step in terms.steps.iter().cycle() {
-        if stage.now() >= seconds {
+async fn churn(
+    running: &RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+    seconds: f64,
+) -> anyhow::Result<()> {
+    let mut before = parameters.static_replicas;
+    for step in parameters.steps.iter().cycle() {
+        if running.now() >= seconds {
             break;
         }
         if step.replicas != before {
             let label = format!("backend {before} -> {}", step.replicas);
-            run.events.push(stage.event("dynamic", "scale", label));
+            run.events.push(running.event("dynamic", "scale", label));
         }
-        stage.cluster.scale(NAMESPACE, BACKEND, step.replicas).await?;
+        running.cluster.scale(NAMESPACE, BACKEND, step.replicas).await?;
         before = step.replicas;
-        let left = (seconds - stage.now()).max(0.0);
+        let left = (seconds - running.now()).max(0.0);
         tokio::time::sleep(Duration::from_secs_f64(step.hold_s.min(left))).await;
     }
-    stage.cluster.scale(NAMESPACE, BACKEND, terms.static_replicas).await
+    running.cluster.scale(NAMESPACE, BACKEND, parameters.static_replicas).await
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::peers::Workshop;
-use crate::results::{Absent, PeerRecord, Settings};
+use crate::peers::Artifacts;
+use fairway_lab_results::{Absent, PeerRecord, Settings};
 
 /// Everything that measuring needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct Handover {
     pub(super) command: Vec<String>,
     /// The folder of the results.
     pub(super) folder: PathBuf,
-    pub(super) workshop: Workshop,
+    pub(super) artifacts: Artifacts,
     /// Peers whose programs are there.
     pub(super) peers: Vec<PeerRecord>,
     pub(super) absent: Vec<Absent>,

@@ -9,16 +9,15 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::arguments::RunArguments;
 use super::catalogue::Scenario;
-use super::command::RunArguments;
-use super::foreign;
+use super::disk_reserve::DiskReserve;
 use super::handover::{Handover, TESTBED};
-use super::inside;
 use super::progress::Progress;
-use super::room::Room;
+use super::{session, user_cluster};
 use crate::cluster::Testbed;
-use crate::peers::{self, Peer, Workshop};
-use crate::results::Absent;
+use crate::peers::{self, Artifacts, Peer};
+use fairway_lab_results::Absent;
 
 /// The image of backends in the testbed.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
@@ -26,51 +25,54 @@ const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 /// Prepares, and measures inside of a testbed where one is needed.
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let progress = Progress::begin();
-    let chosen = chosen(&arguments.who.peers)?;
+    let chosen = chosen(&arguments.selection.peers)?;
     let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
     anyhow::ensure!(
-        arguments.place.cluster || arguments.who.described.is_empty(),
+        arguments.environment.cluster || arguments.selection.described.is_empty(),
         "--peer describes a controller in a cluster of yours: say --cluster too"
     );
-    let described =
-        if arguments.place.cluster { foreign::permitted(arguments, scenarios)? } else { Vec::new() };
-    if in_cluster && !arguments.place.cluster {
+    let described = if arguments.environment.cluster {
+        user_cluster::permitted(arguments, scenarios)?
+    } else {
+        Vec::new()
+    };
+    if in_cluster && !arguments.environment.cluster {
         anyhow::ensure!(
             rustix::process::geteuid().is_root(),
             "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
         );
     }
     let folder = folder(arguments)?;
-    let workshop = workshop(arguments, &folder, in_cluster)?;
+    let artifacts = artifacts(arguments, &folder, in_cluster)?;
     let mut handover = Handover {
         command: std::env::args().collect(),
         folder,
-        workshop,
+        artifacts,
         peers: Vec::new(),
         absent: Vec::new(),
-        settings: arguments.who.settings.all(),
+        settings: arguments.selection.settings.all(),
         place: if in_cluster { TESTBED } else { "local" }.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
-        collector: arguments.place.collector,
+        collector: arguments.environment.collector,
         prepared_s: 0.0,
     };
-    if arguments.place.cluster {
-        return foreign::run(arguments, &described, handover, scenarios);
+    if arguments.environment.cluster {
+        return user_cluster::run(arguments, &described, handover, scenarios);
     }
     let mut archives = peers_of(&mut handover, &chosen, progress);
     handover.prepared_s = progress.seconds();
-    let file = handover.workshop.folder.join("handover.json");
+    let file = handover.artifacts.folder.join("handover.json");
     let outcome = if in_cluster {
-        backend_image(&handover.workshop).and_then(|archive| {
+        backend_image(&handover.artifacts).and_then(|archive| {
             archives.push(archive);
             handover.write(&file)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(around(&handover.workshop, &archives, &file, progress))
+            runtime.block_on(around(&handover.artifacts, &archives, &file, progress))
         })
     } else {
-        handover.write(&file).and_then(|()| inside::run(&file, scenarios, &arguments.fail_on_errors))
+        handover.write(&file).and_then(|()| session::run(&file, scenarios, &arguments.fail_on_errors))
     };
-    let cleared = clear(&handover.workshop.folder);
+    let cleared = clear(&handover.artifacts.folder);
     let code = outcome?;
     cleared.map(|()| code)
 }
@@ -112,11 +114,11 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     tempfile::NamedTempFile::new_in(&folder)
         .with_context(|| format!("the folder of the results, {}, cannot be written", folder.display()))?;
     // Given back at once: the part that measures takes it for itself.
-    drop(Room::keep(&folder)?);
+    drop(DiskReserve::keep(&folder)?);
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
-fn workshop(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::Result<Workshop> {
+fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::Result<Artifacts> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
@@ -125,13 +127,13 @@ fn workshop(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::R
     fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
     let absolute =
         |path: &Path| std::path::absolute(path).with_context(|| format!("find {}", path.display()));
-    Ok(Workshop {
+    Ok(Artifacts {
         cache: cache.join("fairway").join("lab"),
         folder: work,
-        checkout: absolute(&arguments.place.checkout)?,
-        fairway: absolute(&arguments.place.fairway)?,
+        checkout: absolute(&arguments.environment.checkout)?,
+        fairway: absolute(&arguments.environment.fairway)?,
         fairway_image: (
-            absolute(&arguments.place.fairway_image)?,
+            absolute(&arguments.environment.fairway_image)?,
             format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
         ),
         in_pods,
@@ -144,7 +146,7 @@ fn peers_of(handover: &mut Handover, chosen: &[Box<dyn Peer>], progress: Progres
     let mut archives = Vec::new();
     for peer in chosen {
         progress.say(&format!("preparing {}", peer.name()));
-        match peer.prepare(&handover.workshop) {
+        match peer.prepare(&handover.artifacts) {
             Ok(prepared) => {
                 handover.peers.push(prepared.record);
                 archives.extend(prepared.archives);
@@ -160,11 +162,11 @@ fn peers_of(handover: &mut Handover, chosen: &[Box<dyn Peer>], progress: Progres
 }
 
 /// The image of backends: this program.
-fn backend_image(workshop: &Workshop) -> anyhow::Result<PathBuf> {
-    let archive = workshop.folder.join("backend.tar");
-    let status = Command::new(workshop.testbed())
+fn backend_image(artifacts: &Artifacts) -> anyhow::Result<PathBuf> {
+    let archive = artifacts.folder.join("backend.tar");
+    let status = Command::new(artifacts.testbed())
         .args(["image", "build", "--name", BACKEND_IMAGE, "--binary"])
-        .arg(format!("{}:/usr/bin/fairway-lab", workshop.laboratory.display()))
+        .arg(format!("{}:/usr/bin/fairway-lab", artifacts.laboratory.display()))
         .args(["--entrypoint", "/usr/bin/fairway-lab", "-o"])
         .arg(&archive)
         .stdout(Stdio::null())
@@ -176,7 +178,7 @@ fn backend_image(workshop: &Workshop) -> anyhow::Result<PathBuf> {
 
 /// A testbed around the second part, which is this program again, in the testbed's network.
 async fn around(
-    workshop: &Workshop,
+    artifacts: &Artifacts,
     archives: &[PathBuf],
     handover: &Path,
     progress: Progress,
@@ -185,10 +187,10 @@ async fn around(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     progress.say("bringing a testbed up");
-    let testbed = Testbed::up(&workshop.testbed(), &format!("lab-{}", std::process::id()))?;
+    let testbed = Testbed::up(&artifacts.testbed(), &format!("lab-{}", std::process::id()))?;
     let second = async {
         testbed.load(archives)?;
-        let mut command = testbed.inside(&workshop.laboratory);
+        let mut command = testbed.inside(&artifacts.laboratory);
         command.args(std::env::args_os().skip(1)).arg("--inside").arg(handover);
         let mut child = command.spawn().context("start the part that measures")?;
         let id = Pid::from_child(&child);

@@ -72,16 +72,16 @@ impl Probe {
         &mut self,
         host: &str,
         patience: Duration,
-        mut judge: impl FnMut(&anyhow::Result<Answer>) -> Seen,
+        mut judge: impl FnMut(&anyhow::Result<Answer>) -> Verdict,
     ) -> Found {
         let begun = Instant::now();
         let mut wrong = 0;
         loop {
             let answer = self.ask(host).await;
             match judge(&answer) {
-                Seen::Wanted => return Found { at: Some(Instant::now()), wrong },
-                Seen::Early => {}
-                Seen::Wrong => wrong += 1,
+                Verdict::Wanted => return Found { at: Some(Instant::now()), wrong },
+                Verdict::Early => {}
+                Verdict::Wrong => wrong += 1,
             }
             if begun.elapsed() > patience {
                 return Found { at: None, wrong };
@@ -134,7 +134,7 @@ impl Probe {
 }
 
 /// What a judge says of an answer.
-pub(super) enum Seen {
+pub(super) enum Verdict {
     /// The change is there.
     Wanted,
     /// It is not there yet, and the answer is what it was before.

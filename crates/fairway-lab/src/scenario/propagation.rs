@@ -9,17 +9,17 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::probe::{Answer, Probe, Seen};
+use super::probe::{Answer, Probe, Verdict};
+use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
-use super::stage::{Cast, Stage, finish, start};
-use crate::load::Pace;
 use crate::peers::Route;
-use crate::results::{Propagation, Run};
+use fairway_lab_results::{Propagation, Run};
+use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Terms {
+pub(super) struct Parameters {
     routes: u32,
     changes: u32,
     change_rate: f64,
@@ -34,9 +34,9 @@ const AT_ONCE: usize = 16;
 /// How long nothing but new answers must come before the old one counts as gone.
 const CALM: Duration = Duration::from_millis(300);
 
-impl Terms {
-    pub(super) fn cast(&self) -> Cast {
-        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: 2 }
+impl Parameters {
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: 2 }
     }
 
     fn patience(&self) -> Duration {
@@ -45,28 +45,32 @@ impl Terms {
 }
 
 /// All three parts with one contender; what was added is removed again.
-pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
-    stage.cluster.scale(NAMESPACE, OTHER, 1).await?;
-    stage.cluster.settled(NAMESPACE, OTHER).await?;
+pub(super) async fn run(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    running.cluster.scale(NAMESPACE, OTHER, 1).await?;
+    running.cluster.settled(NAMESPACE, OTHER).await?;
     let mut added = Vec::new();
-    let outcome = parts(stage, terms, run, &mut added).await;
-    let removed = at_once(stage, added, Deed::Remove).await;
+    let outcome = parts(running, parameters, run, &mut added).await;
+    let removed = at_once(running, added, Action::Remove).await;
     outcome.and(removed)
 }
 
 async fn parts(
-    stage: &mut Stage<'_>,
-    terms: &Terms,
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
     run: &mut Run,
     added: &mut Vec<Value>,
 ) -> anyhow::Result<()> {
-    let name = stage.contender.peer.name();
-    stage.progress.say(&format!("{name}: {} routes one by one", terms.routes));
-    run.propagations.push(one_by_one(stage, terms, added).await?);
-    stage.progress.say(&format!("{name}: {} changes of a route under load", terms.changes));
-    under_load(stage, terms, run).await?;
-    stage.progress.say(&format!("{name}: {} routes in all", terms.total_routes));
-    run.propagations.push(many(stage, terms, added).await?);
+    let name = running.contender.peer.name();
+    running.progress.say(&format!("{name}: {} routes one by one", parameters.routes));
+    run.propagations.push(one_by_one(running, parameters, added).await?);
+    running.progress.say(&format!("{name}: {} changes of a route under load", parameters.changes));
+    under_load(running, parameters, run).await?;
+    running.progress.say(&format!("{name}: {} routes in all", parameters.total_routes));
+    run.propagations.push(many(running, parameters, added).await?);
     Ok(())
 }
 
@@ -78,10 +82,10 @@ fn host(number: u32) -> String {
     format!("r{number}.lab.example")
 }
 
-fn propagation(stage: &Stage<'_>, case: &str) -> Propagation {
+fn propagation(running: &RunningPeer<'_>, case: &str) -> Propagation {
     Propagation {
-        peer: stage.contender.peer.name().to_owned(),
-        settings: stage.contender.settings,
+        peer: running.contender.peer.name().to_owned(),
+        settings: running.contender.settings,
         case: case.to_owned(),
         ms: Vec::new(),
         lost: 0,
@@ -92,53 +96,61 @@ fn propagation(stage: &Stage<'_>, case: &str) -> Propagation {
 }
 
 /// Until a route is there, 404 is right and nothing else is.
-fn judge_new(answer: &anyhow::Result<Answer>) -> Seen {
+fn judge_new(answer: &anyhow::Result<Answer>) -> Verdict {
     match answer {
-        Ok(answer) if answer.status == 200 => Seen::Wanted,
-        Ok(answer) if answer.status == 404 => Seen::Early,
-        _ => Seen::Wrong,
+        Ok(answer) if answer.status == 200 => Verdict::Wanted,
+        Ok(answer) if answer.status == 404 => Verdict::Early,
+        _ => Verdict::Wrong,
     }
 }
 
-async fn one_by_one(stage: &Stage<'_>, terms: &Terms, added: &mut Vec<Value>) -> anyhow::Result<Propagation> {
-    let mut found = propagation(stage, "add one by one");
-    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
-    for number in 0..terms.routes {
+async fn one_by_one(
+    running: &RunningPeer<'_>,
+    parameters: &Parameters,
+    added: &mut Vec<Value>,
+) -> anyhow::Result<Propagation> {
+    let mut found = propagation(running, "add one by one");
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    for number in 0..parameters.routes {
         let route = plain(&format!("r{number}"), &host(number), BACKEND);
-        let objects = stage.contender.peer.route(&stage.placement, &route);
+        let objects = running.contender.peer.route(&running.placement, &route);
         added.extend(objects.iter().cloned());
         let written = Instant::now();
-        stage.cluster.apply(&objects).await?;
-        let seen = probe.until(&host(number), terms.patience(), judge_new).await;
+        running.cluster.apply(&objects).await?;
+        let seen = probe.until(&host(number), parameters.patience(), judge_new).await;
         found.wrong += seen.wrong;
         match seen.at {
             Some(at) => found.ms.push((at - written).as_secs_f64() * 1e3),
             None => found.lost += 1,
         }
     }
-    found.routes = u64::from(terms.routes);
+    found.routes = u64::from(parameters.routes);
     Ok(found)
 }
 
 /// A route goes to one backend and to the other in turn while a stream asks for it.
-async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
-    let mut plan = stage.plan("/")?;
-    plan.pace = Pace::Open { rate: terms.change_rate, poisson: false };
+async fn under_load(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let mut plan = running.plan("/")?;
+    plan.pace = Pace::Open { rate: parameters.change_rate, poisson: false };
     plan.shape.connections = 20;
     plan.bounds.duration = None;
-    stage.clock = Instant::now();
-    let name = stage.contender.peer.name();
+    running.clock = Instant::now();
+    let name = running.contender.peer.name();
     let load = start(plan)?;
-    let mut first = propagation(stage, "first answer of the new, under load");
-    let mut last = propagation(stage, "last answer of the old, under load");
-    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
-    for number in 0..terms.changes {
+    let mut first = propagation(running, "first answer of the new, under load");
+    let mut last = propagation(running, "last answer of the old, under load");
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    for number in 0..parameters.changes {
         let (old, new) = if number % 2 == 0 { (BACKEND, OTHER) } else { (OTHER, BACKEND) };
         let mut route = super::site::route();
         new.clone_into(&mut route.service);
         let written = Instant::now();
-        stage.route(&route).await?;
-        let seen = watch(&mut probe, (old, new), terms.patience()).await;
+        running.route(&route).await?;
+        let seen = watch(&mut probe, old, new, parameters.patience()).await;
         let ms =
             |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
         first.wrong += seen.wrong;
@@ -150,9 +162,13 @@ async fn under_load(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyh
             (None, _) => first.lost += 1,
         }
     }
-    stage.route(&super::site::route()).await?;
+    running.route(&super::site::route()).await?;
     load.stop();
-    run.measures.push(stage.measure((name, "change under load", "pooled"), finish(load).await?, None)?);
+    run.measures.push(running.measure(
+        StreamName { peer: name, case: "change under load", phase: "pooled" },
+        finish(load).await?,
+        None,
+    )?);
     run.propagations.extend([first, last]);
     Ok(())
 }
@@ -164,7 +180,7 @@ struct Changeover {
     wrong: u64,
 }
 
-async fn watch(probe: &mut Probe, (old, new): (&str, &str), patience: Duration) -> Changeover {
+async fn watch(probe: &mut Probe, old: &str, new: &str, patience: Duration) -> Changeover {
     let begun = Instant::now();
     let mut seen = Changeover::default();
     let mut calm_since = None;
@@ -192,46 +208,50 @@ async fn watch(probe: &mut Probe, (old, new): (&str, &str), patience: Duration) 
     seen
 }
 
-async fn many(stage: &Stage<'_>, terms: &Terms, added: &mut Vec<Value>) -> anyhow::Result<Propagation> {
-    let mut found = propagation(stage, "all at once");
+async fn many(
+    running: &RunningPeer<'_>,
+    parameters: &Parameters,
+    added: &mut Vec<Value>,
+) -> anyhow::Result<Propagation> {
+    let mut found = propagation(running, "all at once");
     let mut objects = Vec::new();
-    for number in terms.routes..terms.total_routes {
+    for number in parameters.routes..parameters.total_routes {
         let route = plain(&format!("r{number}"), &host(number), BACKEND);
-        objects.extend(stage.contender.peer.route(&stage.placement, &route));
+        objects.extend(running.contender.peer.route(&running.placement, &route));
     }
     added.extend(objects.iter().cloned());
     let begun = Instant::now();
-    at_once(stage, objects, Deed::Apply).await?;
+    at_once(running, objects, Action::Apply).await?;
     let written = begun.elapsed();
-    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
-    let last = terms.total_routes.checked_sub(1).context("total_routes is 0")?;
-    let seen = probe.until(&host(last), terms.patience(), judge_new).await;
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    let last = parameters.total_routes.checked_sub(1).context("total_routes is 0")?;
+    let seen = probe.until(&host(last), parameters.patience(), judge_new).await;
     match seen.at {
         Some(at) => found.ms.push((at - begun).saturating_sub(written).as_secs_f64() * 1e3),
         None => found.lost += 1,
     }
     found.wrong = seen.wrong;
-    found.routes = u64::from(terms.total_routes);
-    let mut metering = stage.metering().await?;
+    found.routes = u64::from(parameters.total_routes);
+    let mut metering = running.metering().await?;
     found.memory_bytes = metering.cut().await?.spent.memory_bytes;
     metering.end();
     Ok(found)
 }
 
 #[derive(Clone, Copy)]
-enum Deed {
+enum Action {
     Apply,
     Remove,
 }
 
 /// Many objects at a time, whose order does not matter.
-async fn at_once(stage: &Stage<'_>, objects: Vec<Value>, deed: Deed) -> anyhow::Result<()> {
-    let cluster = &stage.cluster;
+async fn at_once(running: &RunningPeer<'_>, objects: Vec<Value>, deed: Action) -> anyhow::Result<()> {
+    let cluster = &running.cluster;
     stream::iter(objects)
         .map(|object| async move {
             match deed {
-                Deed::Apply => cluster.apply(std::slice::from_ref(&object)).await,
-                Deed::Remove => cluster.remove(std::slice::from_ref(&object)).await,
+                Action::Apply => cluster.apply(std::slice::from_ref(&object)).await,
+                Action::Remove => cluster.remove(std::slice::from_ref(&object)).await,
             }
         })
         .buffer_unordered(AT_ONCE)

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::handover::Handover;
-use crate::backend::{Collector, Register};
 use crate::cluster::Cluster;
-use crate::load::{Ended, Fates};
-use crate::results::{Class, Delivered, Deliveries, Load};
+use fairway_lab_results::{Class, Delivered, Deliveries, Load};
+use fairway_lab_traffic::backend::{Collector, Register};
+use fairway_lab_traffic::load::{Ended, Fates};
 
 /// How long backends may take to tell what they were given last.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -131,8 +131,8 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Faults, Options, Server};
-    use crate::load::{Outcome, Pace, Plan, Stream};
+    use fairway_lab_traffic::backend::{Faults, Options, Server};
+    use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream};
 
     fn receipts() -> Receipts {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -1,7 +1,7 @@
 //! What events did to latency: the highest value in the second after each, and how long it stayed up, beside a stream
 //! that did not go through the proxy. Pure.
 
-use crate::results::{Bucket, Event, Measure, Spike};
+use fairway_lab_results::{Bucket, Event, Measure, Spike};
 
 /// The time after an event in which a spike is looked for, seconds.
 const AFTER_S: f64 = 1.0;
@@ -20,7 +20,7 @@ pub(super) fn spikes(
         events.iter().skip(1).map(|event| event.at_s).chain(events.last().map(|last| last.at_s + phase_s));
     let spike = |(event, end): (&Event, f64)| {
         let highest = |stream: &Measure| highest(stream, event.at_s, event.at_s + AFTER_S);
-        let lasted = |stream: &Measure| lasted(stream, (event.at_s, end), limit(stream));
+        let lasted = |stream: &Measure| lasted(stream, event.at_s, end, limit(stream));
         Spike {
             peer: through.peer.clone(),
             settings: through.settings,
@@ -66,7 +66,7 @@ fn quiet_p99(stream: &Measure, until_s: f64) -> f64 {
 }
 
 /// From the first bucket above the limit, if it is in the second after the event, to the first that is not.
-fn lasted(stream: &Measure, (from_s, to_s): (f64, f64), limit: f64) -> f64 {
+fn lasted(stream: &Measure, from_s: f64, to_s: f64, limit: f64) -> f64 {
     within(stream, from_s, to_s)
         .skip_while(|bucket| bucket.p99_ms <= limit && stream.begun_s + bucket.at_s < from_s + AFTER_S)
         .take_while(|bucket| bucket.p99_ms > limit)
@@ -77,7 +77,7 @@ fn lasted(stream: &Measure, (from_s, to_s): (f64, f64), limit: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Backstage, Load, OverTime, Settings};
+    use fairway_lab_results::{Backstage, Load, OverTime, Settings};
 
     /// A stream whose buckets of 100 ms have this latency.
     fn stream(peer: &str, ms: impl Fn(f64) -> f64) -> Measure {

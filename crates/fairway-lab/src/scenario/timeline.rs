@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
-use super::stage::{Cast, Stage, finish, start};
 use super::trial::ineffective;
-use crate::load::{Pace, Plan};
 use crate::peers::{Filters, RESPONSE_HEADER};
-use crate::results::{Measure, Run};
+use fairway_lab_results::{Measure, Run};
+use fairway_lab_traffic::load::{Pace, Plan};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Terms {
+pub(super) struct Parameters {
     rates: Vec<f64>,
     replicas: u32,
     replicas_more: u32,
@@ -30,9 +30,9 @@ pub(super) struct Terms {
     workers: u32,
 }
 
-impl Terms {
-    pub(super) fn cast(&self) -> Cast {
-        Cast { proxies: self.proxy_replicas, workers: self.workers, backends: self.replicas }
+impl Parameters {
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.replicas }
     }
 
     fn plan(&self, mut plan: Plan, rate: f64) -> Plan {
@@ -54,51 +54,56 @@ enum Change {
 }
 
 /// Every rate with one contender.
-pub(super) async fn run(stage: &mut Stage<'_>, terms: &Terms, run: &mut Run) -> anyhow::Result<()> {
-    let routes = changes(terms).into_iter().filter_map(|change| match change {
+pub(super) async fn run(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let routes = changes(parameters).into_iter().filter_map(|change| match change {
         Change::Route(filters, label) => Some((label, filters)),
         Change::Scale(..) => None,
     });
-    let left_out = ineffective(stage, routes.collect()).await?;
-    for rate in &terms.rates {
-        at_rate(stage, (terms, &left_out), run, *rate).await?;
+    let left_out = ineffective(running, routes.collect()).await?;
+    for rate in &parameters.rates {
+        at_rate(running, parameters, &left_out, run, *rate).await?;
     }
     Ok(())
 }
 
 async fn at_rate(
-    stage: &mut Stage<'_>,
-    (terms, left_out): (&Terms, &[&str]),
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    left_out: &[&str],
     run: &mut Run,
     rate: f64,
 ) -> anyhow::Result<()> {
-    let (name, case) = (stage.contender.peer.name(), format!("{rate}/s"));
-    stage.progress.say(&format!("{name} {case}: quiet for {} s", terms.phase_s));
+    let (name, case) = (running.contender.peer.name(), format!("{rate}/s"));
+    running.progress.say(&format!("{name} {case}: quiet for {} s", parameters.phase_s));
     // The path that the rewrite is about.
-    let path = format!("/rewritten/item?size={}", terms.answer_bytes);
-    let plan = terms.plan(stage.plan(&path)?, rate);
-    let beside = stage.direct_plan(&path, rate)?.map(|plan| terms.plan(plan, rate));
-    stage.clock = Instant::now();
-    let mut metering = stage.metering().await?;
+    let path = format!("/rewritten/item?size={}", parameters.answer_bytes);
+    let plan = parameters.plan(running.plan(&path)?, rate);
+    let beside = running.direct_plan(&path, rate)?.map(|plan| parameters.plan(plan, rate));
+    running.clock = Instant::now();
+    let mut metering = running.metering().await?;
     let (main, direct) = (start(plan)?, beside.map(start).transpose()?);
-    hold(terms).await;
+    hold(parameters).await;
     let first = run.events.len();
     let known = |change: &Change| !matches!(change, Change::Route(_, label) if left_out.contains(label));
-    for change in changes(terms).into_iter().filter(known) {
+    for change in changes(parameters).into_iter().filter(known) {
         let (kind, label) = match &change {
             Change::Scale(_, label) => ("scale", label.clone()),
             Change::Route(_, label) => ("route", (*label).to_owned()),
         };
-        run.events.push(stage.event(&case, kind, label));
+        run.events.push(running.event(&case, kind, label));
         match change {
-            Change::Scale(replicas, _) => stage.cluster.scale(NAMESPACE, BACKEND, replicas).await?,
+            Change::Scale(replicas, _) => running.cluster.scale(NAMESPACE, BACKEND, replicas).await?,
             Change::Route(filters, _) => {
                 let mut changed = route();
                 changed.filters = filters;
-                stage.route(&changed).await?;
+                running.route(&changed).await?;
             }
         }
-        hold(terms).await;
+        hold(parameters).await;
     }
     main.stop();
     if let Some(direct) = &direct {
@@ -106,31 +111,39 @@ async fn at_rate(
     }
     let spent = metering.cut().await?;
     metering.end();
-    let through = stage.measure((name, &case, "pooled"), finish(main).await?, Some(spent))?;
+    let through = running.measure(
+        StreamName { peer: name, case: &case, phase: "pooled" },
+        finish(main).await?,
+        Some(spent),
+    )?;
     let mut straight: Option<Measure> = None;
     if let Some(direct) = direct {
-        let mut measure = stage.measure(("direct", &case, "pooled"), finish(direct).await?, None)?;
+        let mut measure = running.measure(
+            StreamName { peer: "direct", case: &case, phase: "pooled" },
+            finish(direct).await?,
+            None,
+        )?;
         measure.beside = Some(name.to_owned());
         straight = Some(measure);
     }
     let events = &run.events[first..];
-    run.spikes.extend(spikes(&through, straight.as_ref(), events, terms.phase_s));
+    run.spikes.extend(spikes(&through, straight.as_ref(), events, parameters.phase_s));
     if let Some(straight) = &straight {
-        run.spikes.extend(spikes(straight, None, events, terms.phase_s));
+        run.spikes.extend(spikes(straight, None, events, parameters.phase_s));
     }
     run.measures.push(through);
     run.measures.extend(straight);
     Ok(())
 }
 
-async fn hold(terms: &Terms) {
-    tokio::time::sleep(Duration::from_secs_f64(terms.phase_s)).await;
+async fn hold(parameters: &Parameters) {
+    tokio::time::sleep(Duration::from_secs_f64(parameters.phase_s)).await;
 }
 
-fn changes(terms: &Terms) -> Vec<Change> {
-    let (few, more) = (terms.replicas, terms.replicas_more);
+fn changes(parameters: &Parameters) -> Vec<Change> {
+    let (few, more) = (parameters.replicas, parameters.replicas_more);
     let mut changes = Vec::new();
-    for _ in 0..terms.cycles {
+    for _ in 0..parameters.cycles {
         changes.push(Change::Scale(more, format!("backend {few} -> {more}")));
         changes.push(Change::Scale(few, format!("backend {more} -> {few}")));
     }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::probe::{Answer, Probe};
+use super::running_peer::RunningPeer;
 use super::site::{HOST, route};
-use super::stage::Stage;
 use crate::peers::{Filters, RESPONSE_HEADER, Route};
 
 /// How long a change may take to be seen; most take less than a second, Traefik's usual pause is 2 s.
@@ -20,19 +20,19 @@ const REWRITTEN: (&str, &str) = ("/rewritten/healthz?size=1", "3");
 
 /// Those of the changes that have no effect with this contender; each is said in the report.
 pub(super) async fn ineffective(
-    stage: &Stage<'_>,
+    running: &RunningPeer<'_>,
     changes: Vec<(&'static str, Filters)>,
 ) -> anyhow::Result<Vec<&'static str>> {
     let mut found = Vec::new();
-    if stage.contender.peer.existing().is_none() {
+    if running.contender.peer.existing().is_none() {
         return Ok(found);
     }
     for (label, filters) in changes {
         if filters == Filters::default() {
             continue;
         }
-        if let Some(seen) = in_vain(stage, &filters).await? {
-            stage.note(&format!(
+        if let Some(seen) = in_vain(running, &filters).await? {
+            running.note(&format!(
                 "the change {label:?} had no effect within {} s ({seen}): the controller does not know the annotations of \
                  ingress-nginx, or does not allow this one, or none says it. The change is left out",
                 PATIENCE.as_secs()
@@ -44,14 +44,14 @@ pub(super) async fn ineffective(
 }
 
 /// Makes a change and takes it back; what was answered last, if the change was never to be seen.
-async fn in_vain(stage: &Stage<'_>, filters: &Filters) -> anyhow::Result<Option<String>> {
+async fn in_vain(running: &RunningPeer<'_>, filters: &Filters) -> anyhow::Result<Option<String>> {
     // Plain HTTP, so that a head can be read; the change is the same.
     let plain = |filters: Filters| Route { tls: false, filters, ..route() };
-    let mut probe = Probe::new(SocketAddr::new(stage.address, 80));
-    stage.route(&plain(filters.clone())).await?;
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    running.route(&plain(filters.clone())).await?;
     let seen = until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
-    stage.route(&route()).await?;
-    stage.served().await?;
+    running.route(&route()).await?;
+    running.served().await?;
     Ok(seen.err())
 }
 

@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fairway_lab::load::{Pace, Plan, Protocol};
-use fairway_lab::results::Class;
+use fairway_lab_results::Class;
+use fairway_lab_traffic::load::{Pace, Plan, Protocol};
 
 use super::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, Peer, RST_STREAM, SETTINGS, STATUS_200,

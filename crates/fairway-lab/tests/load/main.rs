@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairway_echo::{EchoOptions, EchoServer};
-use fairway_lab::backend::{Options, Server};
-use fairway_lab::load::{
+use fairway_lab_results::Class;
+use fairway_lab_traffic::backend::{Options, Server};
+use fairway_lab_traffic::load::{
     Outcome, Pace, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion, Verify, at_percent,
 };
-use fairway_lab::results::Class;
 use fairway_testkit::{Answer, Authority, Backend, Step, free_port};
 
 const SHORT: Duration = Duration::from_millis(200);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab::results::{
+use fairway_lab_results::{
     Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
     Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
     Percentile, Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
@@ -121,12 +121,7 @@ fn empty(scenario: &str, study: Option<&str>) -> Run {
         ],
         shortened: vec!["60 s instead of 180 s (--quick)".to_owned()],
         seconds: 60.0,
-        measures: Vec::new(),
-        events: Vec::new(),
-        ratios: Vec::new(),
-        spikes: Vec::new(),
-        propagations: Vec::new(),
-        notes: Vec::new(),
+        ..Run::default()
     }
 }
 

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use fairway_lab::report;
-
 use super::browser::Browser;
 use super::fixture::{HOSTILE, SMALL, results};
 
@@ -15,7 +13,7 @@ use super::fixture::{HOSTILE, SMALL, results};
 const TIMELINE: &str = "[...document.querySelectorAll('.plot')].find((plot) => plot.querySelector('h4').textContent.startsWith('Latency over time, 1000/s: all'))";
 
 fn opened(folder: &Path) -> (Browser, PathBuf) {
-    let file = report::write(&[results(SMALL)], folder).unwrap();
+    let file = fairway_lab_report::write(&[results(SMALL)], folder).unwrap();
     let mut browser = Browser::start();
     browser.size(1280, 900, false);
     browser.prefer("light");

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fairway_lab::results;
-
 use super::fixture::{SMALL, results as synthetic};
 
 struct Place {
@@ -17,7 +15,7 @@ fn place(text: &str) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("docs/results");
     fs::create_dir_all(&run).unwrap();
-    results::write(&run, &synthetic(SMALL)).unwrap();
+    fairway_lab_results::write(&run, &synthetic(SMALL)).unwrap();
     let readme = folder.path().join("README.md");
     fs::write(&readme, text).unwrap();
     Place { folder, readme }
@@ -118,7 +116,7 @@ fn of_two_runs_of_a_scenario_the_first_is_shown() {
     more.scenario = "another".to_owned();
     second.runs.push(more);
     fs::create_dir(&later).unwrap();
-    results::write(&later, &second).unwrap();
+    fairway_lab_results::write(&later, &second).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
         .args(["report", "docs/results", "later", "--readme", "README.md"])
         .current_dir(&place.folder)

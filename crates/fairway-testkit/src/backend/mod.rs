@@ -32,7 +32,7 @@ use record::{Fate, Record};
 pub struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
-    door: Mutex<Door>,
+    listening: Mutex<Listening>,
 }
 
 struct Shared {
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 /// What a new connection meets.
-enum Door {
+enum Listening {
     /// It is accepted.
     Open(Arc<TcpListener>, JoinHandle<()>),
     /// The kernel takes it, nobody accepts it.
@@ -110,8 +110,8 @@ impl Backend {
             gate: Arc::new(Semaphore::new(0)),
         });
         let address = listener.local_addr()?;
-        let door = Mutex::new(open(Arc::new(listener), &shared));
-        Ok(Self { address, shared, door })
+        let listening = Mutex::new(open(Arc::new(listener), &shared));
+        Ok(Self { address, shared, listening })
     }
 
     /// Where it listens, also while it refuses.
@@ -127,7 +127,7 @@ impl Backend {
 
     /// Drops the listener: connections are refused from now on, open ones live.
     pub async fn refuse(&self) {
-        if let Door::Open(listener, task) = self.put(Door::Gone) {
+        if let Listening::Open(listener, task) = self.put(Listening::Gone) {
             task.abort();
             // The port refuses only when the task has let go of the listener; being aborted is what was asked.
             drop(task.await);
@@ -137,11 +137,11 @@ impl Backend {
 
     /// Stops accepting but keeps the listener: the kernel completes connections that nobody serves.
     pub async fn stop_accepting(&self) {
-        match self.put(Door::Gone) {
-            Door::Open(listener, task) => {
+        match self.put(Listening::Gone) {
+            Listening::Open(listener, task) => {
                 task.abort();
                 drop(task.await);
-                self.put(Door::Unattended(listener));
+                self.put(Listening::Unattended(listener));
             }
             other => drop(self.put(other)),
         }
@@ -153,12 +153,12 @@ impl Backend {
     ///
     /// When somebody else took the port.
     pub async fn accept_again(&self) -> io::Result<()> {
-        let door = match self.put(Door::Gone) {
-            open @ Door::Open(..) => open,
-            Door::Unattended(listener) => open(listener, &self.shared),
-            Door::Gone => open(Arc::new(TcpListener::bind(self.address).await?), &self.shared),
+        let listening = match self.put(Listening::Gone) {
+            open @ Listening::Open(..) => open,
+            Listening::Unattended(listener) => open(listener, &self.shared),
+            Listening::Gone => open(Arc::new(TcpListener::bind(self.address).await?), &self.shared),
         };
-        self.put(door);
+        self.put(listening);
         Ok(())
     }
 
@@ -169,8 +169,8 @@ impl Backend {
     ///
     /// When the system does not take the filter.
     pub async fn vanish(&self) {
-        if let Door::Open(listener, _) | Door::Unattended(listener) =
-            &*self.door.lock().expect("no holder of this lock panics")
+        if let Listening::Open(listener, _) | Listening::Unattended(listener) =
+            &*self.listening.lock().expect("no holder of this lock panics")
         {
             vanish(&SockRef::from(&**listener)).expect("a filter of one instruction");
         }
@@ -274,23 +274,23 @@ impl Backend {
         }
     }
 
-    fn put(&self, door: Door) -> Door {
-        std::mem::replace(&mut *self.door.lock().expect("no holder of this lock panics"), door)
+    fn put(&self, listening: Listening) -> Listening {
+        std::mem::replace(&mut *self.listening.lock().expect("no holder of this lock panics"), listening)
     }
 }
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        if let Door::Open(_, task) = self.put(Door::Gone) {
+        if let Listening::Open(_, task) = self.put(Listening::Gone) {
             task.abort();
         }
         self.close_connections();
     }
 }
 
-fn open(listener: Arc<TcpListener>, shared: &Arc<Shared>) -> Door {
+fn open(listener: Arc<TcpListener>, shared: &Arc<Shared>) -> Listening {
     let task = tokio::spawn(accept_all(Arc::clone(&listener), Arc::clone(shared)));
-    Door::Open(listener, task)
+    Listening::Open(listener, task)
 }
 
 async fn accept_all(listener: Arc<TcpListener>, shared: Arc<Shared>) {

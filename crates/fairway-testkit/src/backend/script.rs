@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::RecordedRequest;
+use super::record::RecordedRequest;
 
 /// One step of a script. When the steps are used up, the connection is read until the other side ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -112,15 +112,6 @@ impl Client {
         self
     }
 
-    /// This end's address.
-    ///
-    /// # Errors
-    ///
-    /// When the socket is gone.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.stream.socket().local_addr()
-    }
-
     /// What the handshake agreed on; nothing on a plain connection.
     #[must_use]
     pub fn tls(&self) -> Option<TlsOutcome> {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, Request};
 use crate::proof::delays::Delays;
-use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::proof::site::{Endpoint, HOST, Scheme, Site};
 use crate::wait::PATIENCE;
 
 /// Connections that must all see a change. The kernel spreads them over the listeners of the workers by a hash: that all
@@ -26,13 +26,13 @@ pub async fn visible(binary: &Path, count: usize) -> Delays {
     let site = Site::new();
     site.redirect("/moved", "start");
     let fairway = site.serve(binary, &[]).await;
-    let door = site.door(&fairway, Scheme::Plain);
-    let mut witnesses = Witnesses::gather(&door, (HOST, "/moved")).await;
+    let endpoint = site.endpoint(&fairway, Scheme::Plain);
+    let mut observers = Observers::gather(&endpoint, HOST, "/moved").await;
     let mut times = Vec::with_capacity(count);
     for change in 0..count {
         let label = format!("n{change}");
         let began = site.redirect("/moved", &label);
-        times.push(witnesses.agree(&label, began).await);
+        times.push(observers.agree(&label, began).await);
         // No rhythm may form with what Fairway gathers.
         sleep(Duration::from_millis(2).mul_f64(1.0 + fastrand::f64() * 4.0)).await;
     }
@@ -40,16 +40,16 @@ pub async fn visible(binary: &Path, count: usize) -> Delays {
 }
 
 /// Connections that ask the same question over and over.
-pub(super) struct Witnesses {
+pub(super) struct Observers {
     clients: Vec<Client>,
     request: Request,
 }
 
-impl Witnesses {
-    pub(super) async fn gather(door: &Door, (host, path): (&str, &str)) -> Self {
+impl Observers {
+    pub(super) async fn gather(endpoint: &Endpoint, host: &str, path: &str) -> Self {
         let mut clients = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            clients.push(door.connect().await.expect("Fairway takes connections"));
+            clients.push(endpoint.connect().await.expect("Fairway takes connections"));
         }
         Self { clients, request: Request::get(host, path) }
     }
@@ -78,7 +78,7 @@ impl Witnesses {
     }
 
     /// Points the question at another host.
-    pub(super) fn ask_of(&mut self, (host, path): (&str, &str)) {
+    pub(super) fn ask_of(&mut self, host: &str, path: &str) {
         self.request = Request::get(host, path);
     }
 }

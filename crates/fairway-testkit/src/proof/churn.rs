@@ -44,7 +44,7 @@ pub struct Churned {
     /// What arrived at the backends.
     pub deliveries: Deliveries,
     /// What the endpoints did.
-    pub swings: Swings,
+    pub swings: EndpointChanges,
     /// What the proxy says itself.
     pub counted: Counted,
     /// How long the load took.
@@ -53,7 +53,7 @@ pub struct Churned {
 
 /// Changes of the endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Swings {
+pub struct EndpointChanges {
     /// How often there were more.
     pub up: u32,
     /// How often there were fewer, the file first.
@@ -88,11 +88,11 @@ impl Churn {
         fleet.grow(FEW).await;
         site.list(&fleet.addresses());
         let fairway = site.serve(&self.binary, &[]).await;
-        let door = site.door(&fairway, scheme);
-        let mut swings = Swings::default();
+        let endpoint = site.endpoint(&fairway, scheme);
+        let mut swings = EndpointChanges::default();
         let began = Instant::now();
         let tally = tokio::select! {
-            tally = send(&self.load, &door, progress) => tally,
+            tally = send(&self.load, &endpoint, progress) => tally,
             () = swing(&mut fleet, &site, self.every, &mut swings) => unreachable!("it swings for ever"),
         };
         let seconds = began.elapsed().as_secs_f64();
@@ -109,7 +109,7 @@ impl Churn {
     }
 }
 
-async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut Swings) {
+async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut EndpointChanges) {
     let mut turns = interval_at(Instant::now() + every, every);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -124,7 +124,7 @@ async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut Swi
     }
 }
 
-async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut Swings) {
+async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges) {
     let leaving = fleet.take_oldest(SWING);
     let gap = GAP.mul_f64(fastrand::f64());
     if fastrand::bool() {

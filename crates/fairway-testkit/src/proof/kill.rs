@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::client::{Client, Request};
 use crate::proof::fleet::Fleet;
-use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::proof::site::{Endpoint, HOST, Scheme, Site};
 use crate::wait::PATIENCE;
 
 /// Far more than all buffers on the way hold, so that the backend dies in the middle.
@@ -38,13 +38,13 @@ pub struct Cut {
     /// What the backend sent.
     pub body: Body,
     /// What it saw, with how often.
-    pub seen: BTreeMap<Sight, u64>,
+    pub seen: BTreeMap<ClientView, u64>,
 }
 
 /// What a client sees of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sight {
+pub enum ClientView {
     /// The connection was reset.
     Reset,
     /// TLS ended without close_notify (RFC 8446 §6.1).
@@ -78,8 +78,8 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
             for _ in 0..times {
                 fleet.grow(1).await;
                 site.list(&fleet.addresses());
-                let client = begin(&site.door(&fairway, scheme), &cut).await;
-                *cut.seen.entry(end(client, &mut fleet, body).await).or_default() += 1;
+                let (client, begun) = begin(&site.endpoint(&fairway, scheme), &cut).await;
+                *cut.seen.entry(end(client, begun, &mut fleet, body).await).or_default() += 1;
             }
             cuts.push(cut);
         }
@@ -88,8 +88,8 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
 }
 
 /// A client that has read the beginning of the answer.
-async fn begin(door: &Door, cut: &Cut) -> (Client, Vec<u8>) {
-    let mut client = served(door).await;
+async fn begin(endpoint: &Endpoint, cut: &Cut) -> (Client, Vec<u8>) {
+    let mut client = served(endpoint).await;
     let path = match cut.body {
         Body::Sized => format!("/bytes/{LENGTH}"),
         Body::Chunked => format!("/chunked/{LENGTH}"),
@@ -103,10 +103,10 @@ async fn begin(door: &Door, cut: &Cut) -> (Client, Vec<u8>) {
 }
 
 /// A client of a worker that serves the new backend: another worker may not have heard of it yet.
-async fn served(door: &Door) -> Client {
+async fn served(endpoint: &Endpoint) -> Client {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut client = door.connect().await.expect("Fairway takes connections");
+        let mut client = endpoint.connect().await.expect("Fairway takes connections");
         let answer = client.exchange(&Request::get(HOST, "/health")).await.expect("Fairway answers");
         if answer.status == 200 {
             return client;
@@ -116,15 +116,15 @@ async fn served(door: &Door) -> Client {
 }
 
 /// Kills the backend and tells what the client sees.
-async fn end((mut client, mut begun): (Client, Vec<u8>), fleet: &mut Fleet, body: Body) -> Sight {
+async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Body) -> ClientView {
     for member in fleet.take_oldest(1) {
         member.kill();
         fleet.bury(member);
     }
     let rest = client.read_to_end().await;
     match rest {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Sight::Reset,
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Sight::TlsTruncated,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => ClientView::Reset,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ClientView::TlsTruncated,
         Err(error) => panic!("neither an end nor a truncation: {error}"),
         Ok(rest) => {
             begun.extend(rest);
@@ -134,15 +134,15 @@ async fn end((mut client, mut begun): (Client, Vec<u8>), fleet: &mut Fleet, body
 }
 
 /// What a clean end looks like to whoever reads the framing.
-fn judge(answer: &[u8], body: Body) -> Sight {
+fn judge(answer: &[u8], body: Body) -> ClientView {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head was there");
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
     let chunked = head.contains("transfer-encoding: chunked");
     if head.contains("content-length: ") && body == Body::Sized && answer.len() < end + 4 + LENGTH {
-        Sight::ShortOfItsLength
+        ClientView::ShortOfItsLength
     } else if chunked && !answer.ends_with(b"0\r\n\r\n") {
-        Sight::NoLastChunk
+        ClientView::NoLastChunk
     } else {
-        Sight::ShortSuccess
+        ClientView::ShortSuccess
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use crate::process::{Fairway, Metrics};
-use crate::proof::changes::Witnesses;
+use crate::proof::changes::Observers;
 use crate::proof::delays::Delays;
-use crate::proof::site::Door;
+use crate::proof::site::Endpoint;
 use crate::wait::holds_within;
 
 /// How long the first configuration may take.
@@ -60,16 +60,16 @@ pub async fn measure(binary: &Path, ingresses: usize, changes: usize) -> Scale {
     let load_seconds = began.elapsed().as_secs_f64();
     let process = fairway.program().id();
     let resident_mib = resident(process);
-    let mut witnesses = Witnesses::gather(&Door::plain(fairway.http), (&host(0), "/")).await;
+    let mut observers = Observers::gather(&Endpoint::plain(fairway.http), &host(0), "/").await;
     let (mut own, mut seen) = (Vec::new(), Vec::new());
     for change in 1..=changes {
         let number = change % CHANGING * STRIDE % ingresses;
         let label = format!("n{change}");
         let yaml = objects(number, &label);
-        witnesses.ask_of((&host(number), "/"));
+        observers.ask_of(&host(number), "/");
         let began = Instant::now();
         manifests.put(&file(number), yaml);
-        seen.push(witnesses.agree(&label, began).await);
+        seen.push(observers.agree(&label, began).await);
         own.push(own_delay(&fairway.metrics().await));
         sleep(Duration::from_millis(5)).await;
     }

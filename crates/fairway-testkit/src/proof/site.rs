@@ -137,10 +137,10 @@ impl Site {
 
     /// Where clients of `scheme` connect to.
     #[must_use]
-    pub fn door(&self, fairway: &Fairway, scheme: Scheme) -> Door {
+    pub fn endpoint(&self, fairway: &Fairway, scheme: Scheme) -> Endpoint {
         match scheme {
-            Scheme::Plain => Door::plain(fairway.http),
-            Scheme::Tls => Door { address: fairway.https, tls: Some(self.offer.clone()) },
+            Scheme::Plain => Endpoint::plain(fairway.http),
+            Scheme::Tls => Endpoint { address: fairway.https, tls: Some(self.offer.clone()) },
         }
     }
 }
@@ -160,12 +160,12 @@ impl Default for Site {
 
 /// Where clients connect to, and how.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Endpoint {
     address: SocketAddr,
     tls: Option<TlsOffer>,
 }
 
-impl Door {
+impl Endpoint {
     /// In the clear at `address`.
     #[must_use]
     pub fn plain(address: SocketAddr) -> Self {

@@ -13,7 +13,7 @@ use crate::client::Request;
 use crate::manifests::config_map;
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
-use crate::proof::site::{Door, HOST, Scheme, Site};
+use crate::proof::site::{Endpoint, HOST, Scheme, Site};
 use crate::wait::{PATIENCE, eventually};
 
 /// Connections of each scheme.
@@ -57,7 +57,7 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     let mut clients = JoinSet::new();
     for scheme in Scheme::ALL {
         for _ in 0..CONNECTIONS {
-            clients.spawn(client(site.door(&fairway, scheme), Arc::clone(&stop)));
+            clients.spawn(client(site.endpoint(&fairway, scheme), Arc::clone(&stop)));
         }
     }
     for change in 1..=times {
@@ -81,9 +81,9 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
 }
 
 /// Asks on one connection until it is told to stop, or the connection ends.
-async fn client(door: Door, stop: Arc<AtomicBool>) -> Steadiness {
+async fn client(endpoint: Endpoint, stop: Arc<AtomicBool>) -> Steadiness {
     let mut seen = Steadiness::default();
-    let mut client = door.connect().await.expect("Fairway takes connections");
+    let mut client = endpoint.connect().await.expect("Fairway takes connections");
     let request = Request::get(HOST, &format!("/bytes/{SIZE}"));
     loop {
         // Read before the request: the last one comes after the last change.
@@ -113,10 +113,10 @@ async fn client(door: Door, stop: Arc<AtomicBool>) -> Steadiness {
 async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
     let label = format!("n{change}");
     site.redirect("/moved", &label);
-    let door = site.door(fairway, Scheme::Plain);
+    let endpoint = site.endpoint(fairway, Scheme::Plain);
     let wanted = format!("https://{label}.test/");
     eventually("the changed route is served", PATIENCE, || async {
-        let Ok(mut client) = door.connect().await else { return false };
+        let Ok(mut client) = endpoint.connect().await else { return false };
         let answer = client.exchange(&Request::get(HOST, "/moved").close()).await;
         answer.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
     })
@@ -126,9 +126,9 @@ async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
 async fn change_certificate(site: &Site, fairway: &Fairway) {
     let leaf = site.leaf();
     site.certify(&leaf);
-    let door = site.door(fairway, Scheme::Tls).without_resumption();
+    let endpoint = site.endpoint(fairway, Scheme::Tls).without_resumption();
     eventually("the new certificate is shown", PATIENCE, || async {
-        let shown = door.connect().await.ok().and_then(|client| client.tls());
+        let shown = endpoint.connect().await.ok().and_then(|client| client.tls());
         shown.is_some_and(|tls| tls.chain == leaf.chain_der)
     })
     .await;

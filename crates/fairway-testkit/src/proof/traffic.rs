@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
-use crate::proof::site::{Door, HOST};
+use crate::proof::site::{Endpoint, HOST};
 
 /// The request field by which backends recognise a request.
 const NUMBER_FIELD: &str = "X-Request-Number";
@@ -110,15 +110,15 @@ impl Progress {
     }
 }
 
-/// Sends all of `load` through `door`.
+/// Sends all of `load` through `endpoint`.
 ///
 /// # Panics
 ///
 /// When a client panics.
-pub async fn send(load: &Load, door: &Door, progress: &Progress) -> Tally {
+pub async fn send(load: &Load, endpoint: &Endpoint, progress: &Progress) -> Tally {
     let mut clients = JoinSet::new();
     for _ in 0..load.connections {
-        clients.spawn(client(load.clone(), door.clone(), progress.clone()));
+        clients.spawn(client(load.clone(), endpoint.clone(), progress.clone()));
     }
     let mut tally = Tally::default();
     while let Some(done) = clients.join_next().await {
@@ -128,7 +128,7 @@ pub async fn send(load: &Load, door: &Door, progress: &Progress) -> Tally {
     tally
 }
 
-async fn client(load: Load, door: Door, progress: Progress) -> Tally {
+async fn client(load: Load, endpoint: Endpoint, progress: Progress) -> Tally {
     let mut tally = Tally::default();
     let mut kept: Option<Client> = None;
     loop {
@@ -141,7 +141,7 @@ async fn client(load: Load, door: Door, progress: Progress) -> Tally {
             kept = None;
         }
         let began = Instant::now();
-        let outcome = exchange(&door, &mut kept, &asked, &mut tally.connections).await;
+        let outcome = exchange(&endpoint, &mut kept, &asked, &mut tally.connections).await;
         tally.times.push(began.elapsed());
         note(&mut tally, &asked, outcome);
     }
@@ -149,7 +149,7 @@ async fn client(load: Load, door: Door, progress: Progress) -> Tally {
 
 /// One exchange; the connection stays when the answer says so.
 async fn exchange(
-    door: &Door,
+    endpoint: &Endpoint,
     kept: &mut Option<Client>,
     asked: &Asked,
     connections: &mut u64,
@@ -158,7 +158,7 @@ async fn exchange(
         Some(client) => client,
         None => {
             *connections += 1;
-            door.connect().await?
+            endpoint.connect().await?
         }
     };
     let request = asked.request();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
-use super::TranslationArgs;
 use super::source::ClusterArgs;
+use super::translation::TranslationArgs;
 
 /// Says everything that is wrong with a directory of manifests or with a cluster's objects.
 #[derive(Debug, Args)]

@@ -14,7 +14,6 @@ use clap::{Parser, Subcommand};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, ReportArgs, Source, WebhookArgs};
-pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 
 /// A Kubernetes ingress controller with its own data plane.

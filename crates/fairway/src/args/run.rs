@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use fairway_proxy::{AccessLogFormat, DrainOptions};
 use fairway_translate::{LoopbackEndpoints, Options, Own};
 
-use super::TranslationArgs;
 use super::limits::LimitArgs;
 use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
-use crate::here;
+use super::translation::TranslationArgs;
+use crate::own_addresses;
 
 /// Serves traffic by a cluster's objects or the manifests in a directory, and follows their changes.
 #[derive(Debug, Args)]
@@ -183,7 +183,7 @@ impl ListenArgs {
         let some = [Some(self.admin), self.probe, webhook].into_iter().flatten();
         Own {
             listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
-            addresses: here::addresses(),
+            addresses: own_addresses::all(),
         }
     }
 }

@@ -7,18 +7,19 @@ use fairway_model::{Config, Origin};
 use fairway_routing::compile;
 use serde::Deserialize;
 
-use super::Served;
+use super::served::Served;
 use crate::ask;
 
 /// The page `/config`.
 #[derive(Deserialize)]
 struct Page {
     config: Config,
-    diagnostics: Vec<Told>,
+    diagnostics: Vec<Diagnostic>,
 }
 
+/// A diagnostic of that page.
 #[derive(Deserialize)]
-struct Told {
+struct Diagnostic {
     severity: String,
     origin: Origin,
     code: String,
@@ -32,11 +33,11 @@ pub(super) fn fetch(admin: SocketAddr) -> Result<Served> {
     let body = runtime.block_on(ask::page(admin, "/config"))?;
     let page: Page = serde_json::from_slice(&body).with_context(|| format!("--admin {admin}: /config"))?;
     let compiled = compile(&page.config, None);
-    let diagnostics = page.diagnostics.into_iter().map(|told| (told.origin.clone(), told.line())).collect();
+    let diagnostics = page.diagnostics.into_iter().map(|it| (it.origin.clone(), it.line())).collect();
     Ok(Served { snapshot: compiled.snapshot, diagnostics })
 }
 
-impl Told {
+impl Diagnostic {
     fn line(&self) -> String {
         let Self { severity, origin, code, problem, consequence } = self;
         format!("{severity}[{code}]: {origin}: {problem}; {consequence}")

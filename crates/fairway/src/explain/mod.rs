@@ -1,38 +1,23 @@
 //! `fairway explain`: the chain from listener to endpoint for one request, with what lost and what decided.
 //!
-//! [`asked`] reads the request, [`fetched`] what a running process serves, [`told`] writes the chain.
+//! [`asked`] reads the request, [`fetched`] what a running process serves, [`mod@chain`] writes the chain.
 
 mod asked;
+mod chain;
 mod fetched;
-mod told;
+mod served;
 mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Result;
-use fairway_model::Origin;
-use fairway_routing::Snapshot;
 
 use crate::args::ExplainArgs;
-use crate::check;
-use crate::offline::{self, Offline};
+use crate::offline;
 use asked::Asked;
-
-/// What requests are explained by.
-struct Served {
-    snapshot: Arc<Snapshot>,
-    /// Each with the object it is about.
-    diagnostics: Vec<(Origin, String)>,
-}
-
-impl Served {
-    fn of(found: Offline) -> Self {
-        let told = found.diagnostics.iter().map(|it| (it.origin.clone(), check::line(it)));
-        Self { diagnostics: told.collect(), snapshot: found.outcome.snapshot }
-    }
-}
+use chain::chain;
+use served::Served;
 
 /// Explains one request.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
@@ -46,7 +31,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         (None, None) => Served::of(offline::read_cluster(&args.cluster, args.translation.options()?)?),
     };
     let mut text = String::new();
-    told::chain(&mut text, &asked, &served);
+    chain(&mut text, &asked, &served);
     io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use fairway_control::state::{self, Keeper};
 use fairway_control::{Directory, Pipeline};
 
 use super::gate::Gate;
-use super::telling::Telling;
+use super::reporting::Reporting;
 use crate::args::{ClusterArgs, RunArgs, Source};
 
 /// How long the first configuration from files may take; 10,000 files take about a second.
@@ -27,7 +27,7 @@ pub(super) enum Feed {
     /// A directory.
     Directory(Directory, PathBuf),
     /// A cluster, and what it is told in return.
-    Cluster(Arc<Cluster>, Telling),
+    Cluster(Arc<Cluster>, Reporting),
 }
 
 /// What a source says about itself, for other threads.
@@ -36,7 +36,7 @@ pub(super) enum Condition {
     /// A directory has nothing to say: its problems are diagnostics.
     Directory,
     /// A cluster.
-    Cluster(Arc<Cluster>, Telling),
+    Cluster(Arc<Cluster>, Reporting),
 }
 
 impl Feed {
@@ -63,8 +63,8 @@ impl Feed {
         let selection = cluster.selection(args.options()?)?;
         let source =
             Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
-        let telling = Telling::start(&args.report, &source, pipeline)?;
-        Ok(Self::Cluster(Arc::new(source), telling))
+        let reporting = Reporting::start(&args.report, &source, pipeline)?;
+        Ok(Self::Cluster(Arc::new(source), reporting))
     }
 
     /// Waits for something to serve.
@@ -92,23 +92,23 @@ impl Feed {
     pub(super) fn condition(&self) -> Condition {
         match self {
             Self::Directory(..) => Condition::Directory,
-            Self::Cluster(cluster, telling) => Condition::Cluster(cluster.clone(), telling.clone()),
+            Self::Cluster(cluster, reporting) => Condition::Cluster(cluster.clone(), reporting.clone()),
         }
     }
 
     /// What is to be done when the drain begins.
-    pub(super) fn telling(&self) -> Option<Telling> {
+    pub(super) fn reporting(&self) -> Option<Reporting> {
         match self {
             Self::Directory(..) => None,
-            Self::Cluster(_, telling) => Some(telling.clone()),
+            Self::Cluster(_, reporting) => Some(reporting.clone()),
         }
     }
 
     pub(super) fn stop(self) {
         match self {
             Self::Directory(directory, _) => directory.stop(),
-            Self::Cluster(cluster, telling) => {
-                telling.stop();
+            Self::Cluster(cluster, reporting) => {
+                reporting.stop();
                 cluster.stop();
             }
         }
@@ -146,7 +146,9 @@ impl Condition {
     pub(super) fn metrics_text(&self) -> String {
         match self {
             Self::Directory => String::new(),
-            Self::Cluster(cluster, telling) => cluster.condition().metrics_text() + &telling.metrics_text(),
+            Self::Cluster(cluster, reporting) => {
+                cluster.condition().metrics_text() + &reporting.metrics_text()
+            }
         }
     }
 }

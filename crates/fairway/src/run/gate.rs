@@ -14,7 +14,7 @@ use fairway_proxy::{
     BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher, StartError,
 };
 
-use super::telling::Telling;
+use super::reporting::Reporting;
 
 /// How often an address that cannot be bound is tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ struct GateState {
     latest: Option<Publication>,
     serving: Option<Serving>,
     keeper: Option<Keeper>,
-    telling: Option<Telling>,
+    reporting: Option<Reporting>,
 }
 
 /// The running data plane.
@@ -51,8 +51,8 @@ impl Gate {
     }
 
     /// Tells the cluster when the process leaves.
-    pub(super) fn tell(&self, telling: Option<Telling>) {
-        self.lock().telling = telling;
+    pub(super) fn tell(&self, reporting: Option<Reporting>) {
+        self.lock().reporting = reporting;
     }
 
     pub(super) fn publish(&self, publication: Publication) {
@@ -116,10 +116,10 @@ impl Gate {
     /// Not ready from now on. The cluster is told on a thread of its own: it may be slow.
     pub(super) fn leave(&self) {
         self.draining.store(true, Ordering::Release);
-        let telling = self.lock().telling.take();
-        if let Some(telling) = telling
+        let reporting = self.lock().reporting.take();
+        if let Some(reporting) = reporting
             && let Err(error) =
-                thread::Builder::new().name("fairway-leave".into()).spawn(move || telling.stop())
+                thread::Builder::new().name("fairway-leave".into()).spawn(move || reporting.stop())
         {
             tracing::warn!(%error, "the cluster is not told that this replica leaves");
         }

@@ -1,12 +1,13 @@
 //! `fairway run`: the source, the pipeline, the data plane and the admin servers, wired together. The only place of the
 //! binary that knows how they are started, fed and stopped.
 //!
-//! [`feed`] starts the source and [`telling`] what the source is told in return, [`gate`] stands between pipeline and data plane, [`signals`] says when to stop.
+//! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
+//! plane, [`signals`] says when to stop.
 
 mod feed;
 mod gate;
+mod reporting;
 mod signals;
-mod telling;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -38,8 +39,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     signals::stop_on_signals(gate.clone())?;
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
-    gate.tell(feed.telling());
-    serve_admins(admins, &pipeline, (&gate, &feed))?;
+    gate.tell(feed.reporting());
+    serve_admins(admins, &pipeline, &gate, &feed)?;
     feed.wait_for_first(args, &pipeline)?;
     let proxy = gate.open(options(args)?)?;
     tracing::info!(
@@ -73,7 +74,8 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
 fn serve_admins(
     admins: Vec<(Admin, Audience)>,
     pipeline: &Pipeline,
-    (gate, feed): (&Arc<Gate>, &Feed),
+    gate: &Arc<Gate>,
+    feed: &Feed,
 ) -> Result<()> {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());

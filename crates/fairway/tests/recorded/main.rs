@@ -40,7 +40,7 @@ async fn every_supported_case_is_answered_as_recorded_but_for_the_differences_by
             for found in replay(&fairway, exchange, secured.then_some(&leaf.chain_der[0])).await {
                 match DIFFERENCES.iter().position(|it| is_meant(it, (&case.name, number), &found)) {
                     Some(at) => met[at] = true,
-                    None => wrong.push(told(case, exchange, &found)),
+                    None => wrong.push(describe(case, exchange, &found)),
                 }
             }
         }
@@ -69,7 +69,7 @@ fn named(it: &Difference) -> String {
     format!("{} {}: {}: {}", it.case, it.exchange, it.what, it.why)
 }
 
-fn told(case: &Case, exchange: &Exchange, found: &Deviation) -> String {
+fn describe(case: &Case, exchange: &Exchange, found: &Deviation) -> String {
     let (asked, Deviation { what, recorded, now }) = (&exchange.request, found);
     format!(
         "{}: {} {}://{}{}: {what}: recorded {recorded:?}, now {now:?}",

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, what was told in the end is what the server has, as far as it is wanted.
+//! Whatever happens in whatever order, what was passed on in the end is what the server has, as far as it is wanted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fairway_translate::Kind;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::scene::{Scene, class, ingress, secret, service, slice};
+use super::harness::{Harness, class, ingress, secret, service, slice};
 use super::server::{Network, Server};
 use crate::cluster::selection::Selection;
 
@@ -63,19 +63,19 @@ fn step() -> impl Strategy<Value = Step> {
 const NAMESPACES: [&str; 2] = ["shop", "bank"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-async fn play(steps: &[Step]) -> (Server, Scene) {
+async fn play(steps: &[Step]) -> (Server, Harness) {
     let server = Server::new();
-    let mut scene = Scene::start(&server, Selection::default());
+    let mut harness = Harness::start(&server, Selection::default());
     for step in steps {
         if let Step::Pass(milliseconds) = step {
-            scene.pass(Duration::from_millis((*milliseconds).into())).await;
+            harness.pass(Duration::from_millis((*milliseconds).into())).await;
         } else {
             happen(&server, step);
         }
     }
     happen(&server, &Step::Heal);
-    scene.pass(Duration::from_secs(150)).await;
-    (server, scene)
+    harness.pass(Duration::from_secs(150)).await;
+    (server, harness)
 }
 
 fn happen(server: &Server, step: &Step) {
@@ -144,12 +144,12 @@ proptest! {
     #[test]
     fn any_interleaving_ends_in_what_the_server_has(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let (server, scene) = runtime.block_on(play(&steps));
-        prop_assert_eq!(scene.names(Kind::Ingress), server.names("ingresses"));
-        prop_assert_eq!(scene.names(Kind::Service), server.names("services"));
-        prop_assert_eq!(scene.names(Kind::EndpointSlice), server.names("endpointslices"));
-        prop_assert_eq!(scene.names(Kind::IngressClass), server.names("ingressclasses"));
-        prop_assert_eq!(scene.names(Kind::Secret), wanted(&server));
-        prop_assert!(scene.condition().is_synced(), "{:#?}", scene.condition());
+        let (server, harness) = runtime.block_on(play(&steps));
+        prop_assert_eq!(harness.names(Kind::Ingress), server.names("ingresses"));
+        prop_assert_eq!(harness.names(Kind::Service), server.names("services"));
+        prop_assert_eq!(harness.names(Kind::EndpointSlice), server.names("endpointslices"));
+        prop_assert_eq!(harness.names(Kind::IngressClass), server.names("ingressclasses"));
+        prop_assert_eq!(harness.names(Kind::Secret), wanted(&server));
+        prop_assert!(harness.condition().is_synced(), "{:#?}", harness.condition());
     }
 }

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 mod faults;
+mod harness;
 mod interleavings;
 mod orders;
-mod scene;
 mod secrets;
 mod server;
 mod watching;

@@ -1,83 +1,83 @@
-//! The ledger alone, news by news: what a watch and an answer tell of one Secret in every order.
+//! The tracker alone, event by event: what a watch and an answer tell of one Secret in every order.
 
 use fairway_translate::{Kind, ObjectKey, ObjectRef};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::scene::{ingress, secret, texts};
+use super::harness::{ingress, secret, texts};
 use crate::cluster::collection::{Collection, Watched};
-use crate::cluster::ledger::{Ledger, Order};
 use crate::cluster::selection::Selection;
+use crate::cluster::tracker::{Action, Tracker};
 use crate::cluster::trimmed::{IngressWire, Item, SecretWire, Wire};
-use crate::cluster::watch::{News, Told, WatchId};
+use crate::cluster::watch::{WatchEvent, WatchId, WatchReport};
 
-/// A ledger whose orders are noted.
-struct Desk {
-    ledger: Ledger,
-    orders: Vec<Order>,
+/// A tracker whose actions are noted.
+struct Fixture {
+    tracker: Tracker,
+    actions: Vec<Action>,
 }
 
-impl Desk {
+impl Fixture {
     /// With complete and empty lists of everything but the Ingresses.
     fn new() -> Self {
-        let mut desk = Self { ledger: Ledger::new(Selection::default()), orders: Vec::new() };
-        desk.note();
+        let mut fixture = Self { tracker: Tracker::new(Selection::default()), actions: Vec::new() };
+        fixture.note();
         for kind in [Watched::IngressClass, Watched::Service, Watched::EndpointSlice] {
-            desk.take(desk.watch(kind), News::Began);
-            desk.take(desk.watch(kind), News::Complete("1".to_owned()));
+            fixture.take(fixture.watch(kind), WatchEvent::Began);
+            fixture.take(fixture.watch(kind), WatchEvent::Complete("1".to_owned()));
         }
-        desk.take(desk.watch(Watched::Ingress), News::Began);
-        desk
+        fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Began);
+        fixture
     }
 
-    /// One that has told an Ingress with the Secret `tls`, while `late` is not named.
-    fn told() -> Self {
-        let mut desk = Self::new();
-        desk.name(1, "web", &["tls"]);
-        desk.take(desk.watch(Watched::Ingress), News::Complete("1".to_owned()));
-        let secrets = desk.watch(Watched::Secret);
-        desk.take(secrets, News::Began);
-        desk.take(secrets, News::Set(tls(2, "tls")));
-        desk.take(secrets, News::Set(tls(3, "late")));
-        desk.take(secrets, News::Complete("10".to_owned()));
-        assert_eq!(desk.batch(), ["+Secret shop/tls", "+Ingress shop/web"]);
-        desk
+    /// One that has passed on an Ingress with the Secret `tls`, while `late` is not named.
+    fn with_ingress() -> Self {
+        let mut fixture = Self::new();
+        fixture.name(1, "web", &["tls"]);
+        fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
+        let secrets = fixture.watch(Watched::Secret);
+        fixture.take(secrets, WatchEvent::Began);
+        fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));
+        fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
+        fixture.take(secrets, WatchEvent::Complete("10".to_owned()));
+        assert_eq!(fixture.batch(), ["+Secret shop/tls", "+Ingress shop/web"]);
+        fixture
     }
 
     /// Names `late` by another Ingress and answers the question for it.
     fn with_fetched(version: u64) -> Self {
-        let mut desk = Self::told();
-        desk.name(11, "new", &["late"]);
-        let (id, object) = desk.fetch().unwrap();
-        desk.take(id, News::Fetched(object, Ok(Some(Box::new(tls(version, "late"))))));
-        assert_eq!(desk.batch(), ["+Secret shop/late", "+Ingress shop/new"]);
-        desk
+        let mut fixture = Self::with_ingress();
+        fixture.name(11, "new", &["late"]);
+        let (id, object) = fixture.fetch().unwrap();
+        fixture.take(id, WatchEvent::Fetched(object, Ok(Some(Box::new(tls(version, "late"))))));
+        assert_eq!(fixture.batch(), ["+Secret shop/late", "+Ingress shop/new"]);
+        fixture
     }
 
     fn name(&mut self, version: u64, name: &str, secrets: &[&str]) {
         let item = serde_json::from_value::<IngressWire>(versioned(ingress("shop", name, secrets), version));
-        self.take(self.watch(Watched::Ingress), News::Set(item.unwrap().trim()));
+        self.take(self.watch(Watched::Ingress), WatchEvent::Set(item.unwrap().trim()));
     }
 
-    fn take(&mut self, id: WatchId, news: News) {
-        self.ledger.take(Told { id, at: Instant::now(), news });
+    fn take(&mut self, id: WatchId, event: WatchEvent) {
+        self.tracker.take(WatchReport { id, at: Instant::now(), event });
         self.note();
     }
 
     fn note(&mut self) {
-        self.orders.extend(self.ledger.orders());
+        self.actions.extend(self.tracker.actions());
     }
 
     fn batch(&mut self) -> Vec<String> {
-        let batch = self.ledger.batch(Instant::now());
+        let batch = self.tracker.batch(Instant::now());
         self.note();
         batch.map(|batch| texts(&batch.changes)).unwrap_or_default()
     }
 
     /// The watch of a kind, if it was ordered.
     fn ordered(&self, kind: Watched) -> Option<WatchId> {
-        self.orders.iter().find_map(|order| match order {
-            Order::Watch(id, Collection { kind: of, .. }) if *of == kind => Some(*id),
+        self.actions.iter().find_map(|order| match order {
+            Action::Watch(id, Collection { kind: of, .. }) if *of == kind => Some(*id),
             _ => None,
         })
     }
@@ -87,8 +87,8 @@ impl Desk {
     }
 
     fn fetch(&self) -> Option<(WatchId, ObjectRef)> {
-        self.orders.iter().find_map(|order| match order {
-            Order::Fetch(id, _, object) => Some((*id, object.clone())),
+        self.actions.iter().find_map(|order| match order {
+            Action::Fetch(id, _, object) => Some((*id, object.clone())),
             _ => None,
         })
     }
@@ -106,64 +106,64 @@ fn tls(version: u64, name: &str) -> Item {
 
 #[test]
 fn secrets_are_listed_once_it_is_known_which_are_named() {
-    let mut desk = Desk::new();
-    desk.name(1, "web", &["tls"]);
-    assert_eq!(desk.ordered(Watched::Secret), None);
-    desk.take(desk.watch(Watched::Ingress), News::Complete("1".to_owned()));
-    assert!(desk.ordered(Watched::Secret).is_some());
+    let mut fixture = Fixture::new();
+    fixture.name(1, "web", &["tls"]);
+    assert_eq!(fixture.ordered(Watched::Secret), None);
+    fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
+    assert!(fixture.ordered(Watched::Secret).is_some());
 }
 
 #[test]
 fn a_secret_that_is_named_while_its_list_is_on_the_way_is_asked_for() {
-    let mut desk = Desk::new();
-    desk.name(1, "web", &["tls"]);
-    desk.take(desk.watch(Watched::Ingress), News::Complete("1".to_owned()));
-    let secrets = desk.watch(Watched::Secret);
-    desk.take(secrets, News::Began);
-    desk.take(secrets, News::Set(tls(3, "late")));
-    desk.name(4, "new", &["late"]);
-    assert_eq!(desk.fetch(), None);
-    desk.take(secrets, News::Complete("5".to_owned()));
+    let mut fixture = Fixture::new();
+    fixture.name(1, "web", &["tls"]);
+    fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
+    let secrets = fixture.watch(Watched::Secret);
+    fixture.take(secrets, WatchEvent::Began);
+    fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
+    fixture.name(4, "new", &["late"]);
+    assert_eq!(fixture.fetch(), None);
+    fixture.take(secrets, WatchEvent::Complete("5".to_owned()));
     let late = ObjectRef::new(Kind::Secret, ObjectKey::new("shop", "late"));
-    assert_eq!(desk.fetch(), Some((secrets, late.clone())));
-    desk.take(secrets, News::Fetched(late, Ok(Some(Box::new(tls(3, "late"))))));
-    assert_eq!(desk.batch(), ["+Secret shop/late", "+Ingress shop/new", "+Ingress shop/web"]);
+    assert_eq!(fixture.fetch(), Some((secrets, late.clone())));
+    fixture.take(secrets, WatchEvent::Fetched(late, Ok(Some(Box::new(tls(3, "late"))))));
+    assert_eq!(fixture.batch(), ["+Secret shop/late", "+Ingress shop/new", "+Ingress shop/web"]);
 }
 
 #[test]
 fn a_watch_that_is_behind_an_answer_takes_nothing_back() {
-    let mut desk = Desk::with_fetched(20);
-    let secrets = desk.watch(Watched::Secret);
-    desk.take(secrets, News::Set(tls(15, "late")));
-    desk.take(secrets, News::Gone(tls(16, "late")));
-    assert!(desk.batch().is_empty());
-    desk.take(secrets, News::Set(tls(20, "late")));
-    assert!(desk.batch().is_empty());
-    desk.take(secrets, News::Set(tls(21, "late")));
-    assert_eq!(desk.batch(), ["+Secret shop/late"]);
-    desk.take(secrets, News::Gone(tls(22, "late")));
-    assert_eq!(desk.batch(), ["-Secret shop/late"]);
+    let mut fixture = Fixture::with_fetched(20);
+    let secrets = fixture.watch(Watched::Secret);
+    fixture.take(secrets, WatchEvent::Set(tls(15, "late")));
+    fixture.take(secrets, WatchEvent::Gone(tls(16, "late")));
+    assert!(fixture.batch().is_empty());
+    fixture.take(secrets, WatchEvent::Set(tls(20, "late")));
+    assert!(fixture.batch().is_empty());
+    fixture.take(secrets, WatchEvent::Set(tls(21, "late")));
+    assert_eq!(fixture.batch(), ["+Secret shop/late"]);
+    fixture.take(secrets, WatchEvent::Gone(tls(22, "late")));
+    assert_eq!(fixture.batch(), ["-Secret shop/late"]);
 }
 
 #[test]
 fn a_list_from_before_an_answer_removes_nothing_and_one_from_after_it_does() {
-    let mut desk = Desk::with_fetched(20);
-    let secrets = desk.watch(Watched::Secret);
-    for (version, told) in [("15", vec![]), ("25", vec!["-Secret shop/late"])] {
-        desk.take(secrets, News::Began);
-        desk.take(secrets, News::Set(tls(2, "tls")));
-        desk.take(secrets, News::Complete(version.to_owned()));
-        assert_eq!(desk.batch(), told);
+    let mut fixture = Fixture::with_fetched(20);
+    let secrets = fixture.watch(Watched::Secret);
+    for (version, changes) in [("15", vec![]), ("25", vec!["-Secret shop/late"])] {
+        fixture.take(secrets, WatchEvent::Began);
+        fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));
+        fixture.take(secrets, WatchEvent::Complete(version.to_owned()));
+        assert_eq!(fixture.batch(), changes);
     }
 }
 
 #[test]
 fn an_event_is_worth_more_than_an_answer_that_comes_after_it() {
-    let mut desk = Desk::told();
-    desk.name(11, "new", &["late"]);
-    let (id, late) = desk.fetch().unwrap();
-    desk.take(id, News::Gone(tls(12, "late")));
-    assert_eq!(desk.batch(), ["+Ingress shop/new"]);
-    desk.take(id, News::Fetched(late, Ok(Some(Box::new(tls(3, "late"))))));
-    assert!(desk.batch().is_empty());
+    let mut fixture = Fixture::with_ingress();
+    fixture.name(11, "new", &["late"]);
+    let (id, late) = fixture.fetch().unwrap();
+    fixture.take(id, WatchEvent::Gone(tls(12, "late")));
+    assert_eq!(fixture.batch(), ["+Ingress shop/new"]);
+    fixture.take(id, WatchEvent::Fetched(late, Ok(Some(Box::new(tls(3, "late"))))));
+    assert!(fixture.batch().is_empty());
 }

@@ -4,8 +4,8 @@ use super::Worker;
 use super::phase::Phase;
 use crate::load::http1::Http1;
 use crate::load::http2::Http2;
+use crate::load::plan::{Pace, Protocol, Reuse};
 use crate::load::slot::{Opening, State, connect_class};
-use crate::load::{Pace, Protocol, Reuse};
 use fairway_lab_results::Class;
 
 /// Connections that are opened at a time before the first request: a listener's backlog is finite.

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::phase::Phase;
-use crate::load::Pace;
+use crate::load::plan::Pace;
 use crate::load::series::note;
 use crate::load::slot::State;
 use crate::load::tally::{Exchange, Fate};
@@ -37,7 +37,7 @@ impl Worker {
             sent: self.since_begun(exchange.sent),
             number: exchange.number,
         };
-        self.tally.ended(exchange, fate, (self.since_begun(now), end));
+        self.tally.ended(exchange, fate, self.since_begun(now), end);
     }
 
     /// A request of the line fails without having been written.

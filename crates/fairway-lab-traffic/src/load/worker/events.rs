@@ -1,14 +1,14 @@
 //! What a socket that moved means for the connection on it. Never takes a request from the line.
 
 use super::Worker;
-use crate::load::Reuse;
 use crate::load::http1::After;
-use crate::load::poller::Happened;
+use crate::load::plan::Reuse;
+use crate::load::poller::SocketEvent;
 use crate::load::slot::{State, Step};
 use crate::load::tally::Fate;
 
 impl Worker {
-    pub(super) fn on_event(&mut self, event: Happened) -> anyhow::Result<()> {
+    pub(super) fn on_event(&mut self, event: SocketEvent) -> anyhow::Result<()> {
         let (index, epoch) = ((event.token & u64::from(u32::MAX)) as usize, (event.token >> 32) as u32);
         let slot = &mut self.slots[index];
         if slot.epoch != epoch {

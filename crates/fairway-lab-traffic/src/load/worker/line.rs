@@ -1,36 +1,14 @@
 //! The line of requests that are due, and the connections that take them. Never opens or closes a connection but when a
 //! request could not be written to it.
 
-use std::collections::VecDeque;
-
 use super::Worker;
 use super::phase::Phase;
+use crate::load::plan::{Pace, Reuse};
 use crate::load::slot::State;
 use crate::load::tally::Exchange;
-use crate::load::{Pace, Reuse};
 
 /// Requests released before sockets are looked at again.
 const BATCH: usize = 64;
-
-/// What waits for what.
-#[derive(Default)]
-pub(super) struct Queues {
-    /// Requests that wait for a connection, by the time that they were due.
-    pub(super) line: VecDeque<u64>,
-    /// Connections that can take a request: place and epoch.
-    pub(super) idle: VecDeque<(usize, u32)>,
-    /// Places without a connection.
-    pub(super) closed: Vec<usize>,
-    /// Connections of HTTP/2 that were given requests and have not been polled since.
-    pub(super) unpolled: Vec<usize>,
-    /// When users of a closed loop that rest are back.
-    pub(super) rests: VecDeque<u64>,
-    /// What must have happened by when: time, place, number.
-    pub(super) deadlines: VecDeque<(u64, usize, u64)>,
-    pub(super) opening: usize,
-    pub(super) in_flight: usize,
-    pub(super) number: u64,
-}
 
 impl Worker {
     /// Requests that are due are given to connections, or put in the line.

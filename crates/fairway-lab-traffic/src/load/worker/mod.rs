@@ -11,8 +11,10 @@
 mod connections;
 mod endings;
 mod events;
+mod lifecycle;
 mod line;
-mod phase;
+pub(super) mod phase;
+mod queues;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,20 +22,19 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use self::line::Queues;
-pub(super) use self::phase::End;
-use self::phase::Phase;
+use self::phase::{End, Phase};
+use self::queues::Queues;
 use super::compose::Composer;
 use super::dialer::Dialer;
 use super::http1::Expected;
-use super::poller::{Happened, Poller};
+use super::plan::{Plan, Reuse};
+use super::poller::{Poller, SocketEvent};
 use super::schedule::Schedule;
 use super::series::fine_enough;
 use super::shared::{Recent, Shared};
 use super::slot::{Slot, State};
 use super::tally::{Exchange, Fate, Tally};
 use super::transport::Scratch;
-use super::{Plan, Reuse};
 
 /// How often a thread that has finished looks whether it may close its connections.
 const LOOK: Duration = Duration::from_millis(1);
@@ -58,7 +59,7 @@ struct Io {
     poller: Poller,
     scratch: Scratch,
     dialer: Dialer,
-    happened: Vec<Happened>,
+    happened: Vec<SocketEvent>,
     ended: Vec<(Exchange, Fate)>,
     between: Option<Between>,
 }
@@ -84,7 +85,7 @@ pub(super) struct Report {
 
 /// Which thread of which run.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ThreadNumber {
     pub(super) run: u64,
     pub(super) index: usize,
 }
@@ -95,7 +96,7 @@ impl Worker {
     pub(super) fn new(
         plan: Arc<Plan>,
         shared: Arc<Shared>,
-        Place { run, index }: Place,
+        ThreadNumber { run, index }: ThreadNumber,
         between: Option<Between>,
     ) -> anyhow::Result<Self> {
         let threads = plan.shape.threads;
@@ -167,7 +168,7 @@ impl Worker {
 
     /// Keeps the connections until the owner lets go of them.
     fn linger(&self) {
-        self.shared.boards[self.index].finished.store(true, Ordering::Release);
+        self.shared.threads[self.index].finished.store(true, Ordering::Release);
         while !self.shared.is_released() {
             std::thread::sleep(LOOK);
         }
@@ -179,17 +180,17 @@ impl Worker {
 
     /// What the owner of the stream may see.
     fn show(&mut self) {
-        let board = &self.shared.boards[self.index];
-        board.sent.store(self.tally.counts.requests, Ordering::Relaxed);
-        board.ok.store(self.tally.counts.ok, Ordering::Relaxed);
-        board.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
-        board.errors.store(self.second.errors, Ordering::Relaxed);
+        let status = &self.shared.threads[self.index];
+        status.sent.store(self.tally.counts.requests, Ordering::Relaxed);
+        status.ok.store(self.tally.counts.ok, Ordering::Relaxed);
+        status.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
+        status.errors.store(self.second.errors, Ordering::Relaxed);
         let is_running = matches!(self.phase, Phase::Running { .. } | Phase::Draining { .. });
         if is_running && self.now() >= self.second.until {
             self.second.until += 1_000_000_000;
             let answers = std::mem::take(&mut self.second.answers);
             let latency = std::mem::replace(&mut self.second.latency, fine_enough());
-            board.show(Recent { answers, latency: Some(latency) });
+            status.show(Recent { answers, latency: Some(latency) });
         }
     }
 }

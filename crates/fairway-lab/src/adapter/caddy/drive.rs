@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::adapter::admin::{exchange, until};
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write;
 use crate::adapter::frame::Frame;
@@ -67,12 +67,9 @@ impl Caddy {
         command.args(arguments(&frame)).envs(environment(&frame));
         let process = Process::of(&mut command)?;
         // It answers once what it was started with is in use.
-        let serving = async {
-            while !ask("GET", "/config/apps/http/http_port", "").await.is_ok_and(|answer| is_ok(&answer)) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(TAKEN, serving)
+        let is_serving =
+            async || ask("GET", "/config/apps/http/http_port", "").await.is_ok_and(|answer| is_ok(&answer));
+        until(TAKEN, LOOK, is_serving)
             .await
             .context("Caddy does not serve after a minute; its log says why")?;
         Ok(Self { process, frame })
@@ -113,15 +110,10 @@ fn is_ok(answer: &str) -> bool {
 
 /// An order to the admin API, which checks the Host.
 async fn ask(method: &str, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(ADMIN).await?;
-    let head = format!(
+    let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: {ADMIN}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
+         Connection: close\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    exchange(TcpStream::connect(ADMIN).await?, &text).await
 }

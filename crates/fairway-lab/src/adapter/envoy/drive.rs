@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
+use crate::adapter::admin::{exchange, until};
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write_changed;
 use crate::adapter::frame::Frame;
@@ -79,14 +79,11 @@ impl Envoy {
         store(&frame, desired)?;
         let process = Process::start(Path::new("envoy"), &arguments(&frame))?;
         let envoy = Self { process, frame, backends: desired.backends.clone() };
-        let live = async {
-            while !envoy.ask("GET /ready").await.is_ok_and(|answer| answer.contains("LIVE")) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(START, live)
-            .await
-            .context("Envoy does not serve after a minute; its log says why")?;
+        until(START, LOOK, async || {
+            envoy.ask("GET /ready").await.is_ok_and(|answer| answer.contains("LIVE"))
+        })
+        .await
+        .context("Envoy does not serve after a minute; its log says why")?;
         Ok(envoy)
     }
 
@@ -116,17 +113,12 @@ impl Envoy {
 
     /// Waits until clusters are in use; one that has no endpoints may never be, and then the route is written all the same.
     async fn warm(&self, names: &[&String]) {
-        let there = async {
-            loop {
-                let known = self.ask("GET /clusters").await.unwrap_or_default();
-                if names.iter().all(|name| known.contains(&format!("{name}::"))) {
-                    return;
-                }
-                tokio::time::sleep(LOOK / 10).await;
-            }
+        let are_there = async || {
+            let known = self.ask("GET /clusters").await.unwrap_or_default();
+            names.iter().all(|name| known.contains(&format!("{name}::")))
         };
         // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
-        _ = tokio::time::timeout(WARM, there).await;
+        _ = until(WARM, LOOK / 10, are_there).await;
     }
 
     /// Drains as Envoy Gateway's shutdown manager does: health checks fail, answers close connections, and when none is
@@ -159,11 +151,7 @@ impl Envoy {
     }
 
     async fn ask(&self, request: &str) -> std::io::Result<String> {
-        let mut stream = UnixStream::connect(self.frame.path("admin.sock")).await?;
         let text = format!("{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
-        stream.write_all(text.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        exchange(UnixStream::connect(self.frame.path("admin.sock")).await?, &text).await
     }
 }

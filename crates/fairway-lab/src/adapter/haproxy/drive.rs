@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::adapter::admin::{exchange, until};
 use crate::adapter::desired::Desired;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
@@ -108,12 +108,9 @@ impl Haproxy {
         let master = self.frame.path(MASTER);
         // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is
         // not. There is none while the master starts itself anew.
-        let ordered = async {
-            while ask(&master, "reload").await.is_err() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(RELOAD, ordered).await.context("the master of HAProxy takes no orders")?;
+        until(RELOAD, LOOK, async || ask(&master, "reload").await.is_ok())
+            .await
+            .context("the master of HAProxy takes no orders")?;
         self.serving().await
     }
 
@@ -143,25 +140,16 @@ impl Haproxy {
     async fn serving(&self) -> anyhow::Result<()> {
         let socket = self.frame.path(RUNTIME);
         let wanted = format!("description: generation-{}", self.generation);
-        let seen = async {
-            loop {
-                let known = ask(&socket, "show info").await.unwrap_or_default();
-                if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
-                    return;
-                }
-                tokio::time::sleep(LOOK).await;
-            }
+        let is_served = async || {
+            let known = ask(&socket, "show info").await.unwrap_or_default();
+            known.lines().any(|line| line.eq_ignore_ascii_case(&wanted))
         };
-        tokio::time::timeout(RELOAD, seen)
+        until(RELOAD, LOOK, is_served)
             .await
             .context("HAProxy has not taken the configuration within a minute; its log says why")
     }
 }
 
 async fn ask(socket: &Path, order: &str) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(socket).await?;
-    stream.write_all(format!("{order}\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    exchange(UnixStream::connect(socket).await?, &format!("{order}\n")).await
 }

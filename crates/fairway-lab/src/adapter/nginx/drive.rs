@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::adapter::admin::{exchange, until};
 use crate::adapter::desired::Desired;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
@@ -78,12 +78,7 @@ impl Nginx {
     async fn serving(&self) -> anyhow::Result<()> {
         let socket = self.frame.path("generation.sock");
         let wanted = self.generation.to_string();
-        let seen = async {
-            while generation(&socket).await.ok().as_deref() != Some(wanted.as_str()) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(RELOAD, seen)
+        until(RELOAD, LOOK, async || generation(&socket).await.is_ok_and(|seen| seen == wanted))
             .await
             .context("nginx has not taken the configuration within a minute; its log says why")
     }
@@ -99,9 +94,6 @@ pub fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Resul
 }
 
 async fn generation(socket: &Path) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(socket).await?;
-    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let answer = exchange(UnixStream::connect(socket).await?, "GET / HTTP/1.0\r\n\r\n").await?;
     Ok(answer.rsplit("\r\n").next().unwrap_or_default().to_owned())
 }

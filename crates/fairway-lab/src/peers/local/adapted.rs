@@ -7,11 +7,15 @@ use crate::adapter::haproxy::Slots;
 use crate::adapter::{
     Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
-use crate::measure::Program;
-use crate::results::NamedText;
+use fairway_lab_measure::Program;
+use fairway_lab_results::NamedText;
 
-use super::super::{Workshop, adapted::find};
-use super::{BACKEND, CERTIFICATE, LocalPeer, LocalSite, running};
+use super::super::adapted::find;
+use super::super::artifacts::Artifacts;
+use super::peer::BACKEND;
+use super::peer::{LocalPeer, LocalSite};
+use super::running;
+use crate::peers::names::CERTIFICATE;
 
 /// Which of them.
 #[derive(Clone, Copy)]
@@ -23,9 +27,9 @@ pub(super) enum Adapted {
 }
 
 impl LocalPeer for Adapted {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
+    fn start(&self, artifacts: &Artifacts, site: &LocalSite) -> anyhow::Result<Program> {
         let (frame, desired) = (frame(site), desired(site));
-        let mut command = Command::new(find(workshop, self.program())?);
+        let mut command = Command::new(find(artifacts, self.program())?);
         match self {
             Self::Nginx => {
                 nginx::store(&frame, &desired, 1)?;

@@ -8,18 +8,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::measure::Program;
-use crate::results::{NamedText, Settings};
+use fairway_lab_measure::Program;
+use fairway_lab_results::{NamedText, Settings};
 
+use super::super::artifacts::Artifacts;
 use super::super::fairway::{recommended_settings, ssl_redirect_off};
-use super::super::{CERTIFICATE, Workshop};
-use super::{LocalPeer, LocalSite, running};
+use super::super::names::CERTIFICATE;
+use super::peer::{LocalPeer, LocalSite};
+use super::running;
 
 /// Fairway.
 pub(super) struct Fairway;
 
 impl LocalPeer for Fairway {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
+    fn start(&self, artifacts: &Artifacts, site: &LocalSite) -> anyhow::Result<Program> {
         let manifests = site.folder.join("manifests");
         std::fs::create_dir_all(&manifests).with_context(|| format!("make {}", manifests.display()))?;
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(site, &site.key_pem) });
@@ -27,7 +29,7 @@ impl LocalPeer for Fairway {
         // Free now, and nobody else here binds to ports that were not given to them.
         let admin = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let admin = admin.context("find a free port")?;
-        let mut command = Command::new(&workshop.fairway);
+        let mut command = Command::new(&artifacts.fairway);
         command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &admin.to_string()]);
         command.args(flags(site));
         running::start(&mut command, site)

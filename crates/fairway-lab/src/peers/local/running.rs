@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::LocalSite;
-use crate::measure::{Program, Waited};
+use super::peer::LocalSite;
+use fairway_lab_measure::{Program, Waited};
 
 /// How long it may take until it serves.
 const START: Duration = Duration::from_secs(30);

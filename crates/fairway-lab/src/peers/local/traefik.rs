@@ -5,19 +5,22 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::adapter::TlsChoice;
-use crate::measure::Program;
-use crate::results::{NamedText, Settings};
+use fairway_lab_measure::Program;
+use fairway_lab_results::{NamedText, Settings};
 
+use super::super::artifacts::Artifacts;
+use super::super::programs;
 use super::super::traefik::settings;
-use super::super::{Workshop, programs};
-use super::{BACKEND, LocalPeer, LocalSite, running};
+use super::peer::BACKEND;
+use super::peer::{LocalPeer, LocalSite};
+use super::running;
 
 /// Traefik.
 pub(super) struct Traefik;
 
 impl LocalPeer for Traefik {
-    fn start(&self, workshop: &Workshop, site: &LocalSite) -> anyhow::Result<Program> {
-        let (_, program) = programs::tool(workshop, "traefik")?;
+    fn start(&self, artifacts: &Artifacts, site: &LocalSite) -> anyhow::Result<Program> {
+        let (_, program) = programs::tool(artifacts, "traefik")?;
         let file = |name: &str| site.folder.join(name);
         crate::adapter::write(&file("chain.pem"), &site.chain_pem)?;
         crate::adapter::write(&file("key.pem"), &site.key_pem)?;

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::runners::Runner;
-use super::{Case, Terms, Yard};
-use crate::load::Outcome;
-use crate::measure::{MachineTime, Meter, Spent, Subject, during};
-use crate::results::{Backstage, Distance, Measure};
+use super::definition::{Case, Parameters, plan};
+use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
-use crate::scenario::stage::{file_name, finish, start as begin};
+use crate::scenario::running_peer::{file_name, finish, start as begin};
+use fairway_lab_measure::{MachineTime, Meter, Spent, Subject, during};
+use fairway_lab_results::{Backstage, Distance, Measure};
+use fairway_lab_traffic::load::Outcome;
 
 /// A block is discarded when the hypervisor took more than this part of the machine's time.
 const STOLEN: f64 = 0.05;
@@ -23,8 +23,8 @@ const AGAIN: &str = "the same again";
 /// both sides of it: a machine whose speed changes every few seconds hurts both, or is seen. Forth, back, forth; the first
 /// runner is among the others too, for the noise floor, and closes the order.
 pub(super) async fn blocks(
-    yard: &Yard<'_>,
-    terms: &Terms,
+    local: &LocalRun<'_>,
+    parameters: &Parameters,
     case: &Case,
     runners: &[Runner<'_>],
 ) -> anyhow::Result<Vec<Measure>> {
@@ -36,9 +36,9 @@ pub(super) async fn blocks(
     }
     let mut measures = Vec::new();
     let mut place = 0;
-    for _ in 0..terms.blocks {
+    for _ in 0..parameters.blocks {
         for (runner, again) in &order {
-            let mut measure = block(yard, terms, case, (runner, place)).await?;
+            let mut measure = block(local, parameters, case, runner, place).await?;
             if *again {
                 AGAIN.clone_into(&mut measure.phase);
             }
@@ -47,18 +47,19 @@ pub(super) async fn blocks(
         }
         order.reverse();
     }
-    measures.push(block(yard, terms, case, (first, place)).await?);
+    measures.push(block(local, parameters, case, first, place).await?);
     Ok(measures)
 }
 
 async fn block(
-    yard: &Yard<'_>,
-    terms: &Terms,
+    local: &LocalRun<'_>,
+    parameters: &Parameters,
     case: &Case,
-    (runner, place): (&Runner<'_>, u32),
+    runner: &Runner<'_>,
+    place: u32,
 ) -> anyhow::Result<Measure> {
     let name = runner.contender.peer.name();
-    let plan = super::plan(terms, case, &runner.site)?;
+    let plan = plan(parameters, case, &runner.site)?;
     let before = runner.distance();
     let mut stream = begin(plan)?;
     tokio::time::sleep(WARMING).await;
@@ -67,7 +68,7 @@ async fn block(
     let subjects: Vec<_> = runner.proxy.pids().into_iter().take(1).map(Subject::Process).collect();
     let (begun, machine) = (Instant::now(), MachineTime::now());
     let mut meter = Meter::begin(&subjects);
-    tokio::time::sleep(Duration::from_secs_f64(terms.seconds)).await;
+    tokio::time::sleep(Duration::from_secs_f64(parameters.seconds)).await;
     let outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
     meter.read(&subjects);
     let stolen = MachineTime::now().stolen_since(machine);
@@ -79,22 +80,27 @@ async fn block(
         outcome.load.rate,
         outcome.latency.value_at_quantile(0.99) as f64 / 1e3
     );
-    yard.progress.say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
+    local
+        .progress
+        .say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
     let conditions = Conditions { stolen, distance };
-    measure(yard, (runner, &case.name, place), outcome, (meter.spent(), conditions, begun))
+    let finished = Finished { outcome, spent: meter.spent(), conditions, begun };
+    measure(local, runner, &case.name, place, finished)
 }
 
 fn measure(
-    yard: &Yard<'_>,
-    (runner, case, place): (&Runner<'_>, &str, u32),
-    mut outcome: Outcome,
-    (spent, conditions, begun): (Spent, Conditions, Instant),
+    local: &LocalRun<'_>,
+    runner: &Runner<'_>,
+    case: &str,
+    place: u32,
+    finished: Finished,
 ) -> anyhow::Result<Measure> {
+    let Finished { mut outcome, spent, conditions, begun } = finished;
     let (name, workers) = (runner.contender.peer.name(), runner.site.workers);
     let settings = runner.contender.settings;
     let tag = format!("{settings:?}");
     outcome.save(
-        &yard.handover.folder,
+        &local.handover.folder,
         &file_name(&["capacity", name, &tag, case, &format!("{workers}-{place}")]),
     )?;
     let (cost, uncosted) = split(spent.cost(outcome.load.counts.ok, "process", "the proxy's processes"));
@@ -116,6 +122,14 @@ fn measure(
             distance: conditions.distance.and_then(Result::ok),
         },
     })
+}
+
+/// A block that has ended.
+struct Finished {
+    outcome: Outcome,
+    spent: Spent,
+    conditions: Conditions,
+    begun: Instant,
 }
 
 /// What the machine was like during a block.

@@ -1,7 +1,7 @@
 //! How many times as good or bad as the base each contender was, from blocks beside each other. Measures nothing.
 
-use crate::measure::{Block, ratio};
-use crate::results::{Measure, Ratio, Settings};
+use fairway_lab_measure::{Block, ratio};
+use fairway_lab_results::{Measure, Ratio, Settings};
 
 /// Of every other contender against Fairway, or against the first where Fairway is not among them; and of that one
 /// against itself. Where no pair counts there is a sentence instead.
@@ -70,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::results::{Cost, Load};
+    use fairway_lab_results::{Cost, Load};
 
     fn block(place: u32, peer: &str, us: f64) -> Measure {
         serde_json::from_value(json!({

@@ -4,14 +4,23 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
-use super::Yard;
 use crate::adapter::TlsChoice;
-use crate::backend::Spawned;
-use crate::measure::{Program, distance, pin, round_trip_ns};
-use crate::peers::local::{self, LocalSite};
-use crate::results::{Absent, Distance};
-use crate::scenario::site::HOST;
-use crate::scenario::stage::{Contender, file_name};
+use crate::peers::local::{LocalSite, local as local_peer};
+use crate::scenario::handover::Handover;
+use crate::scenario::progress::Progress;
+use crate::scenario::running_peer::{Contender, file_name};
+use crate::scenario::site::{Certificate, HOST};
+use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
+use fairway_lab_results::{Absent, Distance};
+use fairway_lab_traffic::backend::Spawned;
+
+/// Where blocks run.
+pub(in crate::scenario) struct LocalRun<'a> {
+    pub(in crate::scenario) handover: &'a Handover,
+    pub(in crate::scenario) certificate: &'a Certificate,
+    pub(in crate::scenario) progress: Progress,
+    pub(in crate::scenario) contenders: &'a [Contender<'a>],
+}
 
 /// A proxy that is up.
 pub(super) struct Runner<'a> {
@@ -21,13 +30,14 @@ pub(super) struct Runner<'a> {
 }
 
 pub(super) fn start<'a>(
-    yard: &Yard<'a>,
+    local: &LocalRun<'a>,
     backend: &Spawned,
-    (workers, tls): (u32, TlsChoice),
+    workers: u32,
+    tls: TlsChoice,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Vec<Runner<'a>>> {
     let mut runners = Vec::new();
-    for contender in yard.contenders {
+    for contender in local.contenders {
         let name = contender.peer.name();
         let tag = file_name(&[
             name,
@@ -35,22 +45,22 @@ pub(super) fn start<'a>(
             &format!("{tls:?}"),
             &workers.to_string(),
         ]);
-        let folder = yard.handover.workshop.folder.join(tag);
+        let folder = local.handover.artifacts.folder.join(tag);
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let site = LocalSite {
             backends: backend.addresses().to_vec(),
             http: free()?,
             https: free()?,
             hosts: vec![HOST.to_owned()],
-            chain_pem: yard.certificate.0.to_owned(),
-            key_pem: yard.certificate.1.to_owned(),
+            chain_pem: local.certificate.chain.clone(),
+            key_pem: local.certificate.key.clone(),
             workers,
             settings: contender.settings,
             tls,
             folder,
         };
-        let started = local::local(name)
-            .and_then(|peer| peer.start(&yard.handover.workshop, &site))
+        let started = local_peer(name)
+            .and_then(|peer| peer.start(&local.handover.artifacts, &site))
             .and_then(|proxy| placed(proxy, workers));
         match started {
             Ok(proxy) => runners.push(Runner { contender, proxy, site }),
@@ -61,7 +71,7 @@ pub(super) fn start<'a>(
                     reason: format!("{error:#}"),
                 };
                 if !absent.contains(&record) {
-                    yard.progress.say(&format!("{name} takes no part in capacity: {error:#}"));
+                    local.progress.say(&format!("{name} takes no part in capacity: {error:#}"));
                     absent.push(record);
                 }
             }

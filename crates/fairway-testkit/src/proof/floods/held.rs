@@ -1,23 +1,23 @@
 //! Attackers that hold connections: they open many, send a beginning on each, and then go on slowly or not at all.
-//! One thread goes over all of them once a turn; a connection that the proxy ended is made again.
+//! One thread goes over all of them once a round; a connection that the proxy ended is made again.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::crew::Orders;
+use super::control::Control;
 use super::socket::{Heard, Waste, dial, discard, waste};
 
 /// What is done with every connection.
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
-    /// Sent first, one piece a turn.
+    /// Sent first, one piece a round.
     pub(super) pieces: Vec<Vec<u8>>,
-    /// What follows, once a turn.
+    /// What follows, once a round.
     pub(super) then: Then,
     /// The time between two turns.
-    pub(super) turn: Duration,
-    /// How many connections are made in a turn at most.
+    pub(super) step: Duration,
+    /// How many connections are made in a round at most.
     pub(super) new_in_a_turn: usize,
     /// The receive buffer; the system's when there is none.
     pub(super) receive_buffer: Option<usize>,
@@ -43,25 +43,25 @@ const GLANCE: Duration = Duration::from_millis(10);
 const BUFFER: usize = 64 * 1024;
 
 /// Holds `connections` to `address` until it is told to end.
-pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, orders: &Orders) {
+pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, control: &Control) {
     let mut held: Vec<Option<Connection>> = (0..connections).map(|_| None).collect();
     let mut room = waste(BUFFER);
     let mut next = Instant::now();
-    while !orders.is_over() {
+    while !control.is_over() {
         let mut new = 0;
         for slot in &mut held {
             if slot.is_none() && new < holding.new_in_a_turn {
                 *slot = dial(address, holding.receive_buffer).ok().map(Connection::new);
-                orders.opened(1);
+                control.count_opened(1);
                 new += 1;
             }
-            let goes_on = slot.as_mut().is_none_or(|connection| connection.turn(holding, &mut room));
+            let goes_on = slot.as_mut().is_none_or(|connection| connection.step(holding, &mut room));
             if !goes_on {
                 *slot = None;
             }
         }
-        next = (next + holding.turn).max(Instant::now());
-        while !orders.is_over() && Instant::now() < next {
+        next = (next + holding.step).max(Instant::now());
+        while !control.is_over() && Instant::now() < next {
             std::thread::sleep(GLANCE.min(next.saturating_duration_since(Instant::now())));
         }
     }
@@ -78,8 +78,8 @@ impl Connection {
         Self { stream, sent: (0, 0) }
     }
 
-    /// Whether it goes on after this turn.
-    fn turn(&mut self, holding: &Holding, room: &mut Waste) -> bool {
+    /// Whether it goes on after this round.
+    fn step(&mut self, holding: &Holding, room: &mut Waste) -> bool {
         if let Some(piece) = holding.pieces.get(self.sent.0) {
             return self.send_rest(piece);
         }

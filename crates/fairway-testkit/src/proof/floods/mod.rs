@@ -1,13 +1,13 @@
 //! Floods: attackers against `fairway run`, and what they cost it and its other clients.
 //!
-//! [`Kind`] names the attacks and [`plan`] says how each is carried out. Attackers are threads of this process ([`crew`]),
+//! [`Kind`] names the attacks and [`plan`] says how each is carried out. Attackers are threads of this process ([`threads`]),
 //! so that their CPU time can be read apart from the proxy's; [`held`] keeps connections open and slow, [`rush`] sends as
 //! much as it may. While they work, [`probe`] asks as a well-behaved client does and [`watch`] reads what the proxy uses.
 //! [`mod@run`] puts the phases in order, [`found`] holds the figures and judges them.
 //!
 //! Everything stays on the loopback address, is bounded in connections and time, and ends with the future that runs it.
 
-mod crew;
+mod control;
 mod found;
 mod held;
 mod kind;
@@ -19,6 +19,7 @@ mod run;
 mod rush;
 mod socket;
 mod socket_memory;
+mod threads;
 mod usage;
 mod watch;
 

@@ -11,7 +11,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(200);
 const LARGEST_DEBT: Duration = Duration::from_millis(20);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pace that all members of a crew keep.
+/// The pace that all threads of a flood keep.
 pub(super) struct Pace {
     members: f64,
     /// Nanoseconds between two rounds of a member.

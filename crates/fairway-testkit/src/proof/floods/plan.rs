@@ -7,11 +7,11 @@ use rustls::ClientConnection;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
-use super::crew::Work;
 use super::held::{Holding, Then};
 use super::kind::Kind;
 use super::regex;
 use super::rush::Rush;
+use super::threads::Work;
 use crate::certificates::trusting_anything;
 use crate::client::Request;
 use crate::process::Fairway;
@@ -30,7 +30,7 @@ const BETWEEN_LOOKS_MIB: u64 = 64;
 const ONCE_MIB: u64 = 32;
 const SECOND: Duration = Duration::from_secs(1);
 const LARGE_ANSWER: usize = 8 << 20;
-/// New connections of a turn: a burst that overflows the queue of a listener tells nothing of what comes after.
+/// New connections of a round: a burst that overflows the queue of a listener tells nothing of what comes after.
 const AT_ONCE: usize = 2_000;
 
 impl Kind {
@@ -142,7 +142,7 @@ impl Kind {
                 Work::Hold(Holding {
                     pieces: vec![beginning],
                     then: Then::Send(vec![b'x'; 100]),
-                    turn: SECOND / 4,
+                    step: SECOND / 4,
                     new_in_a_turn: 100,
                     receive_buffer: None,
                 })
@@ -191,15 +191,15 @@ pub(super) fn honest() -> Work {
     Work::Rush(Rush::Requests(Arc::new(Request::get(HOST, ASKED.0).bytes()), ASKED.1))
 }
 
-fn holding(pieces: Vec<Vec<u8>>, then: Then, turn: Duration) -> Work {
-    Work::Hold(Holding { pieces, then, turn, new_in_a_turn: AT_ONCE, receive_buffer: None })
+fn holding(pieces: Vec<Vec<u8>>, then: Then, step: Duration) -> Work {
+    Work::Hold(Holding { pieces, then, step, new_in_a_turn: AT_ONCE, receive_buffer: None })
 }
 
 fn reading(then: Then) -> Work {
     let request = Request::get(HOST, &format!("/bytes/{LARGE_ANSWER}")).bytes();
     // So small that it costs the attacker nothing.
     let receive_buffer = Some(4 * 1024);
-    Work::Hold(Holding { pieces: vec![request], then, turn: SECOND, new_in_a_turn: AT_ONCE, receive_buffer })
+    Work::Hold(Holding { pieces: vec![request], then, step: SECOND, new_in_a_turn: AT_ONCE, receive_buffer })
 }
 
 fn streaming(bytes: Vec<u8>) -> Work {

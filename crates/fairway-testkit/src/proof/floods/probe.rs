@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::plan::ASKED;
 use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
-use crate::proof::site::{Door, HOST};
+use crate::proof::site::{Endpoint, HOST};
 
 /// One in so many comes on a new connection.
 const FRESH: u64 = 4;
@@ -55,10 +55,10 @@ impl Probed {
     }
 }
 
-/// The clients of one door, with the connections that they keep.
+/// The clients of one endpoint, with the connections that they keep.
 #[derive(Clone)]
 pub(super) struct Clients {
-    door: Door,
+    endpoint: Endpoint,
     kept: Arc<Mutex<Vec<Client>>>,
 }
 
@@ -70,8 +70,8 @@ enum Outcome {
 }
 
 impl Clients {
-    pub(super) fn new(door: Door) -> Self {
-        Self { door, kept: Arc::default() }
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, kept: Arc::default() }
     }
 
     /// Asks `rate` times a second for `time`, then waits for what is on its way.
@@ -115,7 +115,7 @@ impl Clients {
                 result => return outcome(result, false),
             }
         }
-        let made = match self.door.connect().await {
+        let made = match self.endpoint.connect().await {
             Ok(client) => self.exchange(client.patient_for(PATIENCE)).await,
             Err(error) => Err(error),
         };

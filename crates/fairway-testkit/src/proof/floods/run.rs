@@ -7,12 +7,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::crew::Crew;
 use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
 use super::kind::Kind;
 use super::plan::honest;
 use super::probe::{Clients, Probed};
 use super::socket_memory::Port;
+use super::threads::Threads;
 use super::usage::{cpu_of_process, forget_peak, peak, resident};
 use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
@@ -22,7 +22,7 @@ use crate::proof::site::{Scheme, Site};
 /// Endpoints of the one backend.
 const ENDPOINTS: usize = 2;
 /// Threads of attackers that go as fast as they may; those that hold connections need one.
-const MEMBERS: usize = 2;
+const THREADS: usize = 2;
 /// Honest clients, a connection each.
 const HONEST: usize = 8;
 /// Until attackers and pace have settled, at most half of a flood's time.
@@ -66,7 +66,7 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     let mut fleet = Fleet::new(binary, &site.numbers());
     fleet.grow(ENDPOINTS).await;
     site.list(&fleet.addresses());
-    let mut stage = Stage::open(binary, (kind, *effort), &site, &fleet).await;
+    let mut stage = FloodRun::open(binary, kind, *effort, &site, &fleet).await;
     let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let mut found = stage.flood(quiet).await;
     if effort.compared {
@@ -84,12 +84,12 @@ fn allow_many_files() {
 /// What the proxy has in memory when it serves and nobody attacks it.
 async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
     let mut fairway = site.serve(binary, &[]).await;
-    Clients::new(site.door(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
+    Clients::new(site.endpoint(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
     resident(fairway.program().id())
 }
 
 /// The proxy, its clients, and what it costs when nobody attacks.
-struct Stage {
+struct FloodRun {
     kind: Kind,
     effort: Effort,
     fairway: Fairway,
@@ -100,8 +100,8 @@ struct Stage {
     quiet_cores: f64,
 }
 
-impl Stage {
-    async fn open(binary: &Path, (kind, effort): (Kind, Effort), site: &Site, fleet: &Fleet) -> Self {
+impl FloodRun {
+    async fn open(binary: &Path, kind: Kind, effort: Effort, site: &Site, fleet: &Fleet) -> Self {
         let budget = match kind.room() {
             Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
             None => None,
@@ -115,7 +115,7 @@ impl Stage {
         let own = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
         let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
         let ports = own.into_iter().chain(others).collect();
-        let clients = Clients::new(site.door(&fairway, kind.scheme()));
+        let clients = Clients::new(site.endpoint(&fairway, kind.scheme()));
         Self { kind, effort, fairway, clients, process, ports, quiet_cores: 0.0 }
     }
 
@@ -139,16 +139,16 @@ impl Stage {
             Scheme::Tls => self.fairway.https,
         };
         forget_peak(self.process);
-        let crew = Crew::start(&work, address, connections, if kind.holds() { 1 } else { MEMBERS });
-        let watch = self.watch(&crew, effort.cores);
+        let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { THREADS });
+        let watch = self.watch(&threads, effort.cores);
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;
-        let (mut attacked, mut flooded) = self.measure(&crew, connections).await;
+        let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
         flooded.add_outcomes(&settling);
-        attacked.opened = crew.opened();
+        attacked.opened = threads.opened();
         let sockets_peak = watch.end();
         let resident_peak = peak(self.process);
-        let well = crew.disband();
+        let well = threads.stop();
         let recovery = self.recover(well).await;
         let memory = Memory {
             resident_before,
@@ -160,24 +160,24 @@ impl Stage {
         Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }
     }
 
-    fn watch(&self, crew: &Crew, cores: f64) -> Watch {
-        let allowance = Allowance { orders: crew.orders(), cores, others: self.quiet_cores };
+    fn watch(&self, threads: &Threads, cores: f64) -> Watch {
+        let allowance = Allowance { control: threads.control(), cores, others: self.quiet_cores };
         Watch::start(self.process, self.ports.clone(), Some(allowance))
     }
 
     /// Well-behaved clients for the whole time, and what both sides spend.
-    async fn measure(&self, crew: &Crew, connections: usize) -> (Attacked, Probed) {
+    async fn measure(&self, threads: &Threads, connections: usize) -> (Attacked, Probed) {
         let requests = self.requests().await;
-        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), crew.cpu());
+        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), threads.cpu());
         let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
         let seconds = began.elapsed().as_secs_f64();
         let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
         let attacked = Attacked {
             seconds,
             connections,
-            opened: crew.opened(),
+            opened: threads.opened(),
             requests: (self.requests().await - requests - probed.sent as f64).max(0.0),
-            attacker_cpu_seconds: crew.cpu().saturating_sub(attacker).as_secs_f64(),
+            attacker_cpu_seconds: threads.cpu().saturating_sub(attacker).as_secs_f64(),
             proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
         };
         (attacked, probed)
@@ -217,12 +217,12 @@ impl Stage {
             let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
             return Honest { cores: 0.0, probed };
         }
-        let crew = Crew::start(&honest(), self.fairway.http, HONEST, HONEST);
-        let watch = self.watch(&crew, cores);
+        let threads = Threads::start(&honest(), self.fairway.http, HONEST, HONEST);
+        let watch = self.watch(&threads, cores);
         self.clients.ask(self.effort.rate, self.effort.settling()).await;
-        let (measured, probed) = self.measure(&crew, HONEST).await;
+        let (measured, probed) = self.measure(&threads, HONEST).await;
         watch.end();
-        crew.disband();
+        threads.stop();
         Honest { cores: measured.cores(), probed }
     }
 }

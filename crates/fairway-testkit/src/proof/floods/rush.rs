@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use rustls_pki_types::ServerName;
 use socket2::SockRef;
 
-use super::crew::Orders;
+use super::control::Control;
 use super::socket::{Heard, Waste, dial, discard, waste};
 
 /// What is done as often as possible. A round is one connection, one handshake, one request or one write.
@@ -39,17 +39,17 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_micros(300);
 
 /// Goes on until it is told to end.
-pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, orders: &Orders) {
+pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, control: &Control) {
     match rush {
-        Rush::Stream(bytes) => stream(bytes, address, connections, orders),
-        Rush::Connections => again(orders, || connected(address, orders).map(drop)),
-        Rush::Hello(hello) => again(orders, || {
-            let mut stream = connected(address, orders)?;
+        Rush::Stream(bytes) => stream(bytes, address, connections, control),
+        Rush::Connections => again(control, || connected(address, control).map(drop)),
+        Rush::Hello(hello) => again(control, || {
+            let mut stream = connected(address, control)?;
             stream.write_all(hello)?;
             stream.read(&mut [0; 16 * 1024]).map(drop)
         }),
-        Rush::Handshakes(config, host) => again(orders, || {
-            let mut stream = connected(address, orders)?;
+        Rush::Handshakes(config, host) => again(control, || {
+            let mut stream = connected(address, control)?;
             let session = ClientConnection::new(Arc::clone(config), host.clone());
             let mut session = session.map_err(std::io::Error::other)?;
             while session.is_handshaking() {
@@ -59,8 +59,8 @@ pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, orders:
         }),
         Rush::Ask(requests) => {
             let (mut kept, mut next) = (None, requests.iter().cycle());
-            again(orders, || {
-                let mut stream = kept.take().map_or_else(|| connected(address, orders), Ok)?;
+            again(control, || {
+                let mut stream = kept.take().map_or_else(|| connected(address, control), Ok)?;
                 stream.write_all(next.next().expect("there are requests"))?;
                 if stream.read(&mut [0; 16 * 1024])? > 0 {
                     kept = Some(stream);
@@ -70,8 +70,8 @@ pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, orders:
         }
         Rush::Requests(request, length) => {
             let mut kept = None;
-            again(orders, || {
-                let mut stream = kept.take().map_or_else(|| connected(address, orders), Ok)?;
+            again(control, || {
+                let mut stream = kept.take().map_or_else(|| connected(address, control), Ok)?;
                 stream.write_all(request)?;
                 read_answer(&mut stream, *length)?;
                 kept = Some(stream);
@@ -81,18 +81,18 @@ pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, orders:
     }
 }
 
-fn again(orders: &Orders, mut round: impl FnMut() -> std::io::Result<()>) {
+fn again(control: &Control, mut round: impl FnMut() -> std::io::Result<()>) {
     let mut due = Instant::now();
-    while !orders.is_over() {
+    while !control.is_over() {
         if round().is_err() {
             std::thread::sleep(REST);
         }
-        orders.pace.rest(&mut due, 1);
+        control.pace.rest(&mut due, 1);
     }
 }
 
-fn connected(address: SocketAddr, orders: &Orders) -> std::io::Result<TcpStream> {
-    orders.opened(1);
+fn connected(address: SocketAddr, control: &Control) -> std::io::Result<TcpStream> {
+    control.count_opened(1);
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
     stream.set_nodelay(true)?;
@@ -119,25 +119,25 @@ fn read_answer(stream: &mut TcpStream, length: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-fn stream(bytes: &[u8], address: SocketAddr, connections: usize, orders: &Orders) {
-    let mut open: Vec<Option<Outpouring>> = (0..connections).map(|_| None).collect();
+fn stream(bytes: &[u8], address: SocketAddr, connections: usize, control: &Control) {
+    let mut open: Vec<Option<Streaming>> = (0..connections).map(|_| None).collect();
     let mut room = waste(BUFFER);
     let mut due = Instant::now();
-    while !orders.is_over() {
+    while !control.is_over() {
         let mut moved = false;
         for slot in &mut open {
             if slot.is_none() {
-                orders.opened(1);
-                *slot = dial(address, None).ok().map(|stream| Outpouring { stream, at: 0 });
+                control.count_opened(1);
+                *slot = dial(address, None).ok().map(|stream| Streaming { stream, at: 0 });
             }
-            match slot.as_mut().map(|connection| connection.turn(bytes, &mut room)) {
-                Some(Turn::Wrote) => {
+            match slot.as_mut().map(|connection| connection.step(bytes, &mut room)) {
+                Some(Progress::Wrote) => {
                     moved = true;
-                    orders.pace.rest(&mut due, 1);
+                    control.pace.rest(&mut due, 1);
                 }
-                Some(Turn::Read) => moved = true,
-                Some(Turn::Stuck) => {}
-                Some(Turn::Ended) | None => *slot = None,
+                Some(Progress::Read) => moved = true,
+                Some(Progress::Stuck) => {}
+                Some(Progress::Ended) | None => *slot = None,
             }
         }
         if !moved {
@@ -147,34 +147,34 @@ fn stream(bytes: &[u8], address: SocketAddr, connections: usize, orders: &Orders
 }
 
 /// A connection and where it is in the bytes that it sends in a circle.
-struct Outpouring {
+struct Streaming {
     stream: TcpStream,
     at: usize,
 }
 
-enum Turn {
+enum Progress {
     Wrote,
     Read,
     Stuck,
     Ended,
 }
 
-impl Outpouring {
-    fn turn(&mut self, bytes: &[u8], room: &mut Waste) -> Turn {
-        let mut turn = Turn::Stuck;
+impl Streaming {
+    fn step(&mut self, bytes: &[u8], room: &mut Waste) -> Progress {
+        let mut step = Progress::Stuck;
         match discard(&self.stream, room) {
-            Heard::End => return Turn::Ended,
-            Heard::Bytes => turn = Turn::Read,
+            Heard::End => return Progress::Ended,
+            Heard::Bytes => step = Progress::Read,
             Heard::Silence => {}
         }
         let piece = &bytes[self.at..bytes.len().min(self.at + PIECE)];
         match (&self.stream).write(piece) {
             Ok(length) => {
                 self.at = (self.at + length) % bytes.len();
-                Turn::Wrote
+                Progress::Wrote
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => turn,
-            Err(_) => Turn::Ended,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => step,
+            Err(_) => Progress::Ended,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::crew::Orders;
+use super::control::Control;
 use super::socket_memory::{Port, socket_memory};
 use super::usage::cpu_of_process;
 
@@ -16,10 +16,10 @@ const LOOKS_PER_SOCKETS: u32 = 5;
 /// How much of what was seen before counts beside what was seen last.
 const MEMORY: f64 = 0.8;
 
-/// The CPU that a crew may make the proxy spend.
+/// The CPU that a flood may make the proxy spend.
 pub(super) struct Allowance {
     /// Whose pace is set.
-    pub(super) orders: Arc<Orders>,
+    pub(super) control: Arc<Control>,
     /// Seconds of CPU a second.
     pub(super) cores: f64,
     /// What the proxy spends on everything else.
@@ -71,12 +71,12 @@ impl Drop for Watch {
 }
 
 fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Shared) {
-    let mut governor = allowance.map(|allowance| Governor::new(process, allowance));
+    let mut pace_control = allowance.map(|allowance| PaceControl::new(process, allowance));
     let mut looks = 0;
     while !shared.over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
-        if let Some(governor) = &mut governor {
-            governor.look(process);
+        if let Some(pace_control) = &mut pace_control {
+            pace_control.look(process);
         }
         if looks % LOOKS_PER_SOCKETS == 0 {
             let held = ports.iter().map(|port| socket_memory(*port).unwrap_or(0)).sum();
@@ -87,29 +87,29 @@ fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Sh
 }
 
 /// Learns what a round costs the proxy, and sets the pace by it.
-struct Governor {
+struct PaceControl {
     allowance: Allowance,
     last: (Instant, Duration, u64),
     /// CPU seconds and rounds, the older the lighter.
     learnt: (f64, f64),
 }
 
-impl Governor {
+impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
-        let last = (Instant::now(), cpu_of_process(process), allowance.orders.pace.rounds());
+        let last = (Instant::now(), cpu_of_process(process), allowance.control.pace.rounds());
         Self { allowance, last, learnt: (0.0, 0.0) }
     }
 
     fn look(&mut self, process: u32) {
-        let Allowance { orders, cores, others } = &self.allowance;
-        let now = (Instant::now(), cpu_of_process(process), orders.pace.rounds());
+        let Allowance { control, cores, others } = &self.allowance;
+        let now = (Instant::now(), cpu_of_process(process), control.pace.rounds());
         let (time, cpu) = (now.0 - self.last.0, now.1.saturating_sub(self.last.1));
         let own = (cpu.as_secs_f64() - others * time.as_secs_f64()).max(0.0);
         self.learnt.0 = self.learnt.0 * MEMORY + own;
         self.learnt.1 = self.learnt.1 * MEMORY + (now.2 - self.last.2) as f64;
         self.last = now;
         if self.learnt.1 >= 1.0 {
-            orders.pace.aim(Duration::from_secs_f64(self.learnt.0 / self.learnt.1), *cores);
+            control.pace.aim(Duration::from_secs_f64(self.learnt.0 / self.learnt.1), *cores);
         }
     }
 }

@@ -1,31 +1,30 @@
-//! What was heard of the cluster, and what of it the pipeline must be told. Owns the memory of every object's version and
+//! What was heard of the cluster, and what of it the pipeline must be sent. Owns the memory of every object's version and
 //! of each watch's progress; keeps no object except while it is held. No I/O and no clock: the time is passed in, and
-//! what must be done comes out as [`Order`]s.
+//! what must be done comes out as [`Action`]s.
 //!
 //! * A list removes what it lacks only once it is complete; a list that fails removes nothing.
-//! * What did not change since it was told is not told again, however often it is listed.
+//! * What did not change since it was passed on is not passed on again, however often it is listed.
 //! * An Ingress that names a Secret which is not known yet is held until it is, so that no host shows another certificate
 //!   for the moment between the two ([`super::held`]).
 
-mod news;
+mod events;
 mod references;
-mod stage;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairway_translate::{Change, ObjectKey, ObjectRef, References};
+use fairway_translate::{Change, Diagnostic, ObjectKey, ObjectRef, References};
 use tokio::time::Instant;
 
 use super::collection::{Collection, Watched};
+use super::fault::Fault;
 use super::held::Held;
 use super::selection::Selection;
+use super::stage::{self, Stage};
 use super::trimmed::Version;
 use super::watch::WatchId;
-use crate::pipeline::Batch;
-
-pub(super) use stage::{Stage, problem};
+use crate::inlet::Batch;
 
 /// An Ingress waits so long for a Secret that nobody answers for.
 const HOLD: Duration = Duration::from_secs(2);
@@ -34,7 +33,7 @@ const HOLD_AT_START: Duration = Duration::from_secs(10);
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Action {
     /// Watch this from now on.
     Watch(WatchId, Collection),
     /// Watch it no longer, and drop what was asked for it.
@@ -43,11 +42,11 @@ pub(super) enum Order {
     Fetch(WatchId, Collection, ObjectRef),
 }
 
-/// The names of objects, including the kinds that are not told.
+/// The names of objects, including the kinds that are not passed on.
 type Name = (Watched, ObjectKey);
 
 /// The memory.
-pub(super) struct Ledger {
+pub(super) struct Tracker {
     selection: Selection,
     /// Watched by name, so that no other watch tells of them.
     named: BTreeSet<Name>,
@@ -76,7 +75,7 @@ struct Progress {
     listed: bool,
 }
 
-/// An object that was told or is held.
+/// An object that was passed on or is held.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     version: Version,
@@ -92,10 +91,10 @@ enum Heard {
     ByFetch,
 }
 
-/// What is to be done and told.
+/// What is to be done and passed on.
 #[derive(Debug, Default)]
 struct Outbox {
-    orders: Vec<Order>,
+    actions: Vec<Action>,
     changes: Vec<Change>,
     heard: Option<Instant>,
     written: Option<SystemTime>,
@@ -110,12 +109,12 @@ struct Shown {
     by_condition: bool,
 }
 
-/// Whether the pipeline was told anything yet.
+/// Whether the pipeline was sent anything yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Gathering,
-    Told,
+    Synced,
 }
 
 impl Outbox {
@@ -132,12 +131,12 @@ impl Outbox {
     }
 }
 
-impl Ledger {
-    /// With orders for what is watched from the start.
+impl Tracker {
+    /// With actions for what is watched from the start.
     pub(super) fn new(selection: Selection) -> Self {
         let named = selection.named().into_iter().filter_map(name_of).collect();
         let references = References::new(&selection.options);
-        let mut ledger = Self {
+        let mut tracker = Self {
             named,
             watches: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -151,18 +150,18 @@ impl Ledger {
             outbox: Outbox::default(),
             selection,
         };
-        for collection in ledger.selection.collections() {
-            ledger.begin(collection);
+        for collection in tracker.selection.collections() {
+            tracker.begin(collection);
         }
-        ledger
+        tracker
     }
 
     /// What to do.
-    pub(super) fn orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.outbox.orders)
+    pub(super) fn actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.outbox.actions)
     }
 
-    /// What to tell after all that came was taken; `None` when there is nothing, or when the first complete picture is
+    /// What to pass on after all reports were taken; `None` when there is nothing, or when the first complete state is
     /// not there yet.
     pub(super) fn batch(&mut self, now: Instant) -> Option<Batch> {
         self.release(now);
@@ -171,7 +170,7 @@ impl Ledger {
             if !self.is_complete() {
                 return None;
             }
-            self.outbox.phase = Phase::Told;
+            self.outbox.phase = Phase::Synced;
         } else if self.outbox.changes.is_empty() && self.outbox.watches.by_diagnostics {
             return None;
         }
@@ -184,14 +183,14 @@ impl Ledger {
         })
     }
 
-    /// When [`Ledger::batch`] must be asked even if nothing comes.
+    /// When [`Tracker::batch`] must be asked even if nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.held.deadline()
     }
 
-    /// Whether the pipeline was told the first picture.
-    pub(super) fn is_told(&self) -> bool {
-        self.outbox.phase == Phase::Told
+    /// Whether the pipeline was sent the first complete state.
+    pub(super) fn is_synced_once(&self) -> bool {
+        self.outbox.phase == Phase::Synced
     }
 
     /// The watches and how far they are, if that may differ from what this said before.
@@ -206,6 +205,21 @@ impl Ledger {
         self.held.is_empty() && self.watches.values().all(|watch| watch.listed || watch.stage.is_definite())
     }
 
+    /// What there is to say about the watches.
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.watches
+            .values()
+            .filter_map(|watch| match &watch.stage {
+                // That nothing answers is no fault of an object; the condition says it.
+                Stage::Failing { fault: Fault::Unreachable(_), .. } => None,
+                Stage::Failing { fault, .. } => {
+                    Some(stage::diagnostic(&watch.collection, fault, watch.listed))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
     fn begin(&mut self, collection: Collection) -> WatchId {
         if let Some(id) = self.ids.get(&collection) {
             return *id;
@@ -218,30 +232,30 @@ impl Ledger {
         self.ids.insert(collection, id);
         self.outbox.watches = Shown::default();
         if !self.must_wait(id) {
-            self.order(id);
+            self.start_watch(id);
         }
         id
     }
 
-    fn order(&mut self, id: WatchId) {
+    fn start_watch(&mut self, id: WatchId) {
         let Some(progress) = self.watches.get_mut(&id) else { return };
         progress.stage = Stage::Listing;
-        self.outbox.orders.push(Order::Watch(id, progress.collection.clone()));
+        self.outbox.actions.push(Action::Watch(id, progress.collection.clone()));
     }
 
-    /// Ends a watch, and removes what it told of.
+    /// Ends a watch, and removes its objects.
     fn end(&mut self, collection: &Collection, now: Instant) {
         let Some(id) = self.ids.remove(collection) else { return };
         self.watches.remove(&id);
-        self.outbox.orders.push(Order::Stop(id));
+        self.outbox.actions.push(Action::Stop(id));
         self.outbox.watches = Shown::default();
-        let told: Vec<_> = self
+        let names: Vec<_> = self
             .entries
             .iter()
             .filter(|(_, entry)| entry.watch == id)
             .map(|(name, _)| name.clone())
             .collect();
-        for name in told {
+        for name in names {
             self.remove(&name, now);
         }
     }

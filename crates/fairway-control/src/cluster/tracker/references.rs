@@ -3,11 +3,12 @@
 use fairway_translate::{Change, Difference, Kind, ObjectRef};
 use tokio::time::Instant;
 
-use super::{Ledger, Name, Order, Progress, Stage};
+use super::{Action, Name, Progress, Tracker};
 use crate::cluster::collection::{Collection, Watched};
+use crate::cluster::stage::Stage;
 use crate::cluster::watch::WatchId;
 
-impl Ledger {
+impl Tracker {
     /// Whether only named objects are taken from this watch.
     pub(super) fn is_by_reference(&self, id: WatchId) -> bool {
         self.watches.get(&id).is_some_and(|watch| {
@@ -45,7 +46,7 @@ impl Ledger {
         let Some((kind, key)) = watched_name(&object) else { return };
         if self.fetching.insert(object.clone()) {
             let one = Collection::one(kind, &key.namespace, &key.name);
-            self.outbox.orders.push(Order::Fetch(id, one, object));
+            self.outbox.actions.push(Action::Fetch(id, one, object));
         }
     }
 
@@ -107,7 +108,7 @@ impl Ledger {
         let ids: Vec<_> = self.watches.iter().filter_map(waiting).collect();
         for id in ids {
             if !self.must_wait(id) {
-                self.order(id);
+                self.start_watch(id);
             }
         }
     }

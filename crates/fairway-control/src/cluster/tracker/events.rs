@@ -1,29 +1,31 @@
-//! What each piece of news changes in the memory.
+//! What each event of a watch changes in the memory.
 
 use std::sync::Arc;
 
 use fairway_translate::{Change, Object, ObjectRef};
 use tokio::time::Instant;
 
-use super::{Entry, HOLD, HOLD_AT_START, Heard, Ledger, Name, Phase, Shown, Stage};
+use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};
 use crate::cluster::collection::Watched;
 use crate::cluster::fault::Fault;
+use crate::cluster::held::Waiting;
+use crate::cluster::stage::Stage;
 use crate::cluster::trimmed::Item;
-use crate::cluster::watch::{News, Told, WatchId};
+use crate::cluster::watch::{WatchEvent, WatchId, WatchReport};
 
-impl Ledger {
-    /// Takes news. What comes from a watch that was ended meanwhile is nothing.
-    pub(in crate::cluster) fn take(&mut self, told: Told) {
-        let Told { id, at, news } = told;
+impl Tracker {
+    /// Takes what a watch reports. What comes from a watch that was ended meanwhile is nothing.
+    pub(in crate::cluster) fn take(&mut self, report: WatchReport) {
+        let WatchReport { id, at, event } = report;
         let Some(progress) = self.watches.get_mut(&id) else { return };
-        match news {
-            News::Began => progress.round += 1,
-            News::Set(item) => self.set(id, item, Heard::FromWatch, at),
-            News::Gone(item) => self.gone(id, &item, at),
-            News::Complete(version) => self.complete(id, version.parse().ok(), at),
-            News::InStep => self.in_step(id),
-            News::Failed(fault) => self.fail(id, fault, at),
-            News::Fetched(object, answer) => self.fetched(id, &object, answer, at),
+        match event {
+            WatchEvent::Began => progress.round += 1,
+            WatchEvent::Set(item) => self.set(id, item, Heard::FromWatch, at),
+            WatchEvent::Gone(item) => self.gone(id, &item, at),
+            WatchEvent::Complete(version) => self.complete(id, version.parse().ok(), at),
+            WatchEvent::InStep => self.in_step(id),
+            WatchEvent::Failed(fault) => self.fail(id, fault, at),
+            WatchEvent::Fetched(object, answer) => self.fetched(id, &object, answer, at),
         }
     }
 
@@ -85,8 +87,8 @@ impl Ledger {
             self.outbox.say(change, at);
             return;
         }
-        let patience = if self.outbox.phase == Phase::Told { HOLD } else { HOLD_AT_START };
-        self.held.hold(reference, change, missing, (at, at + patience));
+        let patience = if self.outbox.phase == Phase::Synced { HOLD } else { HOLD_AT_START };
+        self.held.hold(reference, Waiting { change, missing, heard: at, until: at + patience });
     }
 
     fn gone(&mut self, id: WatchId, item: &Item, at: Instant) {
@@ -136,7 +138,7 @@ impl Ledger {
         self.outbox.watches = Shown::default();
         self.held.look_again();
         if round > 1 {
-            self.remove_lacking(id, (round, version), at);
+            self.remove_lacking(id, round, version, at);
         }
         if first {
             self.seek_passed_over(id);
@@ -144,7 +146,7 @@ impl Ledger {
         self.end_waiting();
     }
 
-    fn remove_lacking(&mut self, id: WatchId, (round, version): (u32, Option<u64>), at: Instant) {
+    fn remove_lacking(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
         let lacking = |entry: &Entry| {
             let newer = entry.heard == Heard::ByFetch && entry.version.number > version;
             entry.watch == id && entry.round != round && !newer

@@ -1,4 +1,4 @@
-//! The source beside the server of a test, in virtual time: what it told so far, and waiting for what it tells next. Owns
+//! The source beside the server of a test, in virtual time: what it passed on so far, and waiting for what comes next. Owns
 //! the objects that tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,55 +11,61 @@ use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
 use super::server::Server;
-use crate::cluster::condition::{Board, Condition};
+use crate::cluster::condition::{Condition, SharedCondition};
 use crate::cluster::run;
 use crate::cluster::selection::{Namespaces, Selection};
-use crate::pipeline::{Batch, Outlet, pipe};
+use crate::inlet::{Batch, Outlet, pipe};
 
 /// Nothing takes longer in virtual time.
 const LIMIT: Duration = Duration::from_secs(120);
 
-pub(super) struct Scene {
+pub(super) struct Harness {
     pub(super) server: Server,
     outlet: Outlet,
-    board: Board,
+    board: SharedCondition,
     source: AbortHandle,
-    /// The version of each object as it was told.
-    pub(super) told: BTreeMap<ObjectRef, String>,
+    /// The version of each object as it was passed on.
+    pub(super) objects: BTreeMap<ObjectRef, String>,
 }
 
-impl Drop for Scene {
+impl Drop for Harness {
     fn drop(&mut self) {
         self.source.abort();
     }
 }
 
-impl Scene {
+impl Harness {
     /// Starts the source.
     pub(super) fn start(server: &Server, selection: Selection) -> Self {
-        let ((inlet, outlet), board) = (pipe(), Board::new());
+        let ((inlet, outlet), board) = (pipe(), SharedCondition::new());
         let source = tokio::spawn(run::run(server.client(), selection, inlet, board.clone()));
-        Self { server: server.clone(), outlet, board, source: source.abort_handle(), told: BTreeMap::new() }
+        Self {
+            server: server.clone(),
+            outlet,
+            board,
+            source: source.abort_handle(),
+            objects: BTreeMap::new(),
+        }
     }
 
     /// Starts it for all namespaces and waits for the first batch.
     pub(super) async fn started(server: &Server) -> Self {
-        let mut scene = Self::start(server, Selection::default());
-        scene.batch().await;
-        scene
+        let mut harness = Self::start(server, Selection::default());
+        harness.batch().await;
+        harness
     }
 
     pub(super) fn condition(&self) -> Condition {
         self.board.read()
     }
 
-    /// What was told meanwhile, if anything.
+    /// What was passed on meanwhile, if anything.
     pub(super) fn poll(&mut self) -> Option<Batch> {
         let batch = self.outlet.next(Duration::ZERO)?;
         for change in &batch.changes {
             match change {
-                Change::Set(object, _) => drop(self.told.insert(object.reference(), version(object))),
-                Change::Remove(reference) => drop(self.told.remove(reference)),
+                Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
+                Change::Remove(reference) => drop(self.objects.remove(reference)),
                 Change::Resolved { .. } => {}
             }
         }
@@ -88,7 +94,7 @@ impl Scene {
         }
     }
 
-    /// Lets time pass; everything that is told meanwhile.
+    /// Lets time pass; everything that is passed on meanwhile.
     pub(super) async fn pass(&mut self, duration: Duration) -> Vec<Change> {
         let until = Instant::now() + duration;
         let mut changes = Vec::new();
@@ -101,7 +107,7 @@ impl Scene {
         changes
     }
 
-    /// Waits until something holds, while what is told is noted.
+    /// Waits until something holds, while what is passed on is noted.
     pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let begun = Instant::now();
         while !holds(self) {
@@ -112,15 +118,15 @@ impl Scene {
         begun.elapsed()
     }
 
-    /// Names of the told objects of a kind as `namespace/name@version`.
+    /// Names of the objects passed on of a kind as `namespace/name@version`.
     pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
-        let of_kind = self.told.iter().filter(|(reference, _)| reference.kind == kind);
+        let of_kind = self.objects.iter().filter(|(reference, _)| reference.kind == kind);
         of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()
     }
 
     pub(super) fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
         let key = fairway_translate::ObjectKey::new(namespace, name);
-        self.told.contains_key(&ObjectRef::new(kind, key))
+        self.objects.contains_key(&ObjectRef::new(kind, key))
     }
 }
 

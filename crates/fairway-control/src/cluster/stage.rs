@@ -6,9 +6,8 @@ use fairway_model::Origin;
 use fairway_translate::{Diagnostic, Severity};
 use tokio::time;
 
-use super::Ledger;
-use crate::cluster::collection::{Collection, Watched};
-use crate::cluster::fault::Fault;
+use super::collection::{Collection, Watched};
+use super::fault::Fault;
 
 /// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
 /// allow.
@@ -16,7 +15,7 @@ const SECOND_THOUGHT: Duration = Duration::from_millis(900);
 
 /// How far a watch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Stage {
+pub(super) enum Stage {
     /// It begins when other lists are complete.
     Waiting,
     /// Its first list is on the way.
@@ -29,11 +28,11 @@ pub(in crate::cluster) enum Stage {
 
 impl Stage {
     /// Whether it will not come into step before somebody changes the cluster.
-    pub(in crate::cluster) fn is_definite(&self) -> bool {
+    pub(super) fn is_definite(&self) -> bool {
         matches!(self, Self::Failing { definite: true, .. })
     }
 
-    /// Notes a failure; whether that is news.
+    /// Notes a failure; whether it differs from what was known.
     pub(super) fn fail(&mut self, fault: Fault, at: time::Instant) -> bool {
         let at = at.into_std();
         let before = match self {
@@ -43,9 +42,9 @@ impl Stage {
         let since = before.unwrap_or(at);
         let definite = fault.is_definite() && at.saturating_duration_since(since) >= SECOND_THOUGHT;
         let next = Self::Failing { since, fault, definite };
-        let news = *self != next;
+        let differs = *self != next;
         *self = next;
-        news
+        differs
     }
 
     /// Says why it fails. That nothing answers is said once for all watches, by the probe.
@@ -62,23 +61,8 @@ impl Stage {
     }
 }
 
-impl Ledger {
-    /// What there is to say about the watches.
-    pub(super) fn diagnostics(&self) -> Vec<Diagnostic> {
-        self.watches
-            .values()
-            .filter_map(|watch| match &watch.stage {
-                // That nothing answers is no fault of an object; the condition says it.
-                Stage::Failing { fault: Fault::Unreachable(_), .. } => None,
-                Stage::Failing { fault, .. } => Some(diagnostic(&watch.collection, fault, watch.listed)),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
 /// What a failing watch means.
-pub(in crate::cluster) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -> Diagnostic {
+pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -> Diagnostic {
     let code = match fault {
         Fault::Denied(_) => "no-permission",
         Fault::NoSuchApi => "no-such-api",
@@ -96,7 +80,7 @@ pub(in crate::cluster) fn diagnostic(collection: &Collection, fault: &Fault, lis
 }
 
 /// What is wrong and what to do about it.
-pub(in crate::cluster) fn problem(collection: &Collection, fault: &Fault) -> String {
+pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
     match fault {
         Fault::Denied(message) => {
             let who = fault.user().unwrap_or("Fairway");

@@ -15,7 +15,7 @@ const POINTS: usize = 4_000;
 const ALL_POINTS: usize = 260_000;
 
 /// The report while it is written.
-pub(super) struct Book {
+pub(super) struct PageBuilder {
     /// The markup so far.
     pub html: Html,
     /// The colours of peers.
@@ -23,7 +23,7 @@ pub(super) struct Book {
     figures: Vec<Figure>,
 }
 
-impl Book {
+impl PageBuilder {
     /// An empty one.
     pub(super) fn new(palette: Palette) -> Self {
         Self { html: Html::default(), palette, figures: Vec::new() }
@@ -73,7 +73,7 @@ impl Book {
                 .text(peer)
                 .raw("</button>");
         }
-        for (look, told) in [
+        for (look, text) in [
             (
                 Look::Dashed,
                 "<span class=\"look\"><svg viewBox=\"0 0 26 8\"><path class=\"cd dashed\" d=\"M0 4H26\"/></svg>",
@@ -85,7 +85,7 @@ impl Book {
         ] {
             let kinds = distinct(series().filter(|series| series.look == look).map(|series| &series.label));
             if let [kind] = kinds.as_slice() {
-                html.raw(told).text(kind).raw("</span>");
+                html.raw(text).text(kind).raw("</span>");
             }
         }
         html.raw("</div><div class=\"live\"></div>");
@@ -101,7 +101,7 @@ impl Book {
             self.figures.iter().flat_map(|figure| &figure.panels).map(|panel| panel.series.len()).sum();
         let most = if size <= ALL_POINTS { POINTS } else { (ALL_POINTS / series.max(1)).min(POINTS) };
         let class_of = |peer: &str| self.palette.class(peer);
-        let figures: Vec<Value> = self.figures.iter().map(|figure| figure.told(most, &class_of)).collect();
+        let figures: Vec<Value> = self.figures.iter().map(|figure| figure.text(most, &class_of)).collect();
         (self.html.into_text(), json!({ "figures": figures }))
     }
 }

@@ -12,9 +12,9 @@ use fairway_translate::{Diagnostic, IngressStatus, ObjectKey, Translation};
 use tokio::time::Instant;
 
 use super::contest::Contest;
+use super::observed::{FIELD_MANAGER, ObservedStatus};
 use super::pauses::{Pauses, growing};
 use super::publish::Addresses;
-use super::sight::{FIELD_MANAGER, Sight};
 
 /// A class that changes and changes back within this time changes nothing.
 const LEAVE_GRACE: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ type Served = Arc<IngressStatus>;
 
 /// All Ingresses.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Schedule {
     mode: Mode,
     entries: BTreeMap<ObjectKey, Entry>,
     due: BTreeSet<(Instant, ObjectKey)>,
@@ -51,7 +51,7 @@ enum Mode {
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
-    seen: Sight,
+    seen: ObservedStatus,
     /// What was written here last.
     written: Option<BTreeSet<Arc<str>>>,
     state: State,
@@ -99,9 +99,9 @@ pub(crate) enum Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// It was read.
-    Read(Sight),
+    Read(ObservedStatus),
     /// It was written.
-    Written(Sight),
+    Written(ObservedStatus),
     /// It does not exist.
     Gone,
     /// Another changed it in between.
@@ -112,7 +112,7 @@ pub(crate) enum Done {
     Failed,
 }
 
-impl Ledger {
+impl Schedule {
     /// Knows of no Ingress yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -211,18 +211,18 @@ impl Ledger {
         entry.state = State::Rest;
         match done {
             Done::Gone => return self.drop_entry(key),
-            Done::Read(sight) => {
-                if let Some(manager) = sight.manager.as_ref().filter(|name| ***name != *FIELD_MANAGER) {
+            Done::Read(observed) => {
+                if let Some(manager) = observed.manager.as_ref().filter(|name| ***name != *FIELD_MANAGER) {
                     entry.contest.by(manager);
                 }
-                entry.see(sight, self.wanted.as_ref(), now);
+                entry.see(observed, self.wanted.as_ref(), now);
                 if entry.claim == Claim::Left && !is_own(&entry.seen) {
                     return self.drop_entry(key);
                 }
             }
-            Done::Written(sight) => {
-                (entry.failures, entry.written) = (Failures::None, Some(sight.addresses.clone()));
-                entry.see_written(sight, self.wanted.as_ref(), now);
+            Done::Written(observed) => {
+                (entry.failures, entry.written) = (Failures::None, Some(observed.addresses.clone()));
+                entry.see_written(observed, self.wanted.as_ref(), now);
                 self.refused.allowed(&key.namespace);
             }
             Done::Conflict => {
@@ -243,11 +243,11 @@ impl Ledger {
     }
 
     fn seen(&mut self, key: &ObjectKey, status: &Served, now: Instant) {
-        let sight = Sight::from(&**status);
-        let entry = self.entries.entry(key.clone()).or_insert_with(|| Entry::new(sight.clone()));
+        let observed = ObservedStatus::from(&**status);
+        let entry = self.entries.entry(key.clone()).or_insert_with(|| Entry::new(observed.clone()));
         entry.claim = Claim::Served;
-        if sight.is_newer_than(&entry.seen) {
-            entry.see(sight, self.wanted.as_ref(), now);
+        if observed.is_newer_than(&entry.seen) {
+            entry.see(observed, self.wanted.as_ref(), now);
         }
         self.consider(key, now);
     }
@@ -341,7 +341,7 @@ impl Ledger {
 }
 
 impl Entry {
-    fn new(seen: Sight) -> Self {
+    fn new(seen: ObservedStatus) -> Self {
         Self {
             claim: Claim::Served,
             seen,
@@ -353,22 +353,22 @@ impl Entry {
     }
 
     /// Takes the answer to a write; what others wrote since may have been seen before it came.
-    fn see_written(&mut self, sight: Sight, wanted: Option<&Addresses>, now: Instant) {
-        let later = !self.seen.version.is_empty() && self.seen.is_newer_than(&sight);
+    fn see_written(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
+        let later = !self.seen.version.is_empty() && self.seen.is_newer_than(&observed);
         let later = later.then(|| self.seen.clone());
-        self.seen = sight;
+        self.seen = observed;
         if let Some(later) = later {
             self.see(later, wanted, now);
         }
     }
 
     /// Takes a sighting, and notices when another writer replaced what was written here.
-    fn see(&mut self, sight: Sight, wanted: Option<&Addresses>, now: Instant) {
+    fn see(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
         let shown = |addresses: &BTreeSet<_>| wanted.is_some_and(|wanted| **wanted == *addresses);
         let ours = self.written.as_ref() == Some(&self.seen.addresses) && shown(&self.seen.addresses);
-        let replaced = ours && !shown(&sight.addresses) && self.claim == Claim::Served;
-        let unknown = sight.manager.is_none();
-        self.seen = sight;
+        let replaced = ours && !shown(&observed.addresses) && self.claim == Claim::Served;
+        let unknown = observed.manager.is_none();
+        self.seen = observed;
         if replaced {
             self.contest.replaced(now);
             if unknown {
@@ -390,6 +390,6 @@ impl Failures {
 }
 
 /// Whether the addresses may be taken away: nobody else is known to have written them.
-fn is_own(sight: &Sight) -> bool {
-    sight.manager.as_deref().is_none_or(|manager| manager == FIELD_MANAGER)
+fn is_own(observed: &ObservedStatus) -> bool {
+    observed.manager.as_deref().is_none_or(|manager| manager == FIELD_MANAGER)
 }

@@ -27,7 +27,7 @@ const KINDS: [&str; 6] = ["Ingress", "IngressClass", "Service", "EndpointSlice",
 
 /// Everything that stands or stood a while ago.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct Notices {
     notices: BTreeMap<Words, Notice>,
     due: BTreeSet<(Instant, Words)>,
     translated: Diagnostics,
@@ -44,13 +44,13 @@ struct Notice {
     /// By how many it is found.
     found: u32,
     due: Instant,
-    said: Said,
+    said: EventState,
     failures: u32,
 }
 
 /// Whether there is an Event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum EventState {
     No,
     /// Last then; its series has come to so many.
     At(Instant, i32),
@@ -66,7 +66,7 @@ pub(crate) struct Due {
 
 /// What came of writing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum WriteOutcome {
     /// It is there, with this count.
     Event(i32),
     /// The object is gone.
@@ -77,7 +77,7 @@ pub(crate) enum Wrote {
     Failed,
 }
 
-impl Board {
+impl Notices {
     /// Takes what is wrong now, at a cost of what differs; `more` is what is known beside the view.
     pub(crate) fn look(&mut self, view: &View, more: Vec<Diagnostic>, now: Instant) {
         let translation = &view.outcome.translation;
@@ -117,29 +117,29 @@ impl Board {
                 continue;
             }
             let count = match said {
-                Said::No => None,
-                Said::At(_, count) => Some(*count),
+                EventState::No => None,
+                EventState::At(_, count) => Some(*count),
             };
             return Some(Due { diagnostic: diagnostic.clone(), count });
         }
     }
 
     /// Takes what came of an Event that was taken.
-    pub(crate) fn wrote(&mut self, it: &Diagnostic, wrote: Wrote, now: Instant) {
+    pub(crate) fn wrote(&mut self, it: &Diagnostic, wrote: WriteOutcome, now: Instant) {
         let words = words(it);
         let Some(notice) = self.notices.get_mut(&words) else { return };
         let due = match wrote {
-            Wrote::Event(count) => {
-                (notice.said, notice.failures) = (Said::At(now, count), 0);
+            WriteOutcome::Event(count) => {
+                (notice.said, notice.failures) = (EventState::At(now, count), 0);
                 self.refused.allowed(&namespace(it));
                 now + REPEAT
             }
-            Wrote::Nothing => now + REPEAT,
-            Wrote::Refused => {
+            WriteOutcome::Nothing => now + REPEAT,
+            WriteOutcome::Refused => {
                 self.refused.refused(&namespace(it), now);
                 now + SETTLE
             }
-            Wrote::Failed => {
+            WriteOutcome::Failed => {
                 notice.failures = notice.failures.saturating_add(1);
                 now + growing(FIRST_RETRY, notice.failures - 1, LONGEST_RETRY)
             }
@@ -154,15 +154,16 @@ impl Board {
 
     fn came(&mut self, it: Diagnostic, now: Instant) {
         let words = words(&it);
-        let fresh = || Notice { diagnostic: Arc::new(it), found: 0, due: now, said: Said::No, failures: 0 };
+        let fresh =
+            || Notice { diagnostic: Arc::new(it), found: 0, due: now, said: EventState::No, failures: 0 };
         let notice = self.notices.entry(words.clone()).or_insert_with(fresh);
         notice.found += 1;
         if notice.found > 1 {
             return;
         }
         let due = match notice.said {
-            Said::No => now + SETTLE,
-            Said::At(last, _) => (now + SETTLE).max(last + QUIET),
+            EventState::No => now + SETTLE,
+            EventState::At(last, _) => (now + SETTLE).max(last + QUIET),
         };
         self.put(&words, due);
     }
@@ -173,7 +174,7 @@ impl Board {
         notice.found = notice.found.saturating_sub(1);
         if notice.found == 0 {
             self.due.remove(&(notice.due, words.clone()));
-            if notice.said == Said::No {
+            if notice.said == EventState::No {
                 self.notices.remove(&words);
             } else {
                 // Remembered for a while: it may come back.

@@ -12,26 +12,26 @@ const BYTES: usize = 32 << 20;
 const NAME: &str = ".room-for-the-report";
 
 /// A file that is as large as results and report will be, until they are written.
-pub(super) struct Room {
+pub(super) struct DiskReserve {
     place: PathBuf,
 }
 
-impl Room {
+impl DiskReserve {
     /// Takes the room.
     ///
     /// # Errors
     /// There is not even that much now.
     pub(super) fn keep(folder: &Path) -> anyhow::Result<Self> {
         // Dropped on an error, it takes away what was written.
-        let room = Self { place: folder.join(NAME) };
-        room.fill().with_context(|| {
+        let reserve = Self { place: folder.join(NAME) };
+        reserve.fill().with_context(|| {
             format!(
                 "the folder of the results, {}, has no room for them: {} MB are wanted before anything is measured",
                 folder.display(),
                 BYTES >> 20
             )
         })?;
-        Ok(room)
+        Ok(reserve)
     }
 
     fn fill(&self) -> std::io::Result<()> {
@@ -44,7 +44,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for DiskReserve {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.place) {
             tracing::warn!(%error, place = %self.place.display(), "a file that kept room on the disk stays");
@@ -59,16 +59,16 @@ mod tests {
     #[test]
     fn room_is_taken_until_it_is_given_back() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let room = Room::keep(folder.path()).expect("there is room for the test");
+        let reserve = DiskReserve::keep(folder.path()).expect("there is room for the test");
         let place = folder.path().join(NAME);
         assert_eq!(fs::metadata(&place).expect("the file").len(), BYTES as u64);
-        drop(room);
+        drop(reserve);
         assert!(!place.exists());
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_is_named() {
-        let error = Room::keep(Path::new("/proc/self")).err().expect("nothing can be written there");
+        let error = DiskReserve::keep(Path::new("/proc/self")).err().expect("nothing can be written there");
         let error = format!("{error:#}");
         assert!(error.contains("/proc/self, has no room for them: 32 MB"), "{error}");
     }

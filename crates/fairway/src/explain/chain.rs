@@ -6,7 +6,8 @@ use fairway_model::{Action, Config, Filter, ForwardedPath, HostPattern, Origin, 
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
 use super::asked::{Asked, Scheme};
-use super::{Served, words};
+use super::served::Served;
+use super::words;
 
 /// Appends the whole answer.
 pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
@@ -29,7 +30,7 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     }
     hosts(out, &explanation);
     match explanation.outcome {
-        Matched::Rule { rule, prefix, .. } => won(out, asked, served, (rule, prefix)),
+        Matched::Rule { rule, prefix, .. } => won(out, asked, served, rule, prefix),
         Matched::NoRule(host) => {
             row(out, "outcome", &format!("no rule of {} matches: answered 404", host.key().host));
         }
@@ -78,8 +79,8 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
         for (position, matched) in step.matches.iter().enumerate() {
             let label = if position == 0 { "candidates" } else { "" };
             let mark = if matched.verdict == MatchVerdict::Wins { "*" } else { "-" };
-            let told = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
-            row(out, label, &told);
+            let line = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
+            row(out, label, &line);
             row(out, "", &format!("    {}", matched.rule.rule().origin));
         }
     }
@@ -95,7 +96,7 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
     }
 }
 
-fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&CompiledRule, usize)) {
+fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, prefix: usize) {
     let model = rule.rule();
     row(out, "rule", &model.origin.to_string());
     for (index, filter) in model.filters.iter().enumerate() {
@@ -110,7 +111,7 @@ fn won(out: &mut String, asked: &Asked, served: &Served, (rule, prefix): (&Compi
             row(out, "outcome", &format!("answered {}: {}", answer.status, words::reason(answer.reason)));
         }
         Action::Forward(backends) => {
-            row(out, "path", &forwarded(asked, (rule, prefix)));
+            row(out, "path", &forwarded(asked, rule, prefix));
             let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
                 let share = if backends.len() > 1 {
@@ -136,7 +137,7 @@ fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
     })
 }
 
-fn forwarded(asked: &Asked, (rule, prefix): (&CompiledRule, usize)) -> String {
+fn forwarded(asked: &Asked, rule: &CompiledRule, prefix: usize) -> String {
     let request = asked.request();
     let Some(rewrite) = rule.rewrite() else {
         return match rule.rule().policy.forwarded_path {
@@ -182,8 +183,8 @@ fn diagnostics(out: &mut String, served: &Served, object: &Origin) {
         (&origin.kind, &origin.namespace, &origin.name) == (&object.kind, &object.namespace, &object.name)
     };
     let about = served.diagnostics.iter().filter(|(origin, _)| same(origin));
-    for (index, (_, told)) in about.enumerate() {
-        row(out, if index == 0 { "diagnostics" } else { "" }, told);
+    for (index, (_, line)) in about.enumerate() {
+        row(out, if index == 0 { "diagnostics" } else { "" }, line);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// All addresses of all interfaces; fewer where `/proc` does not tell.
-pub(crate) fn addresses() -> Vec<IpAddr> {
+pub(crate) fn all() -> Vec<IpAddr> {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     let mut addresses: Vec<_> =
         v4(&read("/proc/self/net/fib_trie")).chain(v6(&read("/proc/self/net/if_inet6"))).collect();
@@ -52,6 +52,6 @@ mod tests {
 
     #[test]
     fn this_machine_has_an_address() {
-        assert!(addresses().iter().any(IpAddr::is_loopback), "{:?}", addresses());
+        assert!(all().iter().any(IpAddr::is_loopback), "{:?}", all());
     }
 }

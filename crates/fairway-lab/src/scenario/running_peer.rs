@@ -15,9 +15,9 @@ use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
-use crate::load::{Outcome, Pace, Plan, Stream, TlsPlan};
-use crate::peers::{CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, Workshop};
-use crate::results::{Backstage, Event, Measure, Settings};
+use crate::peers::{Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route};
+use fairway_lab_results::{Backstage, Event, Measure, Settings};
+use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
 /// A peer with settings: what is installed, measured and put away again.
 pub(super) struct Contender<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Contender<'a> {
 }
 
 /// A contender that is up.
-pub(super) struct Stage<'a> {
+pub(super) struct RunningPeer<'a> {
     pub(super) cluster: Arc<Cluster>,
     pub(super) progress: Progress,
     pub(super) contender: &'a Contender<'a>,
@@ -46,10 +46,10 @@ pub(super) struct Stage<'a> {
     pub(super) notes: RefCell<Vec<String>>,
 }
 
-/// What a stage needs beside the contender.
-pub(super) struct Ground<'a> {
+/// What a contender needs to run.
+pub(super) struct RunContext<'a> {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) workshop: &'a Workshop,
+    pub(super) artifacts: &'a Artifacts,
     pub(super) progress: Progress,
     pub(super) folder: &'a Path,
     pub(super) ids: Ids<'a>,
@@ -66,33 +66,41 @@ pub(super) struct Ids<'a> {
 
 /// How many of what a scenario wants at its beginning.
 #[derive(Clone, Copy)]
-pub(super) struct Cast {
+pub(super) struct Sizes {
     pub(super) proxies: u32,
     pub(super) workers: u32,
     pub(super) backends: u32,
 }
 
-impl<'a> Stage<'a> {
+/// What a stream is called in results.
+#[derive(Clone, Copy)]
+pub(super) struct StreamName<'a> {
+    pub(super) peer: &'a str,
+    pub(super) case: &'a str,
+    pub(super) phase: &'a str,
+}
+
+impl<'a> RunningPeer<'a> {
     /// Brings a contender up and waits until it serves the route.
     pub(super) async fn open(
-        ground: &Ground<'a>,
+        context: &RunContext<'a>,
         contender: &'a Contender<'a>,
-        cast: Cast,
+        sizes: Sizes,
     ) -> anyhow::Result<Self> {
         let existing = contender.peer.existing();
         let placement = Placement {
             namespace: existing
                 .map_or_else(|| format!("lab-{}", contender.peer.name()), |one| one.namespace.clone()),
-            replicas: cast.proxies,
-            workers: cast.workers,
+            replicas: sizes.proxies,
+            workers: sizes.workers,
             settings: contender.settings,
             watched: NAMESPACE.to_owned(),
         };
-        let cluster = ground.cluster.clone();
-        for (deployment, replicas) in [(site::BACKEND, cast.backends), (STEADY, 1)] {
+        let cluster = context.cluster.clone();
+        for (deployment, replicas) in [(site::BACKEND, sizes.backends), (STEADY, 1)] {
             cluster.scale(NAMESPACE, deployment, replicas).await?;
         }
-        cluster.apply(&contender.peer.objects(ground.workshop, &placement)?).await?;
+        cluster.apply(&contender.peer.objects(context.artifacts, &placement)?).await?;
         for deployment in [site::BACKEND, STEADY] {
             cluster.settled(NAMESPACE, deployment).await?;
         }
@@ -102,23 +110,23 @@ impl<'a> Stage<'a> {
         };
         let steady = cluster.pods(NAMESPACE, &format!("app={STEADY}")).await?;
         let direct = reachable(steady.iter().find_map(|pod| pod.address)).await;
-        let stage = Self {
+        let running = Self {
             cluster,
-            progress: ground.progress,
+            progress: context.progress,
             contender,
             placement,
             address,
-            folder: ground.folder,
-            ids: ground.ids,
+            folder: context.folder,
+            ids: context.ids,
             clock: Instant::now(),
             direct,
             applied: RefCell::default(),
             left: RefCell::default(),
             notes: RefCell::default(),
         };
-        stage.route(&site::route()).await?;
-        stage.served().await?;
-        Ok(stage)
+        running.route(&site::route()).await?;
+        running.served().await?;
+        Ok(running)
     }
 
     /// Puts the contender away, so that the next one is alone.
@@ -251,11 +259,11 @@ impl<'a> Stage<'a> {
     /// of its requests.
     pub(super) fn measure(
         &self,
-        name: (&str, &str, &str),
+        name: StreamName<'_>,
         mut outcome: Outcome,
         metered: Option<Metered>,
     ) -> anyhow::Result<Measure> {
-        let (peer, case, phase) = name;
+        let StreamName { peer, case, phase } = name;
         let file = file_name(&[
             peer,
             settings_name(self.contender.settings),

@@ -8,18 +8,17 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::catalogue::{Scenario, Terms};
+use super::catalogue::{Parameters, Scenario};
+use super::disk_reserve::DiskReserve;
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
-use super::room::Room;
+use super::running_peer::{Contender, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
-use super::stage::{Cast, Contender, Ground, Ids, Stage};
 use super::{capacity, comparison, dynamic, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
-use crate::results::{self, Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
-use crate::{measure, report};
+use fairway_lab_results::{Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
 
 /// Measures what was handed over.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
@@ -64,7 +63,7 @@ pub(super) struct Session<'a> {
     progress: Progress,
     results: Results,
     /// Until the results are written for the last time.
-    room: Option<Room>,
+    reserve: Option<DiskReserve>,
 }
 
 impl<'a> Session<'a> {
@@ -73,8 +72,8 @@ impl<'a> Session<'a> {
         cluster: Option<Arc<Cluster>>,
         peers: Vec<&'a dyn Peer>,
     ) -> anyhow::Result<Self> {
-        let room = Some(Room::keep(&handover.folder)?);
-        let mut environment = measure::environment();
+        let reserve = Some(DiskReserve::keep(&handover.folder)?);
+        let mut environment = fairway_lab_measure::environment();
         environment.place.clone_from(&handover.place);
         if let Some(cluster) = &cluster {
             environment.kubernetes = Some(cluster.version().await?);
@@ -104,7 +103,7 @@ impl<'a> Session<'a> {
                 runs: Vec::new(),
                 limitations: LIMITATIONS.map(str::to_owned).to_vec(),
             },
-            room,
+            reserve,
         })
     }
 
@@ -130,9 +129,9 @@ impl<'a> Session<'a> {
             }
         };
         self.results.completeness = completeness;
-        self.room = None;
+        self.reserve = None;
         self.write()?;
-        let page = report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
+        let page = fairway_lab_report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
             self.progress.say(&format!("the run is partial: {reason}"));
         }
@@ -149,7 +148,7 @@ impl<'a> Session<'a> {
             peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
         let measures = self.results.runs.iter().flat_map(|run| &run.measures);
         let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-        let said = |one: &results::Measure| {
+        let said = |one: &fairway_lab_results::Measure| {
             let errors: Vec<_> =
                 one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
             format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
@@ -166,7 +165,7 @@ impl<'a> Session<'a> {
 
     fn write(&mut self) -> anyhow::Result<()> {
         self.results.seconds = self.handover.prepared_s + self.progress.seconds();
-        results::write(&self.handover.folder, &self.results)
+        fairway_lab_results::write(&self.handover.folder, &self.results)
     }
 
     async fn scenarios(&mut self, scenarios: &[Scenario]) -> anyhow::Result<()> {
@@ -188,19 +187,19 @@ impl<'a> Session<'a> {
 
     async fn scenario(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
-        if let Terms::Capacity(terms) = &scenario.terms {
-            let yard = capacity::Yard {
+        if let Parameters::Capacity(parameters) = &scenario.parameters {
+            let local = capacity::LocalRun {
                 handover: self.handover,
-                certificate: (&self.certificate.chain, &self.certificate.key),
+                certificate: &self.certificate,
                 progress: self.progress,
                 contenders: &self.contenders,
             };
-            return capacity::run(&yard, terms, run, &mut self.results.absent).await;
+            return capacity::run(&local, parameters, run, &mut self.results.absent).await;
         }
         let cluster = self.cluster.clone().context("the scenario needs a cluster")?;
-        let ground = Ground {
+        let context = RunContext {
             cluster,
-            workshop: &self.handover.workshop,
+            artifacts: &self.handover.artifacts,
             progress: self.progress,
             folder: &self.handover.folder,
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },
@@ -208,7 +207,7 @@ impl<'a> Session<'a> {
         for contender in &self.contenders {
             let name = contender.peer.name();
             self.progress.say(&format!("{}: {name}", scenario.name()));
-            if let Err(error) = with(&ground, contender, &scenario.terms, run).await {
+            if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
                 // The next one could keep nothing either.
                 if is_full(&error) {
                     return Err(error);
@@ -234,32 +233,32 @@ fn is_full(error: &anyhow::Error) -> bool {
 }
 
 async fn with(
-    ground: &Ground<'_>,
+    context: &RunContext<'_>,
     contender: &Contender<'_>,
-    terms: &Terms,
+    parameters: &Parameters,
     run: &mut Run,
 ) -> anyhow::Result<()> {
-    let Some(cast) = cast(terms) else { return Ok(()) };
-    let mut stage = Stage::open(ground, contender, cast).await?;
-    let outcome = match terms {
-        Terms::Capacity(_) => Ok(()),
-        Terms::Dynamic(terms) => dynamic::run(&mut stage, terms, run).await,
-        Terms::Comparison(terms) => comparison::run(&mut stage, terms, run).await,
-        Terms::Timeline(terms) => timeline::run(&mut stage, terms, run).await,
-        Terms::Propagation(terms) => propagation::run(&mut stage, terms, run).await,
+    let Some(sizes) = sizes(parameters) else { return Ok(()) };
+    let mut running = RunningPeer::open(context, contender, sizes).await?;
+    let outcome = match parameters {
+        Parameters::Capacity(_) => Ok(()),
+        Parameters::Dynamic(parameters) => dynamic::run(&mut running, parameters, run).await,
+        Parameters::Comparison(parameters) => comparison::run(&mut running, parameters, run).await,
+        Parameters::Timeline(parameters) => timeline::run(&mut running, parameters, run).await,
+        Parameters::Propagation(parameters) => propagation::run(&mut running, parameters, run).await,
     };
-    run.notes.append(&mut stage.notes.take());
-    let closed = stage.close().await;
+    run.notes.append(&mut running.notes.take());
+    let closed = running.close().await;
     outcome.and(closed)
 }
 
-fn cast(terms: &Terms) -> Option<Cast> {
-    match terms {
-        Terms::Capacity(_) => None,
-        Terms::Dynamic(terms) => Some(terms.cast()),
-        Terms::Comparison(terms) => Some(terms.cast()),
-        Terms::Timeline(terms) => Some(terms.cast()),
-        Terms::Propagation(terms) => Some(terms.cast()),
+fn sizes(parameters: &Parameters) -> Option<Sizes> {
+    match parameters {
+        Parameters::Capacity(_) => None,
+        Parameters::Dynamic(parameters) => Some(parameters.sizes()),
+        Parameters::Comparison(parameters) => Some(parameters.sizes()),
+        Parameters::Timeline(parameters) => Some(parameters.sizes()),
+        Parameters::Propagation(parameters) => Some(parameters.sizes()),
     }
 }
 
@@ -271,13 +270,7 @@ fn blank(scenario: &Scenario) -> Run {
         study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
         parameters: scenario.definition.parameters.clone(),
         shortened: scenario.definition.shortened.clone(),
-        seconds: 0.0,
-        measures: Vec::new(),
-        events: Vec::new(),
-        ratios: Vec::new(),
-        spikes: Vec::new(),
-        propagations: Vec::new(),
-        notes: Vec::new(),
+        ..Run::default()
     }
 }
 

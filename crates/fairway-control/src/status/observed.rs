@@ -12,7 +12,7 @@ pub(crate) const FIELD_MANAGER: &str = "fairway";
 
 /// The status of an Ingress at one version of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct ObservedStatus {
     /// `metadata.resourceVersion`; empty when unknown.
     pub(crate) version: Arc<str>,
     /// What `status.loadBalancer` says, in no order.
@@ -21,7 +21,7 @@ pub(crate) struct Sight {
     pub(crate) manager: Option<Arc<str>>,
 }
 
-impl Sight {
+impl ObservedStatus {
     /// Whether this was seen after `other`. Versions of one kind of object are numbers that grow (Kubernetes 1.35, KEP
     /// 5504); of others the later sighting counts.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
@@ -32,14 +32,14 @@ impl Sight {
     }
 }
 
-impl From<&IngressStatus> for Sight {
+impl From<&IngressStatus> for ObservedStatus {
     fn from(status: &IngressStatus) -> Self {
         let addresses = status.addresses.iter().cloned().collect();
         Self { version: status.version.clone(), addresses, manager: None }
     }
 }
 
-impl From<&Ingress> for Sight {
+impl From<&Ingress> for ObservedStatus {
     fn from(ingress: &Ingress) -> Self {
         let balancer = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
         let entries = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
@@ -66,8 +66,8 @@ fn writer(fields: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
 mod tests {
     use super::*;
 
-    fn at(version: &str) -> Sight {
-        Sight { version: version.into(), ..Sight::default() }
+    fn at(version: &str) -> ObservedStatus {
+        ObservedStatus { version: version.into(), ..ObservedStatus::default() }
     }
 
     #[test]
@@ -86,6 +86,6 @@ mod tests {
             {"manager": "kubectl", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:spec": {}}}
         ]}}))
         .unwrap();
-        assert_eq!(Sight::from(&ingress).manager.as_deref(), Some("nginx"));
+        assert_eq!(ObservedStatus::from(&ingress).manager.as_deref(), Some("nginx"));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
+use super::arguments::RunArguments;
 use super::catalogue::Scenario;
-use super::command::RunArguments;
 use super::handover::Handover;
-use super::inside::Session;
+use super::session::Session;
 use super::site::NAMESPACE;
 use crate::cluster::Cluster;
 use crate::peers::{Described, Peer};
@@ -21,14 +21,14 @@ pub(super) fn permitted(arguments: &RunArguments, scenarios: &[Scenario]) -> any
         "capacity is measured without a cluster: leave --cluster out, or capacity"
     );
     anyhow::ensure!(
-        !arguments.who.described.is_empty(),
+        !arguments.selection.described.is_empty(),
         "--cluster measures controllers that are there: say which with --peer name=...,class=...,address=..."
     );
     let peers: Vec<_> =
-        arguments.who.described.iter().map(|text| Described::parse(text)).collect::<Result<_, _>>()?;
+        arguments.selection.described.iter().map(|text| Described::parse(text)).collect::<Result<_, _>>()?;
     let image = image(arguments)?;
     anyhow::ensure!(
-        arguments.place.yes,
+        arguments.environment.yes,
         "this would create the namespace {NAMESPACE} with three Deployments of {image}, Ingresses of the classes that you \
          named, send requests to {}, scale a controller's Deployment where a description names it (comparison), and remove \
          the namespace at the end; say --yes to do it",
@@ -42,7 +42,7 @@ pub(super) fn permitted(arguments: &RunArguments, scenarios: &[Scenario]) -> any
 }
 
 fn image(arguments: &RunArguments) -> anyhow::Result<String> {
-    let image = arguments.place.backend_image.clone();
+    let image = arguments.environment.backend_image.clone();
     image.context("--cluster needs --backend-image: the image of backends, which your cluster can pull")
 }
 
@@ -56,7 +56,7 @@ pub(super) fn run(
     handover.image = image(arguments)?;
     "a cluster of the user".clone_into(&mut handover.place);
     for peer in peers {
-        handover.peers.push(peer.prepare(&handover.workshop)?.record);
+        handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

@@ -20,12 +20,12 @@ const DEFAULT_LEASE: &str = "fairway-leader";
 
 /// The running threads. A clone is the same.
 #[derive(Clone)]
-pub(super) struct Telling {
+pub(super) struct Reporting {
     standing: Option<Standing>,
     reporter: Arc<Mutex<Option<Reporter>>>,
 }
 
-impl Telling {
+impl Reporting {
     pub(super) fn start(args: &ReportArgs, cluster: &Cluster, pipeline: &Pipeline) -> Result<Self> {
         if let WebhookArgs {
             address: Some(address),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const NAMED: usize = 1_000;
 
 /// Remembers ids by a hash of 64 bits: the newest ones, at least half of the bound.
-pub struct Ledger {
+pub struct SeenIds {
     bound: usize,
     pages: Mutex<Pages>,
 }
@@ -23,7 +23,7 @@ struct Pages {
     seen: Seen,
 }
 
-/// What a ledger knows.
+/// What is known of ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Requests with an id.
@@ -36,7 +36,7 @@ pub struct Seen {
     pub duplicates: Vec<String>,
 }
 
-impl Ledger {
+impl SeenIds {
     /// Remembers at most so many.
     #[must_use]
     pub fn new(bound: usize) -> Self {
@@ -80,22 +80,22 @@ mod tests {
 
     #[test]
     fn an_id_that_comes_again_is_counted_and_named() {
-        let ledger = Ledger::new(100);
-        assert!(!ledger.note(b"a") && !ledger.note(b"b"));
-        assert!(ledger.note(b"a") && ledger.note(b"a"));
-        let seen = ledger.seen();
+        let seen_ids = SeenIds::new(100);
+        assert!(!seen_ids.note(b"a") && !seen_ids.note(b"b"));
+        assert!(seen_ids.note(b"a") && seen_ids.note(b"a"));
+        let seen = seen_ids.seen();
         assert_eq!((seen.requests, seen.again, seen.forgotten), (4, 2, 0));
         assert_eq!(seen.duplicates, ["a", "a"]);
     }
 
     #[test]
     fn what_is_forgotten_is_said() {
-        let ledger = Ledger::new(10);
+        let seen_ids = SeenIds::new(10);
         for number in 0..20_u32 {
-            ledger.note(&number.to_le_bytes());
+            seen_ids.note(&number.to_le_bytes());
         }
-        assert_eq!(ledger.seen().forgotten, 15);
-        assert!(ledger.note(&19_u32.to_le_bytes()));
-        assert!(!ledger.note(&0_u32.to_le_bytes()));
+        assert_eq!(seen_ids.seen().forgotten, 15);
+        assert!(seen_ids.note(&19_u32.to_le_bytes()));
+        assert!(!seen_ids.note(&0_u32.to_le_bytes()));
     }
 }

@@ -1,0 +1,45 @@
+//! What all peers have in common: how one is found, asked for its version, and prepared.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::site::{Certificate, Site};
+
+/// Where the binaries are that no package puts on the path.
+pub(crate) struct Binaries {
+    pub(crate) fairway: PathBuf,
+    pub(crate) floor: PathBuf,
+    pub(crate) cache: PathBuf,
+}
+
+/// One proxy. `prepare` writes what it reads and returns the command that runs it in the foreground.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) tls: bool,
+    pub(crate) find: fn(&Binaries) -> anyhow::Result<PathBuf>,
+    pub(crate) version: fn(&Path) -> anyhow::Result<String>,
+    pub(crate) prepare: fn(&Path, &mut Site, &Certificate) -> anyhow::Result<Command>,
+}
+
+/// The first line that a command prints, on whichever stream.
+pub(super) fn first_line(binary: &Path, argument: &str) -> anyhow::Result<String> {
+    let output = Command::new(binary).arg(argument).output()?;
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no version");
+    Ok(line.replace(&binary.display().to_string(), &file_name(binary)))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A program of a Debian package: on the path, or where Debian puts servers, which is not on every user's path.
+pub(super) fn installed(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| anyhow::anyhow!("{name} is not installed (Debian: apt-get install {name})"))
+}

@@ -1,0 +1,38 @@
+//! Where the programs and images of peers are. Makes none of them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Where the programs and images of peers are, and where they are made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Artifacts {
+    /// Kept between runs: binaries, wheels, built tools.
+    pub cache: PathBuf,
+    /// This run's own folder for image archives and configurations.
+    pub folder: PathBuf,
+    /// The checkout: `testbed/testbed`, `charts/`, the Go modules of peers.
+    pub checkout: PathBuf,
+    /// The release binary of Fairway.
+    pub fairway: PathBuf,
+    /// The image archive of Fairway (`make image`) and its name.
+    pub fairway_image: (PathBuf, String),
+    /// Whether peers are to run in pods; otherwise nothing needs an image.
+    pub in_pods: bool,
+    /// This program, which goes into images as the adapter.
+    pub laboratory: PathBuf,
+}
+
+impl Artifacts {
+    /// The command of the testbed, which also packs images.
+    #[must_use]
+    pub fn testbed(&self) -> PathBuf {
+        self.checkout.join("testbed/testbed")
+    }
+
+    /// A folder below the cache.
+    #[must_use]
+    pub fn kept(&self, name: &str) -> PathBuf {
+        Path::new(&self.cache).join(name)
+    }
+}

@@ -1,0 +1,43 @@
+//! A controller that somebody else installed: where it is, and how its CPU can be read.
+
+use std::net::IpAddr;
+
+/// Where a controller is that nobody has to install.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// The address of its Service, from where the laboratory runs.
+    pub address: IpAddr,
+    /// The namespace of its pods.
+    pub namespace: String,
+    /// The label selector of its data plane's pods; nothing is said of its CPU without one.
+    pub selector: Option<String>,
+    /// Its Deployment, which `comparison` scales.
+    pub deployment: Option<String>,
+    /// Where the CPU of its pods is read.
+    pub cpu: CpuSource,
+}
+
+/// Where CPU and memory of pods are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuSource {
+    /// Their cgroups where they run on this machine, else their kubelets, else the metrics API.
+    #[default]
+    Automatic,
+    /// Their cgroups.
+    Cgroup,
+    /// The counters of their kubelets, through the API server.
+    Kubelet,
+    /// The metrics API, which a metrics server answers.
+    Metrics,
+}
+
+impl CpuSource {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "cgroup" => Some(Self::Cgroup),
+            "kubelet" => Some(Self::Kubelet),
+            "metrics" => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+}

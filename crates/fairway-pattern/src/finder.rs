@@ -1,0 +1,94 @@
+//! Where the groups of a pattern match, which is what a rewrite asks.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use crate::clauses::read;
+use crate::cost::Cost;
+use crate::engine::{Engine, Slots};
+use crate::lower;
+use crate::refusal::Refusal;
+use crate::shared::Shared;
+use crate::way::{Anchor, Way};
+
+/// Upper bound of a search for captures, in steps.
+pub(crate) const ENGINE_STEPS: u64 = 600_000;
+
+static SHARED: LazyLock<Shared<Finder>> =
+    LazyLock::new(|| Shared::new(|finder: &Finder| finder.cost().memory));
+
+/// A pattern whose groups a rewrite asks for.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    ways: Box<[(Option<Way>, Engine)]>,
+    /// Of reading it.
+    work: u64,
+}
+
+/// Where the groups of a pattern matched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found(Slots);
+
+impl Found {
+    /// Where group 0 to 9 matched, if it did.
+    #[must_use]
+    pub fn group(&self, number: usize) -> Option<Range<usize>> {
+        let slot = |at: usize| self.0.get(at).copied().flatten().map(|place| place.get());
+        Some(slot(2 * number)?..slot(2 * number + 1)?)
+    }
+}
+
+impl Finder {
+    /// Compiles `text` as nginx's `rewrite` finds it where `^text` has matched: at the start, or anywhere when it has
+    /// several alternatives.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn new(text: &str, ignore_case: bool) -> Result<Self, Refusal> {
+        let (clauses, work) = read(text, ignore_case)?;
+        let ways = clauses.iter().map(|clause| {
+            let engine = Engine::new(&match &clause.branches[..] {
+                [only] => lower::anchored(only),
+                several => lower::anywhere(several),
+            })?;
+            let way = (!clause.guards.is_empty()).then(|| Way::new(clause, Anchor::Start)).transpose()?;
+            Ok((way, engine))
+        });
+        let finder = Self { ways: ways.collect::<Result<_, Refusal>>()?, work };
+        let steps = finder.cost().steps;
+        if steps > ENGINE_STEPS {
+            let what = format!("{ENGINE_STEPS} steps to find its captures in a path of 8 KiB: {steps}");
+            return Err(Refusal::needs(what));
+        }
+        Ok(finder)
+    }
+
+    /// [`Self::new`], or what it gave while the result is in use somewhere, or was a moment ago.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn shared(text: &str, ignore_case: bool) -> Result<Arc<Self>, Refusal> {
+        SHARED.get((text.into(), Anchor::Start, ignore_case), || Self::new(text, ignore_case))
+    }
+
+    /// Where the groups match in `text`, or `None` where the pattern does not. Allocates nothing once the thread is warm.
+    #[must_use]
+    pub fn find(&self, text: &[u8]) -> Option<Found> {
+        let mut found = Found::default();
+        let mut ways = self.ways.iter().filter(|(way, _)| way.as_ref().is_none_or(|way| way.holds(text)));
+        ways.any(|(_, engine)| engine.find(text, &mut found.0)).then_some(found)
+    }
+
+    /// What it costs.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let guards = || self.ways.iter().filter_map(|(way, _)| way.as_ref()).flat_map(Way::automata);
+        let engines = || self.ways.iter().map(|(_, engine)| engine);
+        let (mut memory, mut work) = (0, self.work);
+        guards().for_each(|it| (memory, work) = (memory + it.memory() as u64, work + it.work));
+        engines().for_each(|it| (memory, work) = (memory + it.memory() as u64, work + it.work));
+        let steps = guards().map(|it| it.reads as u64).sum::<u64>()
+            + engines().map(|it| it.steps).max().unwrap_or_default();
+        Cost { steps, memory, work }
+    }
+}
