@@ -15,8 +15,9 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::ClientSide;
+use super::{ClientSide, exchange};
 use crate::h1::H1;
+use crate::network::TcpNetwork;
 use crate::testing::{Client, GET, Meeting, Stage, answering, endpoint, on_stage, read_head};
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
@@ -201,10 +202,10 @@ async fn what_was_dropped_leaves_the_endpoints_as_good_as_new() {
 /// What tokio adds to a task.
 const TASK: usize = 104;
 
-/// The memory of an idle connection in the clear, besides its socket's and its timer's: each allocation takes the next
+/// The memory of a connection in the clear, besides its socket's and its timer's: each allocation takes the next
 /// size class of the allocator.
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_fits_its_size_classes() {
+async fn a_connection_fits_its_size_classes() {
     on_stage(async {
         let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
         let (_client, serving) = stage.unserved();
@@ -212,6 +213,13 @@ async fn an_idle_connection_fits_its_size_classes() {
         assert!(task <= 384, "{task} bytes of a task");
         let side = size_of::<ClientSide<H1<TcpStream>>>();
         assert!(side <= 320, "{side} bytes of the client's side");
+        let frame = size_of_output(&exchange::<TcpNetwork, H1<TcpStream>>);
+        assert!(frame <= 1_152, "{frame} bytes of an exchange's frame");
     })
     .await;
+}
+
+/// The size of the future that a function makes.
+fn size_of_output<A, F>(_: &impl Fn(A) -> F) -> usize {
+    size_of::<F>()
 }

@@ -233,7 +233,9 @@ impl RequestBody {
             Poll::Ready(Ok(BodyStep::More)) => Ok(Poll::Ready(())),
             Poll::Ready(Ok(BodyStep::End)) => {
                 self.arrival = Arrival::Whole;
-                self.copies.drain(..).for_each(CopyWriter::finish);
+                while let Some(copy) = self.copies.pop() {
+                    copy.finish();
+                }
                 Ok(Poll::Ready(()))
             }
             Poll::Ready(Err(Failure::Refused)) => Err(refusal),
