@@ -40,6 +40,8 @@ pub enum Filter {
     ErrorPages(ErrorPages),
     /// Tries another endpoint after an answer with one of these statuses, as far as the request may be repeated.
     RetryStatuses(Vec<u16>),
+    /// Keeps the exchange out of the access log; metrics count it.
+    Unlogged,
 }
 
 /// To https, on the listener's public https port, the target unchanged but for one trailing slash.

@@ -212,13 +212,7 @@ impl Stage {
         filters: Vec<Filter>,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let mut config = config(endpoints, Policy::default(), Settings::default());
-        let key = config.hosts.keys().next().expect("one host").clone();
-        let mut host = VirtualHost::clone(&config.hosts[&key]);
-        let mut route = Route::clone(&host.routes[0]);
-        route.rules[0].filters = filters;
-        host.routes = vec![Arc::new(route)];
-        config.hosts.insert(key, Arc::new(host));
+        let mut config = filtered(endpoints, filters);
         for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
             let one = config.backends.values().next().expect("one backend");
             let endpoints = vec![Endpoint { address: endpoint(number), name: None }];
@@ -428,9 +422,21 @@ pub(crate) fn endpoint(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
-/// A snapshot of one rule that takes everything.
-pub(crate) fn snapshot() -> Arc<Snapshot> {
-    fairway_routing::compile(&config(1, Policy::default(), Settings::default()), None).snapshot
+/// A snapshot of one rule that takes everything and has these filters.
+pub(crate) fn snapshot(filters: Vec<Filter>) -> Arc<Snapshot> {
+    fairway_routing::compile(&filtered(1, filters), None).snapshot
+}
+
+/// The configuration of one rule that takes everything and has these filters.
+fn filtered(endpoints: usize, filters: Vec<Filter>) -> Config {
+    let mut config = config(endpoints, Policy::default(), Settings::default());
+    let key = config.hosts.keys().next().expect("one host").clone();
+    let mut host = VirtualHost::clone(&config.hosts[&key]);
+    let mut route = Route::clone(&host.routes[0]);
+    route.rules[0].filters = filters;
+    host.routes = vec![Arc::new(route)];
+    config.hosts.insert(key, Arc::new(host));
+    config
 }
 
 fn options() -> ProxyOptions {

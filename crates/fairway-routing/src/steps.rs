@@ -25,6 +25,18 @@ pub struct Steps<R> {
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
+    /// At the end: whether the access log has a line for the exchange.
+    pub log: Logging,
+}
+
+/// What of an exchange is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Logging {
+    /// A line.
+    #[default]
+    Line,
+    /// Nothing.
+    Nothing,
 }
 
 /// What is done with a request's head.
@@ -131,7 +143,8 @@ pub struct FieldEdits {
 
 impl<R> Default for Steps<R> {
     fn default() -> Self {
-        Self { request: [].into(), forward: [].into(), retried: [].into(), answer: [].into() }
+        let log = Logging::default();
+        Self { request: [].into(), forward: [].into(), retried: [].into(), answer: [].into(), log }
     }
 }
 
@@ -151,14 +164,15 @@ impl<R> Steps<R> {
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
+            log: Logging::default(),
         };
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer } = steps;
+        let Lists { request, forward, mut retried, replace, answer, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
-        Ok(Self { request: request.into(), forward: forward.into(), retried: retried.into(), answer })
+        Ok(Self { request: request.into(), forward: forward.into(), retried: retried.into(), answer, log })
     }
 
     /// All rewrites of paths.
@@ -201,6 +215,7 @@ struct Lists<R> {
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
+    log: Logging,
 }
 
 impl<R> Lists<R> {
@@ -211,7 +226,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer } = self;
+        let Self { request, forward, retried, replace, answer, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -257,6 +272,7 @@ impl<R> Lists<R> {
                 replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
             }
             Filter::RetryStatuses(statuses) => retried.extend(statuses),
+            Filter::Unlogged => *log = Logging::Nothing,
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod writer;
 use std::cell::{Cell, RefCell};
 use std::time::SystemTime;
 
+use fairway_routing::Logging;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -67,9 +68,12 @@ impl AccessLog {
         self.switched.set(to);
     }
 
-    /// Writes the line of an exchange.
+    /// Writes the line of an exchange, unless its rule wants none.
     pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, peer: &Peer) {
         if self.format == AccessLogFormat::Off || self.switched.get() == Switch::Off {
+            return;
+        }
+        if record.rule.is_some_and(|rule| rule.steps().log == Logging::Nothing) {
             return;
         }
         let mut clock = self.clock.borrow_mut();

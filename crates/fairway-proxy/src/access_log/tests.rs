@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fairway_message::HeadLimits;
+use fairway_model::Filter;
 use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
 
@@ -76,7 +77,11 @@ fn json_line(record: &Record<'_>, buffers: &Buffers) -> serde_json::Value {
 
 /// Calls `with` with the rule of the stage's configuration.
 fn with_rule(with: impl FnOnce(&CompiledRule)) {
-    let (snapshot, buffers) = (snapshot(), buffers(PLAIN));
+    with_rule_of(Vec::new(), with);
+}
+
+fn with_rule_of(filters: Vec<Filter>, with: impl FnOnce(&CompiledRule)) {
+    let (snapshot, buffers) = (snapshot(filters), buffers(PLAIN));
     let request = Request {
         host: "example.com",
         method: b"GET",
@@ -188,4 +193,15 @@ fn what_cannot_be_written_is_dropped_and_counted() {
     log.write(&record, &buffers, &peer());
     log.flush();
     assert!(receiver.try_recv().is_err(), "switched off by the configuration");
+}
+
+#[test]
+fn an_exchange_whose_rule_wants_no_line_has_none() {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+    let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
+    for (filters, lines) in [(vec![Filter::Unlogged], 0), (Vec::new(), 1)] {
+        with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), &peer()));
+        log.flush();
+        assert_eq!(receiver.try_iter().count(), lines);
+    }
 }
