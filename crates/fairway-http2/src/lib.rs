@@ -5,6 +5,8 @@
 //! per message once its buffers have grown.
 
 pub mod fault;
+pub mod fields;
+pub mod frame;
 pub mod hpack;
 
 mod verdict;
