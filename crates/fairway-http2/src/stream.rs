@@ -228,6 +228,9 @@ impl Memory {
 
     /// A stream is over.
     pub(crate) fn note(&mut self, id: u32, past: Past) {
+        if let Some(known) = self.recent.iter_mut().find(|(recent, _)| *recent == id) {
+            return known.1 = past;
+        }
         self.recent[usize::from(self.next)] = (id, past);
         self.next = (self.next + 1) % self.recent.len() as u8;
     }
@@ -261,6 +264,7 @@ mod tests {
     fn the_past_is_remembered_for_a_while() {
         let mut memory = Memory::new();
         memory.note(1, Past::Ended);
+        memory.note(3, Past::Unknown);
         memory.note(3, Past::ResetByPeer);
         memory.skip(5, 9);
         assert_eq!(
