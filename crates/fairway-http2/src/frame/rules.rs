@@ -169,7 +169,10 @@ pub fn judge(header: &Header, most: u32) -> Result<Option<Kind>, Fault> {
     if !stands {
         return Err(Fault::connection(Code::Protocol, "stream_id"));
     }
-    if header.length < rule.least || header.length > rule.most.min(most) || header.length % rule.unit != 0 {
+    if header.length < rule.least
+        || header.length > rule.most.min(most)
+        || !header.length.is_multiple_of(rule.unit)
+    {
         return Err(Fault { scope: rule.scope, code: Code::FrameSize, rule: "frame_length" });
     }
     Ok(Some(kind))
