@@ -227,7 +227,7 @@ impl Head {
         self.bytes.extend_from_slice(b"\r\n");
         self.present |= known.bit();
         let name_end = offset(value - 2);
-        self.fields.push(Field { start: offset(start), name_end, end: offset(end), known });
+        self.fields.push(Field { start: offset(start), name_end, end: offset(end), known, sensitive: false });
     }
 
     /// Replaces all fields of this name by one, where the first of them stood.
@@ -306,7 +306,13 @@ impl Head {
             blank_line_breaks(&mut self.bytes[value..]);
         }
         self.bytes.extend_from_slice(b"\r\n");
-        Field { start: offset(start), name_end: offset(value - 2), end: offset(end), known: Known::of(name) }
+        Field {
+            start: offset(start),
+            name_end: offset(value - 2),
+            end: offset(end),
+            known: Known::of(name),
+            sensitive: false,
+        }
     }
 }
 

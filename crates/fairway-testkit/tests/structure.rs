@@ -33,6 +33,7 @@ const CRATES: &[Place] = &[
     },
     Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
+    Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-control",
@@ -93,6 +94,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-pattern",
     "fairway-routing",
     "fairway-http1",
+    "fairway-http2",
     "fairway-proxy",
 ];
 

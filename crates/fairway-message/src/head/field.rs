@@ -43,6 +43,8 @@ pub(crate) struct Field {
     pub(super) name_end: u32,
     pub(super) end: u32,
     pub(super) known: Known,
+    /// It must never enter a compression table (RFC 7541 §7.1.3).
+    pub(super) sensitive: bool,
 }
 
 impl Field {

@@ -1,6 +1,6 @@
 //! How a codec fills a head, and gets out what it writes: bytes are copied once, and spans say what they are.
 
-use super::{Field, Head, Known, Method, Span, Start, Version, offset};
+use super::{Field, FieldRef, Head, Known, Method, Span, Start, Version, offset};
 
 impl Head {
     /// Begins a received message of these bytes. Which of them are what, [`Head::found_request`] or
@@ -30,8 +30,97 @@ impl Head {
     pub fn found_field(&mut self, name: Span, end: usize) -> Known {
         let known = Known::of(name.of(&self.bytes));
         self.present |= known.bit();
-        self.fields.push(Field { start: name.start, name_end: name.end, end: offset(end), known });
+        self.fields.push(Field {
+            start: name.start,
+            name_end: name.end,
+            end: offset(end),
+            known,
+            sensitive: false,
+        });
         known
+    }
+
+    /// Appends bytes that are part of no field, such as a method or a target, and returns where they lie.
+    #[inline]
+    pub fn lay_text(&mut self, text: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(text);
+        Span::new(start, self.bytes.len())
+    }
+
+    /// The bytes that [`Head::lay_text`] appended.
+    #[inline]
+    #[must_use]
+    pub fn text(&self, span: Span) -> &[u8] {
+        span.of(&self.bytes)
+    }
+
+    /// Appends a field that comes as a ready line, `name: value CRLF`, from a codec that has checked it. The line begins
+    /// with `name_bytes` bytes of name.
+    #[inline]
+    pub fn lay_line(&mut self, line: &[u8], name_bytes: usize, known: Known, sensitive: bool) {
+        debug_assert!(line.ends_with(b"\r\n") && &line[name_bytes..name_bytes + 2] == b": ");
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(line);
+        let end = offset(self.bytes.len() - 2);
+        self.present |= known.bit();
+        self.fields.push(Field {
+            start: offset(start),
+            name_end: offset(start + name_bytes),
+            end,
+            known,
+            sensitive,
+        });
+    }
+
+    /// Continues the value of the field that was appended last.
+    pub fn extend_last(&mut self, separator: &[u8], value: &[u8], sensitive: bool) {
+        let Some(last) = self.fields.last_mut() else { return };
+        debug_assert_eq!(
+            last.end as usize + 2,
+            self.bytes.len(),
+            "nothing was appended behind the last field"
+        );
+        self.bytes.truncate(last.end as usize);
+        self.bytes.extend_from_slice(separator);
+        self.bytes.extend_from_slice(value);
+        last.end = offset(self.bytes.len());
+        last.sensitive |= sensitive;
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Joins all fields of this name into one at the end, which is sensitive if one of them was.
+    pub fn join(&mut self, name: &[u8], separator: &[u8]) {
+        let known = Known::of(name);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        let name_end = offset(self.bytes.len());
+        self.bytes.extend_from_slice(b": ");
+        let (mut count, mut sensitive) = (0, false);
+        for field in &self.fields {
+            if field.is(known, name, &self.bytes) {
+                if count > 0 {
+                    self.bytes.extend_from_slice(separator);
+                }
+                count += 1;
+                sensitive |= field.sensitive;
+                self.bytes.extend_from_within(field.name_end as usize + 2..field.end as usize);
+            }
+        }
+        if count < 2 {
+            return self.bytes.truncate(start);
+        }
+        let end = offset(self.bytes.len());
+        self.bytes.extend_from_slice(b"\r\n");
+        let bytes = &self.bytes;
+        self.fields.retain(|field| !field.is(known, name, bytes));
+        self.fields.push(Field { start: offset(start), name_end, end, known, sensitive });
+    }
+
+    /// The fields in their order, each with whether it must never enter a compression table (RFC 7541 §7.1.3).
+    #[inline]
+    pub fn marked_fields(&self) -> impl Iterator<Item = (FieldRef<'_>, bool)> {
+        self.fields.iter().map(|field| (field.of(&self.bytes), field.sensitive))
     }
 
     /// How many bytes it has, lines that were edited away included.
@@ -53,5 +142,51 @@ impl Head {
             to = field.end + 2;
         }
         take(&self.bytes[from as usize..to as usize]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(head: &Head) -> Vec<(&[u8], &[u8], bool)> {
+        head.marked_fields().map(|(field, sensitive)| (field.name, field.value, sensitive)).collect()
+    }
+
+    #[test]
+    fn ready_lines_become_fields() {
+        let mut head = Head::new();
+        let method = head.lay_text(b"GET");
+        let target = head.lay_text(b"/a");
+        head.lay_line(b"host: a\r\n", 4, Known::Host, false);
+        head.lay_line(b"x: y\r\n", 1, Known::Other, true);
+        head.found_request(method, target);
+        assert_eq!((head.method(), head.target(), head.text(method)), (Method::Get, &b"/a"[..], &b"GET"[..]));
+        assert_eq!(head.first(Known::Host), Some(&b"a"[..]));
+        assert_eq!(listed(&head), [(&b"host"[..], &b"a"[..], false), (b"x", b"y", true)]);
+        let mut lines = Vec::new();
+        head.for_each_run(|run| lines.extend_from_slice(run));
+        assert_eq!(lines, b"host: a\r\nx: y\r\n");
+    }
+
+    #[test]
+    fn the_last_field_can_be_continued() {
+        let mut head = Head::new();
+        head.append(b"cookie", b"a=1");
+        head.extend_last(b"; ", b"b=2", true);
+        head.append(b"x", b"y");
+        assert_eq!(listed(&head), [(&b"cookie"[..], &b"a=1; b=2"[..], true), (b"x", b"y", false)]);
+    }
+
+    #[test]
+    fn fields_of_one_name_are_joined_and_stay_sensitive() {
+        let mut head = Head::new();
+        head.append(b"cookie", b"a=1");
+        head.append(b"x", b"y");
+        head.join(b"cookie", b"; ");
+        assert_eq!(listed(&head), [(&b"cookie"[..], &b"a=1"[..], false), (b"x", b"y", false)]);
+        head.lay_line(b"cookie: b=2\r\n", 6, Known::Other, true);
+        head.join(b"cookie", b"; ");
+        assert_eq!(listed(&head), [(&b"x"[..], &b"y"[..], false), (b"cookie", b"a=1; b=2", true)]);
     }
 }

@@ -1,0 +1,161 @@
+//! The account of what a peer does that costs more than it is worth. It leaks, and completed requests pay into it, because
+//! counts over the life of a connection end honest ones. Never decides what an error means.
+
+/// What the account may hold before the connection ends.
+const CAPACITY: u64 = 1_000;
+/// From here on the connection takes no new streams.
+const WARNING: u64 = 750;
+/// A point drains in this time: 50 in a second.
+const MICROS_PER_POINT: u64 = 20_000;
+/// What a completed request pays.
+const COMPLETED: u64 = 4;
+
+/// What something costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Weight {
+    /// PRIORITY, a small DATA frame, a reset after our head, a frame on a closed stream, a needless WINDOW_UPDATE.
+    Light = 1,
+    /// PING while nothing is sent.
+    Middling = 2,
+    /// A reset before our head, a stream that we reset by the peer's fault, an empty frame, more SETTINGS.
+    Heavy = 4,
+}
+
+/// How the account stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Good,
+    /// The connection should end when its streams have.
+    Warned,
+    /// The connection ends now.
+    Overdrawn,
+}
+
+/// The account of one connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Account {
+    /// Time that what it holds takes to drain, in microseconds.
+    level: u64,
+    /// When it was last looked at.
+    at: u64,
+    /// WINDOW_UPDATE frames that came.
+    updates: u64,
+    /// DATA frames that were sent.
+    sent: u64,
+    /// Of these, how many when the last PING came.
+    sent_at_ping: u64,
+    /// Streams that were opened.
+    streams: u64,
+}
+
+impl Account {
+    /// Charges something.
+    pub(crate) fn charge(&mut self, now: u64, weight: Weight) -> Standing {
+        self.level =
+            self.level.saturating_sub(now.saturating_sub(self.at)) + weight as u64 * MICROS_PER_POINT;
+        self.at = self.at.max(now);
+        match self.level {
+            level if level >= CAPACITY * MICROS_PER_POINT => Standing::Overdrawn,
+            level if level >= WARNING * MICROS_PER_POINT => Standing::Warned,
+            _ => Standing::Good,
+        }
+    }
+
+    /// Takes back so many light charges.
+    pub(crate) fn refund(&mut self, count: u32) {
+        self.level = self.level.saturating_sub(u64::from(count) * MICROS_PER_POINT);
+    }
+
+    /// A request was answered.
+    pub(crate) fn completed(&mut self) {
+        self.level = self.level.saturating_sub(COMPLETED * MICROS_PER_POINT);
+    }
+
+    /// A stream was opened.
+    pub(crate) fn opened(&mut self) {
+        self.streams += 1;
+    }
+
+    /// A DATA frame was sent.
+    #[inline]
+    pub(crate) fn sent_data(&mut self) {
+        self.sent += 1;
+    }
+
+    /// A PING came; says whether no DATA was sent since the last one.
+    pub(crate) fn is_idle_ping(&mut self) -> bool {
+        let idle = self.sent == self.sent_at_ping;
+        self.sent_at_ping = self.sent;
+        idle
+    }
+
+    /// A WINDOW_UPDATE came; says whether what was sent explains it: one for the connection and one for the stream after
+    /// each tenth of a DATA frame.
+    pub(crate) fn is_needless_update(&mut self) -> bool {
+        self.updates += 1;
+        self.updates > 1 + 2 * (self.streams + 10 * self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_warned_at_750_and_ended_at_1000() {
+        let mut account = Account::default();
+        let standings: Vec<_> = (0..250).map(|_| account.charge(5, Weight::Heavy)).collect();
+        let first = |standing| standings.iter().position(|&it| it == standing).map(|at| at + 1);
+        // The first 5 microseconds drained nothing.
+        assert_eq!((first(Standing::Warned), first(Standing::Overdrawn)), (Some(188), Some(250)));
+    }
+
+    #[test]
+    fn fifty_points_drain_in_a_second() {
+        let mut account = Account::default();
+        for second in 0..1_000 {
+            for _ in 0..25 {
+                assert_eq!(account.charge(second * 1_000_000, Weight::Middling), Standing::Good);
+            }
+        }
+        for second in 1_000..1_020 {
+            for _ in 0..100 {
+                account.charge(second * 1_000_000, Weight::Light);
+            }
+        }
+        assert_eq!(account.charge(1_019_000_000, Weight::Light), Standing::Overdrawn);
+        assert_eq!(account.charge(1_040_000_000, Weight::Light), Standing::Good);
+    }
+
+    #[test]
+    fn completed_requests_and_read_frames_pay() {
+        let mut account = Account::default();
+        for _ in 0..10_000 {
+            assert_eq!(account.charge(0, Weight::Heavy), Standing::Good);
+            account.completed();
+            assert_eq!(account.charge(0, Weight::Light), Standing::Good);
+            account.refund(1);
+        }
+    }
+
+    #[test]
+    fn window_updates_follow_what_was_sent() {
+        let mut account = Account::default();
+        account.opened();
+        let needless: Vec<_> = (0..5).map(|_| account.is_needless_update()).collect();
+        assert_eq!(needless, [false, false, false, true, true]);
+        account.sent_data();
+        assert!((0..18).all(|_| !account.is_needless_update()));
+        assert!(account.is_needless_update());
+    }
+
+    #[test]
+    fn a_ping_is_idle_when_nothing_was_sent_since_the_last() {
+        let mut account = Account::default();
+        assert!(account.is_idle_ping());
+        account.sent_data();
+        assert!(!account.is_idle_ping());
+        assert!(account.is_idle_ping());
+    }
+}

@@ -1,0 +1,169 @@
+//! DATA (RFC 9113 §6.1, §8.1.1): every frame counts against both windows as a whole before anything of it is given out.
+//! Never keeps a body.
+
+use super::read::Step;
+use super::{Connection, Reading};
+use crate::abuse::Weight;
+use crate::event::Event;
+use crate::fault::{Code, Fault};
+use crate::frame::{self, END_STREAM, HEADER_BYTES, Header, PADDED};
+use crate::stream::{Half, Life, Past};
+use crate::verdict::Defect;
+
+/// Bytes below which a frame is charged until it is read.
+const SMALL: u32 = 256;
+
+impl Connection {
+    /// The header of a DATA frame is there.
+    pub(super) fn begin_data<'a>(
+        &mut self,
+        now: u64,
+        header: &Header,
+        input: &[u8],
+    ) -> Result<Step<'a>, Fault> {
+        let (padding, before) = match (header.has(PADDED), header.length, input.get(HEADER_BYTES)) {
+            (false, ..) => (0, 0),
+            (true, 0, _) => return Err(Fault::connection(Code::Protocol, "padding")),
+            (true, _, None) => return Ok((0, Some(Event::NeedMore))),
+            (true, _, Some(&padding)) => (u32::from(padding), 1),
+        };
+        let content = header.length.checked_sub(padding + before);
+        let content = content.ok_or(Fault::connection(Code::Protocol, "padding"))?;
+        if self.is_idle(header.stream) {
+            return Err(Fault::connection(Code::Protocol, "stream_idle"));
+        }
+        self.take_from_connection(header.length)?;
+        let (used, end) = (HEADER_BYTES + before as usize, header.has(END_STREAM));
+        if let Err(event) = self.accept_data(now, header, content, end) {
+            self.give_to_connection(header.length);
+            self.reading = Reading::Skip { left: header.length - before };
+            return Ok((used, event?));
+        }
+        self.give(header.stream, padding + before);
+        self.reading = Reading::Data { stream: header.stream, left: content, padding, end };
+        if content > 0 || end {
+            return Ok((used, None));
+        }
+        self.reading = Reading::Skip { left: padding };
+        self.charge(now, Weight::Heavy)?;
+        Ok((used, None))
+    }
+
+    /// Whether the stream takes this frame; if not, what comes of it.
+    fn accept_data<'a>(
+        &mut self,
+        now: u64,
+        header: &Header,
+        content: u32,
+        end: bool,
+    ) -> Result<(), Result<Option<Event<'a>>, Fault>> {
+        let Some(stream) = self.streams.get_mut(header.stream) else {
+            return Err(self.late_data(now, header.stream));
+        };
+        let fault = match (stream.life, stream.received) {
+            (Life::ResetByUs, _) => return Err(self.charge(now, Weight::Light).map(|()| None)),
+            (Life::ResetByPeer, _) | (Life::Live, Half::Ended) => {
+                Some(Fault::stream(Code::StreamClosed, "stream_closed"))
+            }
+            (Life::Live, Half::Waiting) => Some(Fault::stream(Code::Protocol, "body_before_head")),
+            (Life::Live, Half::Open) if !stream.inbound.take(header.length) => {
+                Some(Fault::stream(Code::FlowControl, "stream_window"))
+            }
+            (Life::Live, Half::Open) => {
+                let left = stream.announced.map(|left| left.checked_sub(u64::from(content)));
+                stream.announced = left.flatten();
+                match left {
+                    Some(None) => Some(Defect::LengthDisagrees),
+                    Some(Some(1..)) if end => Some(Defect::LengthDisagrees),
+                    _ => None,
+                }
+                .map(|defect| Fault::stream(Code::Protocol, defect.label()))
+            }
+        };
+        if let Some(fault) = fault {
+            return Err(self.fail_stream(now, header.stream, fault));
+        }
+        if content > 0 && content < SMALL && !end {
+            stream.small = stream.small.saturating_add(1);
+            self.charge(now, Weight::Light).map_err(Err)?;
+        }
+        Ok(())
+    }
+
+    /// DATA on a stream that has no record any more.
+    fn late_data<'a>(&mut self, now: u64, stream: u32) -> Result<Option<Event<'a>>, Fault> {
+        match self.ids.memory.of(stream) {
+            Past::Ended | Past::Skipped => Err(Fault::connection(Code::StreamClosed, "stream_ended")),
+            Past::ResetByPeer => {
+                self.fail_stream(now, stream, Fault::stream(Code::StreamClosed, "stream_closed"))
+            }
+            Past::Unknown => self.charge(now, Weight::Light).map(|()| None),
+        }
+    }
+
+    /// What is there of a DATA frame.
+    pub(super) fn read_data<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        let Reading::Data { stream: id, left, padding, end } = self.reading else { return (0, None) };
+        let live = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live);
+        let Some(stream) = live else {
+            // It was reset or released between two pieces.
+            self.give_to_connection(left);
+            self.reading = Reading::Skip { left: left + padding };
+            return (0, None);
+        };
+        let bytes = &input[..input.len().min(left as usize)];
+        if bytes.is_empty() && left > 0 {
+            return (0, Some(Event::NeedMore));
+        }
+        let taken = bytes.len() as u32;
+        stream.held += taken;
+        let last = left == taken;
+        if last && end {
+            stream.received = Half::Ended;
+        }
+        self.reading = match last {
+            true => Reading::Skip { left: padding },
+            false => Reading::Data { stream: id, left: left - taken, padding, end },
+        };
+        (bytes.len(), Some(Event::Data { stream: id, bytes, end: end && last }))
+    }
+
+    /// Bytes of a body were consumed: the peer may send as many again.
+    pub(crate) fn consume(&mut self, stream: u32, bytes: u32) {
+        let Some(record) = self.streams.get_mut(stream).filter(|record| record.life == Life::Live) else {
+            return;
+        };
+        let bytes = bytes.min(record.held);
+        record.held -= bytes;
+        if record.held == 0 {
+            self.account.refund(u32::from(std::mem::take(&mut record.small)));
+        }
+        self.give(stream, bytes);
+    }
+
+    /// Both windows get bytes back.
+    fn give(&mut self, id: u32, bytes: u32) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(increment) = stream.inbound.give(bytes)
+            && stream.received != Half::Ended
+        {
+            frame::write_window_update(id, increment, self.outbox.bytes());
+        }
+        self.give_to_connection(bytes);
+    }
+
+    /// The window of the connection gets bytes back that no reader will consume.
+    pub(super) fn give_to_connection(&mut self, bytes: u32) {
+        if let Some(increment) = self.windows.0.give(bytes) {
+            frame::write_window_update(0, increment, self.outbox.bytes());
+        }
+    }
+
+    /// Counts a frame against the window of the connection.
+    pub(super) fn take_from_connection(&mut self, bytes: u32) -> Result<(), Fault> {
+        match self.windows.0.take(bytes) {
+            true => Ok(()),
+            false => Err(Fault::connection(Code::FlowControl, "connection_window")),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How streams and connections end (RFC 9113 §5.4, §6.8): errors of both scopes, release, GOAWAY in two steps, deadlines.
+//! Never forgets a stream that somebody still serves.
+
+use super::control::LAST_PING;
+use super::{Connection, Ending, Reading, Role};
+use crate::abuse::{Standing, Weight};
+use crate::event::{By, Event};
+use crate::fault::{Code, Fault, Scope};
+use crate::flow::LARGEST;
+use crate::frame;
+use crate::stream::{Half, Life, Past};
+
+/// How long streams that were under way are taken after GOAWAY, in microseconds.
+const UNDER_WAY_MICROS: u64 = 1_000_000;
+
+impl Connection {
+    /// The connection ends with this error.
+    pub(super) fn fail<'a>(&mut self, fault: Fault) -> Event<'a> {
+        let last = if self.role == Role::Server { self.last_taken() } else { 0 };
+        frame::write_go_away(last, fault.code, fault.rule, self.outbox.bytes());
+        self.reading = Reading::Nothing(fault);
+        Event::Closed(fault)
+    }
+
+    /// A stream ends because of what the peer did on it. One that was reset before gets the code again but no event.
+    pub(super) fn fail_stream<'a>(
+        &mut self,
+        now: u64,
+        id: u32,
+        fault: Fault,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        debug_assert!(fault.scope == Scope::Stream);
+        self.charge(now, Weight::Heavy)?;
+        let Some(stream) = self.streams.get_mut(id) else {
+            if self.ids.memory.of(id) != Past::Unknown {
+                frame::write_reset(id, fault.code, self.outbox.reply());
+                self.ids.memory.note(id, Past::Unknown);
+            }
+            return Ok(None);
+        };
+        let before = stream.life;
+        if before == Life::ResetByUs {
+            return Ok(None);
+        }
+        stream.life = Life::ResetByUs;
+        let held = std::mem::take(&mut stream.held);
+        self.give_to_connection(held);
+        frame::write_reset(id, fault.code, self.outbox.reply());
+        let event = Event::Reset { stream: id, code: fault.code, by: By::Us(fault.rule) };
+        Ok((before == Life::Live).then_some(event))
+    }
+
+    /// A stream is refused before it exists.
+    pub(super) fn refuse<'a>(&mut self, now: u64, id: u32, fault: Fault) -> Result<Option<Event<'a>>, Fault> {
+        self.charge(now, Weight::Heavy)?;
+        frame::write_reset(id, fault.code, self.outbox.reply());
+        self.ids.memory.note(id, Past::Unknown);
+        Ok(None)
+    }
+
+    /// Charges the peer. A warned one gets no new streams, an overdrawn one is sent away.
+    pub(super) fn charge(&mut self, now: u64, weight: Weight) -> Result<(), Fault> {
+        match self.account.charge(now, weight) {
+            Standing::Good => {}
+            Standing::Warned => self.go_away(now),
+            Standing::Overdrawn => return Err(Fault::connection(Code::EnhanceYourCalm, "abuse")),
+        }
+        Ok(())
+    }
+
+    /// Resets a stream, if it is not over yet.
+    pub(crate) fn reset(&mut self, id: u32, code: Code) {
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live) else {
+            return;
+        };
+        stream.life = Life::ResetByUs;
+        let held = std::mem::take(&mut stream.held);
+        self.give_to_connection(held);
+        frame::write_reset(id, code, self.outbox.bytes());
+    }
+
+    /// Nobody serves the stream any more. One that has not ended is reset: with NO_ERROR when only the request has not,
+    /// and otherwise with CANCEL (RFC 9113 §8.1).
+    pub(crate) fn release(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        let (received, sent) = (stream.received, stream.sent);
+        match (received, sent) {
+            (Half::Ended, Half::Ended) if stream.life == Life::Live => self.account.completed(),
+            (_, Half::Ended) if self.role == Role::Server => self.reset(id, Code::NoError),
+            _ => self.reset(id, Code::Cancel),
+        }
+        let Some(stream) = self.streams.remove(id) else { return };
+        self.give_to_connection(stream.held);
+        self.ids.memory.note(
+            id,
+            match stream.life {
+                Life::Live => Past::Ended,
+                Life::ResetByPeer => Past::ResetByPeer,
+                Life::ResetByUs => Past::Unknown,
+            },
+        );
+    }
+
+    /// Takes no new streams, except those that are under way: "an initial GOAWAY frame with the last stream identifier set
+    /// to 2^31-1 ... After allowing time for any in-flight stream creation (at least one round-trip time), the server MAY
+    /// send another GOAWAY frame with an updated last stream identifier" (RFC 9113 §6.8).
+    pub(crate) fn go_away(&mut self, now: u64) {
+        if self.times.ending != Ending::No {
+            return;
+        }
+        if self.role == Role::Client {
+            self.times.ending = Ending::After { last: 0 };
+            return frame::write_go_away(0, Code::NoError, "", self.outbox.bytes());
+        }
+        self.times.ending = Ending::Announced { until: now + UNDER_WAY_MICROS };
+        frame::write_go_away(LARGEST, Code::NoError, "", self.outbox.bytes());
+        frame::write_ping(LAST_PING, false, self.outbox.bytes());
+    }
+
+    /// The second step.
+    pub(super) fn go_away_at_last(&mut self) {
+        let last = self.ids.highest;
+        self.times.ending = Ending::After { last };
+        frame::write_go_away(last, Code::NoError, "", self.outbox.bytes());
+    }
+
+    /// The last stream that we may have acted on.
+    fn last_taken(&self) -> u32 {
+        match self.times.ending {
+            Ending::After { last } => last,
+            _ => self.ids.highest,
+        }
+    }
+
+    /// Whether nothing will come of this connection any more.
+    pub(crate) fn is_done(&self) -> bool {
+        let ended = matches!(self.times.ending, Ending::After { .. }) && self.streams.len() == 0;
+        ended || matches!(self.reading, Reading::Nothing(_))
+    }
+
+    /// When [`Connection::pass`] must be called, if nothing else happens.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let ending = match self.times.ending {
+            Ending::Announced { until } => Some(until),
+            _ => None,
+        };
+        match (self.times.settings, ending) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Time passed.
+    pub(crate) fn pass<'a>(&mut self, now: u64) -> Option<Event<'a>> {
+        if let Reading::Nothing(_) = self.reading {
+            return None;
+        }
+        if let Ending::Announced { until } = self.times.ending
+            && until <= now
+        {
+            self.go_away_at_last();
+        }
+        if self.times.settings.is_some_and(|until| until <= now) {
+            self.times.settings = None;
+            return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
+        }
+        None
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames that carry neither heads nor bodies (RFC 9113 §6.3 to §6.9, RFC 9218 §7.1). Never answers more than the rules ask.
+
+use super::{Connection, Ending, Role};
+use crate::abuse::Weight;
+use crate::event::{By, Event};
+use crate::fault::{Code, Fault};
+use crate::flow::LARGEST;
+use crate::frame::{self, ACK, Header, Setting};
+use crate::priority::Priority;
+use crate::stream::{Half, Life};
+
+type Came<'a> = Result<Option<Event<'a>>, Fault>;
+
+/// What our PING between the two steps of GOAWAY carries.
+pub(super) const LAST_PING: [u8; 8] = *b"goodbye!";
+
+const fn protocol(rule: &'static str) -> Fault {
+    Fault::connection(Code::Protocol, rule)
+}
+
+impl Connection {
+    pub(super) fn settings<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> Came<'a> {
+        if header.has(ACK) {
+            if !payload.is_empty() {
+                return Err(Fault::connection(Code::FrameSize, "settings_ack_length"));
+            }
+            if self.times.settings.take().is_none() {
+                self.charge(now, Weight::Heavy)?;
+            }
+            return Ok(None);
+        }
+        let first = !std::mem::replace(&mut self.peer.known, true);
+        if !first {
+            self.charge(now, Weight::Heavy)?;
+        }
+        let mut opened = false;
+        for (number, value) in frame::settings(payload) {
+            if let Some(setting) = Setting::of(number) {
+                opened |= self.apply(setting, value)?;
+            }
+        }
+        frame::write_settings_ack(self.outbox.reply());
+        Ok(match self.role {
+            Role::Client => Some(Event::Settings),
+            Role::Server => opened.then_some(Event::Writable { stream: 0 }),
+        })
+    }
+
+    /// Applies a setting (RFC 9113 §6.5.2); says whether it opened a window.
+    fn apply(&mut self, setting: Setting, value: u32) -> Result<bool, Fault> {
+        match setting {
+            Setting::HeaderTableSize => self.hpack.1.set_limit(value as usize),
+            // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1 as a connection error".
+            Setting::EnablePush if value > 1 || (value == 1 && self.role == Role::Client) => {
+                return Err(protocol("setting_push"));
+            }
+            Setting::MaxConcurrentStreams => self.peer.streams = value,
+            Setting::InitialWindowSize => return self.resize_windows(value),
+            Setting::MaxFrameSize if !(frame::FRAME_BYTES..=0xff_ffff).contains(&value) => {
+                return Err(protocol("setting_frame_size"));
+            }
+            Setting::MaxFrameSize => self.peer.frame_bytes = value,
+            // "A sender MUST NOT send ... 0 after previously sending ... 1" (RFC 8441 §3).
+            Setting::EnableConnectProtocol if value > 1 || (value == 0 && self.peer.extended_connect) => {
+                return Err(protocol("setting_connect_protocol"));
+            }
+            Setting::EnableConnectProtocol => self.peer.extended_connect = value == 1,
+            Setting::NoRfc7540Priorities if value > 1 => return Err(protocol("setting_priorities")),
+            Setting::EnablePush | Setting::MaxHeaderListSize | Setting::NoRfc7540Priorities => {}
+        }
+        Ok(false)
+    }
+
+    /// "a receiver MUST adjust the size of all stream flow-control windows that it maintains by the difference between the
+    /// new value and the old value" (RFC 9113 §6.9.2).
+    fn resize_windows(&mut self, window: u32) -> Result<bool, Fault> {
+        const FAULT: Fault = Fault::connection(Code::FlowControl, "setting_window");
+        if window > LARGEST {
+            return Err(FAULT);
+        }
+        let by = i64::from(window) - i64::from(self.peer.window);
+        self.peer.window = window;
+        let mut opened = false;
+        for stream in self.streams.iter_mut() {
+            opened |= stream.outbound.change(by).ok_or(FAULT)?;
+        }
+        Ok(opened)
+    }
+
+    pub(super) fn window_update<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> Came<'a> {
+        let (id, increment) = (header.stream, frame::word(payload) & LARGEST);
+        if id != 0 && self.is_idle(id) {
+            return Err(protocol("stream_idle"));
+        }
+        if self.account.is_needless_update() {
+            self.charge(now, Weight::Light)?;
+        }
+        if id == 0 {
+            return self.connection_update(increment);
+        }
+        // It can come after either side ended the stream (RFC 9113 §5.1).
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live) else {
+            return Ok(None);
+        };
+        if increment == 0 {
+            return self.fail_stream(now, id, Fault::stream(Code::Protocol, "increment_zero"));
+        }
+        match stream.outbound.change(i64::from(increment)) {
+            Some(opened) => {
+                Ok((opened && stream.sent != Half::Ended).then_some(Event::Writable { stream: id }))
+            }
+            None => self.fail_stream(now, id, Fault::stream(Code::FlowControl, "window_too_large")),
+        }
+    }
+
+    fn connection_update<'a>(&mut self, increment: u32) -> Came<'a> {
+        if increment == 0 {
+            return Err(protocol("increment_zero"));
+        }
+        match self.windows.1.change(i64::from(increment)) {
+            Some(opened) => Ok(opened.then_some(Event::Writable { stream: 0 })),
+            None => Err(Fault::connection(Code::FlowControl, "window_too_large")),
+        }
+    }
+
+    pub(super) fn reset_received<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> Came<'a> {
+        let (id, code) = (header.stream, Code::of(frame::word(payload)));
+        if self.is_idle(id) {
+            return Err(protocol("stream_idle"));
+        }
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live) else {
+            return self.charge(now, Weight::Light).map(|()| None);
+        };
+        stream.life = Life::ResetByPeer;
+        let (sent, held) = (stream.sent, std::mem::take(&mut stream.held));
+        self.give_to_connection(held);
+        match (self.role, sent) {
+            (Role::Server, Half::Waiting) => self.charge(now, Weight::Heavy)?,
+            (Role::Server, Half::Open) => self.charge(now, Weight::Light)?,
+            _ => {}
+        }
+        Ok(Some(Event::Reset { stream: id, code, by: By::Peer }))
+    }
+
+    pub(super) fn ping_received<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> Came<'a> {
+        let mut opaque = [0; 8];
+        opaque.copy_from_slice(&payload[..8]);
+        if header.has(ACK) {
+            if opaque == LAST_PING && matches!(self.times.ending, Ending::Announced { .. }) {
+                self.go_away_at_last();
+                return Ok(None);
+            }
+            return Ok(Some(Event::Pong(opaque)));
+        }
+        frame::write_ping(opaque, true, self.outbox.reply());
+        if self.account.is_idle_ping() {
+            self.charge(now, Weight::Middling)?;
+        }
+        Ok(None)
+    }
+
+    /// "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113 §6.8).
+    pub(super) fn go_away_received<'a>(&mut self, payload: &[u8]) -> Came<'a> {
+        let (last, code) = frame::go_away(payload);
+        if last > self.peer.last {
+            return Err(protocol("go_away_rises"));
+        }
+        self.peer.last = last;
+        Ok(Some(Event::GoAway { last, code }))
+    }
+
+    /// The priorities of RFC 7540 mean nothing any more, but a stream still cannot depend on itself.
+    pub(super) fn priority_received<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> Came<'a> {
+        self.charge(now, Weight::Light)?;
+        match frame::priority(header, payload) {
+            Ok(()) => Ok(None),
+            // RST_STREAM must not be sent for an idle stream.
+            Err(fault) if self.is_idle(header.stream) => Err(Fault::connection(fault.code, fault.rule)),
+            Err(fault) => self.fail_stream(now, header.stream, fault),
+        }
+    }
+
+    pub(super) fn priority_update<'a>(&mut self, now: u64, payload: &[u8]) -> Came<'a> {
+        let (id, text) = frame::priority_update(payload);
+        let furthest = self.ids.highest.saturating_add(2 * self.config.streams);
+        if self.role == Role::Client || id == 0 || id & 1 == 0 || id > furthest {
+            return Err(protocol("priority_update"));
+        }
+        self.charge(now, Weight::Light)?;
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(None) };
+        stream.priority = Priority::read(text);
+        Ok(Some(Event::Priority { stream: id, priority: stream.priority }))
+    }
+}

@@ -1,0 +1,165 @@
+//! Input to frames, each of which is judged before it is read (RFC 9113 §3.4, §4). Never keeps input.
+
+use fairway_message::Head;
+
+use super::{Connection, Reading, Role};
+use crate::event::{Event, Wait};
+use crate::fault::{Code, Fault, Scope};
+use crate::frame::{self, FRAME_BYTES, HEADER_BYTES, Header, Kind};
+
+/// What a client begins with (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What came of one step: how much of the input it took, and an event if there is one.
+pub(super) type Step<'a> = (usize, Option<Event<'a>>);
+
+const NEED_MORE: Step<'static> = (0, Some(Event::NeedMore));
+
+const fn protocol(rule: &'static str) -> Fault {
+    Fault::connection(Code::Protocol, rule)
+}
+
+impl Connection {
+    /// Takes input up to the next event.
+    pub(crate) fn receive<'a>(&mut self, now: u64, input: &'a [u8], head: &mut Head) -> (usize, Event<'a>) {
+        let mut used = 0;
+        loop {
+            match self.step(now, &input[used..], head) {
+                Ok((taken, Some(event))) => return (used + taken, event),
+                Ok((taken, None)) => used += taken,
+                Err(fault) => return (input.len(), self.fail(fault)),
+            }
+        }
+    }
+
+    /// One frame, or the part of one that is there. What it fails with ends the connection.
+    fn step<'a>(&mut self, now: u64, input: &'a [u8], head: &mut Head) -> Result<Step<'a>, Fault> {
+        match self.reading {
+            Reading::Data { .. } => Ok(self.read_data(input)),
+            Reading::Skip { left } => Ok(self.skip(left, input)),
+            Reading::Preface => self.preface(input),
+            Reading::Nothing(fault) => Ok((input.len(), Some(Event::Closed(fault)))),
+            Reading::First | Reading::Frame | Reading::Block(_) => self.frame(now, input, head),
+        }
+    }
+
+    /// "Clients and servers MUST treat an invalid connection preface as a connection error of type PROTOCOL_ERROR"
+    /// (RFC 9113 §3.4).
+    fn preface<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Fault> {
+        let length = input.len().min(PREFACE.len());
+        if input[..length] != PREFACE[..length] {
+            return Err(protocol("preface"));
+        }
+        if length < PREFACE.len() {
+            return Ok(NEED_MORE);
+        }
+        self.reading = Reading::First;
+        Ok((length, None))
+    }
+
+    fn skip<'a>(&mut self, left: u32, input: &'a [u8]) -> Step<'a> {
+        let taken = input.len().min(left as usize);
+        let left = left - taken as u32;
+        self.reading = if left == 0 { Reading::Frame } else { Reading::Skip { left } };
+        if left > 0 { (taken, Some(Event::NeedMore)) } else { (taken, None) }
+    }
+
+    fn frame<'a>(&mut self, now: u64, input: &'a [u8], head: &mut Head) -> Result<Step<'a>, Fault> {
+        if self.outbox.is_clogged() {
+            return Ok((0, Some(Event::Wait(Wait::Flush))));
+        }
+        let Some(bytes) = input.first_chunk::<HEADER_BYTES>() else { return Ok(NEED_MORE) };
+        let header = Header::read(bytes);
+        let judged = frame::judge(&header, FRAME_BYTES);
+        self.in_order(&header)?;
+        let kind = match judged {
+            Ok(Some(kind)) => kind,
+            Ok(None) => {
+                self.reading = Reading::Skip { left: header.length };
+                return Ok((HEADER_BYTES, None));
+            }
+            Err(fault) if fault.scope == Scope::Stream => return self.misshapen(now, &header, fault),
+            Err(fault) => return Err(fault),
+        };
+        if kind == Kind::Data {
+            return self.begin_data(now, &header, input);
+        }
+        let end = HEADER_BYTES + header.length as usize;
+        let Some(payload) = input.get(HEADER_BYTES..end) else { return Ok(NEED_MORE) };
+        if kind == Kind::Headers && self.must_wait(header.stream) {
+            return Ok((0, Some(Event::Wait(Wait::Release))));
+        }
+        if !matches!(self.reading, Reading::Block(_)) {
+            self.reading = Reading::Frame;
+        }
+        let event = self.whole(now, kind, &header, (payload, head))?;
+        Ok((end, event))
+    }
+
+    /// Whether this frame may come now: SETTINGS first, and nothing but its continuation inside a block.
+    fn in_order(&self, header: &Header) -> Result<(), Fault> {
+        let kind = Kind::of(header.kind);
+        match self.reading {
+            Reading::First if kind != Some(Kind::Settings) || header.has(frame::ACK) => {
+                Err(protocol("settings_first"))
+            }
+            Reading::Block(open) if kind != Some(Kind::Continuation) || header.stream != open.stream => {
+                Err(protocol("continuation_expected"))
+            }
+            Reading::Frame if kind == Some(Kind::Continuation) => Err(protocol("continuation_alone")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A frame whose length is an error of its stream: nothing of it is read.
+    fn misshapen<'a>(&mut self, now: u64, header: &Header, fault: Fault) -> Result<Step<'a>, Fault> {
+        if Kind::of(header.kind) == Some(Kind::Data) {
+            self.take_from_connection(header.length)?;
+            self.give_to_connection(header.length);
+        }
+        self.reading = Reading::Skip { left: header.length };
+        if self.is_idle(header.stream) {
+            return Err(Fault { scope: Scope::Connection, ..fault });
+        }
+        Ok((HEADER_BYTES, self.fail_stream(now, header.stream, fault)?))
+    }
+
+    /// A frame that is there as a whole.
+    fn whole<'a>(
+        &mut self,
+        now: u64,
+        kind: Kind,
+        header: &Header,
+        (payload, head): (&[u8], &mut Head),
+    ) -> Result<Option<Event<'a>>, Fault> {
+        match kind {
+            Kind::Headers => self.headers(now, header, payload, head),
+            Kind::Continuation => self.continuation(now, header, payload, head),
+            Kind::Settings => self.settings(now, header, payload),
+            Kind::WindowUpdate => self.window_update(now, header, payload),
+            Kind::Reset => self.reset_received(now, header, payload),
+            Kind::Ping => self.ping_received(now, header, payload),
+            Kind::GoAway => self.go_away_received(payload),
+            Kind::Priority => self.priority_received(now, header, payload),
+            Kind::PriorityUpdate => self.priority_update(now, payload),
+            // "A client cannot push" and we do not let servers (RFC 9113 §8.4).
+            Kind::PushPromise | Kind::Data => Err(protocol("push_promise")),
+        }
+    }
+
+    /// Whether nothing ever came or went on this stream (RFC 9113 §5.1).
+    pub(super) fn is_idle(&self, stream: u32) -> bool {
+        // Clients have odd ids, and servers open nothing here.
+        stream & 1 == 0 || stream > self.ids.highest
+    }
+
+    /// Whether a new stream must wait until one that is over is released: all records are in use, and the peer cannot
+    /// know that some still are.
+    fn must_wait(&self, stream: u32) -> bool {
+        self.role == Role::Server
+            && stream > self.ids.highest
+            && stream & 1 == 1
+            && self.streams.len() >= self.config.streams as usize
+            && self.streams.counted() < self.config.streams as usize
+    }
+}

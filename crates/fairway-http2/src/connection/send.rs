@@ -1,0 +1,186 @@
+//! What the owner sends: heads, bodies, trailers (RFC 9113 §8.1). All of it goes to the outbox; bodies stay within the
+//! windows and the outbox's room. Never waits.
+
+use fairway_message::{Head, Method};
+
+use super::{Connection, Ending};
+use crate::fields;
+use crate::frame::{self, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
+use crate::priority::Priority;
+use crate::stream::{Half, Life, Stream};
+
+/// With the header of its frame it fills one TLS record.
+const PAYLOAD: usize = 16_375;
+
+impl Connection {
+    /// What waits to be written.
+    pub(crate) fn pending(&self) -> &[u8] {
+        self.outbox.pending()
+    }
+
+    /// So many bytes of it were written.
+    pub(crate) fn wrote(&mut self, count: usize) {
+        self.outbox.wrote(count);
+    }
+
+    /// How many body bytes a stream may send now.
+    pub(crate) fn room(&self, id: u32) -> usize {
+        let stream =
+            self.streams.get(id).filter(|stream| stream.life == Life::Live && stream.sent == Half::Open);
+        let window = stream.map_or(0, |stream| stream.outbound.room());
+        window.min(self.windows.1.room()).min(self.outbox.room())
+    }
+
+    /// The priority that the client asked for with PRIORITY_UPDATE.
+    pub(crate) fn priority(&self, id: u32) -> Priority {
+        self.streams.get(id).map(|stream| stream.priority).unwrap_or_default()
+    }
+
+    /// Whether a stream is there and not reset.
+    pub(crate) fn is_live(&self, id: u32) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.life == Life::Live)
+    }
+
+    /// How many streams have a record.
+    pub(crate) fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Sends a response, interim or final; says whether the stream is there to take it.
+    pub(crate) fn send_response(&mut self, id: u32, head: &Head, end: bool) -> bool {
+        let interim = (100..200).contains(&head.status());
+        debug_assert!(!(interim && end), "an interim answer does not end the stream");
+        let after = match (interim, end) {
+            (true, _) => Half::Waiting,
+            (false, true) => Half::Ended,
+            (false, false) => Half::Open,
+        };
+        let Some(stream) = self.sending(id, Half::Waiting) else { return false };
+        stream.sent = after;
+        let out = self.outbox.bytes();
+        let start = begin_block(out);
+        fields::write_response(head, &mut self.hpack.1, out);
+        self.end_block(id, start, end);
+        true
+    }
+
+    /// Opens a stream with a request, if the peer takes one: gives its id.
+    pub(crate) fn send_request(
+        &mut self,
+        head: &Head,
+        target: &[u8],
+        scheme: &[u8],
+        end: bool,
+    ) -> Option<u32> {
+        if !self.can_open() {
+            return None;
+        }
+        let id = if self.ids.highest == 0 { 1 } else { self.ids.highest + 2 };
+        self.ids.highest = id;
+        let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
+        stream.sent = if end { Half::Ended } else { Half::Open };
+        stream.asked_for_head = head.method() == Method::Head;
+        self.streams.insert(stream);
+        self.account.opened();
+        let out = self.outbox.bytes();
+        let start = begin_block(out);
+        fields::write_request(head, target, scheme, &mut self.hpack.1, out);
+        self.end_block(id, start, end);
+        Some(id)
+    }
+
+    /// Whether the peer offered `:protocol` (RFC 8441).
+    pub(crate) fn takes_extended_connect(&self) -> bool {
+        self.peer.extended_connect
+    }
+
+    /// Whether a request can be sent now.
+    pub(crate) fn can_open(&self) -> bool {
+        let limit = self.peer.streams.min(self.config.streams) as usize;
+        self.streams.len() < limit
+            && self.times.ending == Ending::No
+            && !self.is_done()
+            && self.peer.last == crate::flow::LARGEST
+            && self.ids.highest < crate::flow::LARGEST - 2
+    }
+
+    /// Sends what of a body has room; gives how much that is. The stream ends with it if all of it has.
+    pub(crate) fn send_data(&mut self, id: u32, bytes: &[u8], end: bool) -> usize {
+        let taken = bytes.len().min(self.room(id));
+        let end = end && taken == bytes.len();
+        let most = PAYLOAD.min(self.peer.frame_bytes as usize);
+        let Some(stream) = self.streams.get_mut(id) else { return 0 };
+        if stream.life != Life::Live || stream.sent != Half::Open || (taken == 0 && !end) {
+            return 0;
+        }
+        stream.outbound.take(taken);
+        self.windows.1.take(taken);
+        if end {
+            stream.sent = Half::Ended;
+        }
+        let out = self.outbox.bytes();
+        let mut left = &bytes[..taken];
+        loop {
+            let (piece, rest) = left.split_at(left.len().min(most));
+            frame::write_data_header(id, piece.len(), end && rest.is_empty(), out);
+            out.extend_from_slice(piece);
+            self.account.sent_data();
+            left = rest;
+            if left.is_empty() {
+                return taken;
+            }
+        }
+    }
+
+    /// Sends trailers, which end the stream; says whether it is there to take them.
+    pub(crate) fn send_trailers<'f>(
+        &mut self,
+        id: u32,
+        trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> bool {
+        let Some(stream) = self.sending(id, Half::Open) else { return false };
+        stream.sent = Half::Ended;
+        let out = self.outbox.bytes();
+        let start = begin_block(out);
+        fields::write_trailers(trailers, &mut self.hpack.1, out);
+        self.end_block(id, start, true);
+        true
+    }
+
+    /// Sends PING; [`Event::Pong`](crate::Event::Pong) follows.
+    pub(crate) fn ping(&mut self, payload: [u8; 8]) {
+        frame::write_ping(payload, false, self.outbox.bytes());
+    }
+
+    fn sending(&mut self, id: u32, half: Half) -> Option<&mut Stream> {
+        self.streams.get_mut(id).filter(|stream| stream.life == Life::Live && stream.sent == half)
+    }
+
+    /// Completes the frame whose header is at `start`, and cuts what is too long for one.
+    fn end_block(&mut self, stream: u32, start: usize, end: bool) {
+        let most = self.peer.frame_bytes as usize;
+        let out = self.outbox.bytes();
+        let length = out.len() - start - HEADER_BYTES;
+        let flags = if end { END_STREAM } else { 0 };
+        let first = length.min(most);
+        let whole = if length <= most { END_HEADERS } else { 0 };
+        let header =
+            Header { length: first as u32, kind: Kind::Headers.number(), flags: flags | whole, stream };
+        out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
+        if length > most {
+            let rest = out.split_off(start + HEADER_BYTES + most);
+            let count = rest.len().div_ceil(most);
+            for (at, piece) in rest.chunks(most).enumerate() {
+                let flags = if at + 1 == count { END_HEADERS } else { 0 };
+                frame::write_frame(Kind::Continuation, flags, stream, piece, out);
+            }
+        }
+    }
+}
+
+/// Leaves room for the header of a frame, whose length is not known yet.
+fn begin_block(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    start
+}

@@ -1,0 +1,57 @@
+//! Heads to field blocks (RFC 9113 §8.2, §8.3). What is for one hop only was taken out before; of what is left of it here
+//! nothing is written. Never knows how blocks become frames.
+
+use fairway_message::{Head, Known, Method};
+
+use crate::hpack::Encoder;
+
+/// Appends a request with this target and scheme: `Host` becomes `:authority`.
+pub fn write_request(head: &Head, target: &[u8], scheme: &[u8], encoder: &mut Encoder, out: &mut Vec<u8>) {
+    encoder.begin(out);
+    encoder.field(b":method", head.method_bytes(), false, out);
+    if head.method() != Method::Connect {
+        encoder.field(b":scheme", scheme, false, out);
+    }
+    if let Some(host) = head.first(Known::Host).filter(|host| !host.is_empty()) {
+        encoder.field(b":authority", host, false, out);
+    }
+    if head.method() != Method::Connect {
+        encoder.field(b":path", target, false, out);
+    }
+    write_fields(head, Known::Host.bit(), encoder, out);
+}
+
+/// Appends a response.
+#[inline]
+pub fn write_response(head: &Head, encoder: &mut Encoder, out: &mut Vec<u8>) {
+    encoder.begin(out);
+    encoder.status(head.status(), out);
+    write_fields(head, 0, encoder, out);
+}
+
+/// Appends trailers.
+pub fn write_trailers<'a>(
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    encoder: &mut Encoder,
+    out: &mut Vec<u8>,
+) {
+    encoder.begin(out);
+    for (name, value) in fields {
+        encoder.field(name, value, false, out);
+    }
+}
+
+#[inline]
+fn write_fields(head: &Head, without: u64, encoder: &mut Encoder, out: &mut Vec<u8>) {
+    for (field, sensitive) in head.marked_fields() {
+        if field.known.bit() & (Known::HOP_BY_HOP | without) != 0 && !asks_for_trailers(field) {
+            continue;
+        }
+        encoder.field(field.name, field.value, sensitive, out);
+    }
+}
+
+/// `te: trailers` is the only thing that `te` may say (RFC 9113 §8.2.2).
+fn asks_for_trailers(field: fairway_message::FieldRef<'_>) -> bool {
+    field.known == Known::Te && field.value == b"trailers"
+}

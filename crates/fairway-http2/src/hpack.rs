@@ -1,0 +1,18 @@
+//! HPACK (RFC 7541): field blocks to ready lines and back.
+//!
+//! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_message::Known) name and verdict; [`Encoder`]
+//! writes fields. Never knows what a message is, and keeps its tables in step whatever a block holds.
+
+mod decoder;
+mod encoder;
+mod fixed;
+mod huffman;
+mod integer;
+mod table;
+
+pub use decoder::{Decoder, Defective};
+pub use encoder::{Encoder, Strings};
+pub use table::Line;
+
+#[cfg(test)]
+mod tests;

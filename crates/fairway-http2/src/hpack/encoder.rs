@@ -1,0 +1,226 @@
+//! Fields to field blocks (RFC 7541 §6). Never reads a message: whoever writes one gives field after field.
+//!
+//! By default nothing enters a table: what the static table has is an index, the rest are plain literals, which costs the
+//! peer some bytes and us next to nothing. With a table, fields that repeat become one byte.
+
+use std::collections::VecDeque;
+
+use fairway_message::Known;
+
+use super::fixed;
+use super::huffman;
+use super::integer;
+use super::table::{Line, Table};
+use crate::verdict::Verdict;
+
+/// How strings are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strings {
+    /// As they are.
+    Plain,
+    /// Huffman-coded where that is shorter.
+    Huffman,
+}
+
+/// Entries of the dynamic table that are used: all are compared with each field, so there are few.
+const ENTRIES: usize = 32;
+
+/// Fields that never enter a table: connections to an endpoint carry the requests of many clients, and what is compressed
+/// together can be guessed from its size (RFC 7541 §7.1).
+const SECRET: [&str; 3] = ["authorization", "proxy-authorization", "x-api-key"];
+
+/// Fields whose values hardly ever repeat, or that are secret but too common to be marked.
+const VOLATILE: [&str; 8] =
+    [":path", "content-length", "cookie", "set-cookie", "etag", "location", "x-request-id", "last-modified"];
+
+/// Writes the blocks of one direction of a connection, one after the other.
+#[derive(Debug)]
+pub struct Encoder {
+    strings: Strings,
+    /// What we want the table to be, 0 for none.
+    wanted: usize,
+    table: Table,
+    /// A hash of each entry of the table, oldest first.
+    hashes: VecDeque<u32>,
+    /// Sizes that the next block must begin with: the smallest that the peer asked for since the last one, and the
+    /// present one.
+    updates: Option<(usize, usize)>,
+    /// The line of a field that enters the table.
+    scratch: Vec<u8>,
+}
+
+impl Encoder {
+    /// With an empty table of at most `wanted` bytes; 0 is none.
+    #[must_use]
+    pub fn new(strings: Strings, wanted: usize) -> Self {
+        let wanted = wanted.min(4096);
+        let mut encoder = Encoder {
+            strings,
+            wanted,
+            table: Table::new(4096),
+            hashes: VecDeque::new(),
+            updates: None,
+            scratch: Vec::new(),
+        };
+        if wanted < 4096 && wanted > 0 {
+            encoder.set_limit(4096);
+        }
+        encoder
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE changed. "An encoder can choose to use less capacity than this maximum size"
+    /// (RFC 7541 §4.2).
+    pub fn set_limit(&mut self, limit: usize) {
+        // Without a table there is nothing to evict, but a peer that reduces the limit waits for an update.
+        let most = if self.wanted == 0 { limit.min(4096) } else { limit.min(self.wanted) };
+        let before = self.table.most();
+        if most == before && self.updates.is_none() {
+            return;
+        }
+        let smallest = self.updates.map_or(most, |(smallest, _)| smallest.min(most));
+        self.updates = Some((smallest, most));
+        self.resize(most);
+    }
+
+    /// The memory that it keeps from block to block, in bytes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.table.kept_bytes() + self.hashes.capacity() * 4 + self.scratch.capacity()
+    }
+
+    /// Begins a block.
+    #[inline]
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if let Some((smallest, present)) = self.updates.take() {
+            if smallest < present {
+                integer::encode(smallest, 5, 0x20, out);
+            }
+            integer::encode(present, 5, 0x20, out);
+        }
+    }
+
+    /// Appends `:status`.
+    #[inline]
+    pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
+        let digits =
+            [(status / 100 % 10) as u8, (status / 10 % 10) as u8, (status % 10) as u8].map(|it| b'0' + it);
+        self.field(b":status", &digits, false, out);
+    }
+
+    /// Appends a field; its name is written in lower case (RFC 9113 §8.2). A sensitive one is never indexed, here nor by
+    /// anyone after the peer (RFC 7541 §7.1.3).
+    #[inline]
+    pub fn field(&mut self, name: &[u8], value: &[u8], sensitive: bool, out: &mut Vec<u8>) {
+        let fixed = fixed::index_of(name);
+        if let Some(index) = fixed.and_then(|lowest| fixed::with_value(lowest, value)) {
+            return integer::encode(index, 7, 0x80, out);
+        }
+        let sensitive = sensitive || is_one_of(name, &SECRET);
+        if self.wanted > 0 && !sensitive && !is_one_of(name, &VOLATILE) {
+            return self.tabled(fixed, name, value, out);
+        }
+        let high = if sensitive { 0x10 } else { 0 };
+        self.literal((fixed.unwrap_or(0), 4, high), name, value, out);
+    }
+
+    /// Appends a field that the dynamic table has or gets.
+    fn tabled(&mut self, fixed: Option<usize>, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let hash = hash(name, value);
+        let newest_first = self.hashes.iter().rev().enumerate().filter(|(_, other)| **other == hash);
+        for (at, _) in newest_first {
+            let same = |line: Line<'_>| line.name().eq_ignore_ascii_case(name) && line.value() == value;
+            if self.table.newest(at).is_some_and(same) {
+                return integer::encode(fixed::COUNT + 1 + at, 7, 0x80, out);
+            }
+        }
+        self.scratch.clear();
+        self.scratch.extend(name.iter().map(u8::to_ascii_lowercase));
+        self.scratch.extend_from_slice(b": ");
+        self.scratch.extend_from_slice(value);
+        self.scratch.extend_from_slice(b"\r\n");
+        let line = Line {
+            bytes: &self.scratch,
+            name_bytes: name.len(),
+            known: Known::Other,
+            verdict: Verdict::Regular,
+            sensitive: false,
+        };
+        // One long field must not push out all the others.
+        if line.size() > self.table.most() / 4 {
+            return self.literal((fixed.unwrap_or(0), 4, 0), name, value, out);
+        }
+        while self.table.count() >= ENTRIES {
+            // The peer keeps more than we do: ours has a prefix of its entries, so every index of ours is valid there.
+            self.table.evict();
+        }
+        self.table.insert(line);
+        self.hashes.push_back(hash);
+        while self.hashes.len() > self.table.count() {
+            self.hashes.pop_front();
+        }
+        self.literal((fixed.unwrap_or(0), 6, 0x40), name, value, out);
+    }
+
+    fn resize(&mut self, most: usize) {
+        self.table.resize(most);
+        while self.hashes.len() > self.table.count() {
+            self.hashes.pop_front();
+        }
+    }
+
+    /// Appends a literal: the index of its name or 0, the bits of the prefix and what stands before them.
+    #[inline]
+    fn literal(&self, (index, bits, high): (usize, u32, u8), name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        integer::encode(index, bits, high, out);
+        if index == 0 {
+            self.name(name, out);
+        }
+        self.string(value, out);
+    }
+
+    /// Appends a name in lower case.
+    #[inline]
+    fn name(&self, name: &[u8], out: &mut Vec<u8>) {
+        let mut lower = [0; 64];
+        match lower.get_mut(..name.len()) {
+            Some(lower) if self.strings == Strings::Huffman => {
+                lower.copy_from_slice(name);
+                lower.make_ascii_lowercase();
+                self.string(lower, out);
+            }
+            _ => {
+                integer::encode(name.len(), 7, 0, out);
+                out.extend_from_slice(name);
+                let at = out.len() - name.len();
+                out[at..].make_ascii_lowercase();
+            }
+        }
+    }
+
+    #[inline]
+    fn string(&self, text: &[u8], out: &mut Vec<u8>) {
+        if self.strings == Strings::Huffman {
+            let length = huffman::encoded_len(text);
+            if length < text.len() {
+                integer::encode(length, 7, 0x80, out);
+                return huffman::encode(text, out);
+            }
+        }
+        integer::encode(text.len(), 7, 0, out);
+        out.extend_from_slice(text);
+    }
+}
+
+#[inline]
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+/// FNV-1a over the name in lower case and the value.
+#[inline]
+fn hash(name: &[u8], value: &[u8]) -> u32 {
+    let lower = name.iter().map(|byte| byte | 0x20);
+    lower
+        .chain(value.iter().copied())
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,201 @@
+//! The static table (RFC 7541 Appendix A) as ready lines, and the way back from a name to its index. Never changes.
+
+use fairway_message::Known;
+
+use crate::verdict::{Defect, Verdict};
+
+/// An entry of the static table.
+pub(super) struct Fixed {
+    /// `name: value CRLF`
+    pub(super) line: &'static [u8],
+    pub(super) name: &'static [u8],
+    pub(super) value: &'static [u8],
+    pub(super) known: Known,
+    /// What fields of this name are.
+    pub(super) of_name: Verdict,
+    /// What this field is.
+    pub(super) verdict: Verdict,
+}
+
+/// How many entries there are; the dynamic table begins behind them.
+pub(super) const COUNT: usize = TABLE.len();
+
+macro_rules! fixed {
+    ($($name:literal, $value:literal, $known:ident, $of_name:expr $(, $verdict:expr)?;)+) => {
+        /// The entries from index 1.
+        pub(super) static TABLE: [Fixed; [$($name),+].len()] = [$(Fixed {
+            line: concat!($name, ": ", $value, "\r\n").as_bytes(),
+            name: $name.as_bytes(),
+            value: $value.as_bytes(),
+            known: Known::$known,
+            of_name: $of_name,
+            verdict: { let verdict = $of_name; $(let verdict = { _ = verdict; $verdict };)? verdict },
+        }),+];
+    };
+}
+
+const REGULAR: Verdict = Verdict::Regular;
+const HOP: Verdict = Verdict::Bad(Defect::ConnectionField);
+
+fixed! {
+    ":authority", "", Other, Verdict::Authority, Verdict::Bad(Defect::Authority);
+    ":method", "GET", Other, Verdict::Method;
+    ":method", "POST", Other, Verdict::Method;
+    ":path", "/", Other, Verdict::Path;
+    ":path", "/index.html", Other, Verdict::Path;
+    ":scheme", "http", Other, Verdict::Scheme;
+    ":scheme", "https", Other, Verdict::Scheme;
+    ":status", "200", Other, Verdict::Status;
+    ":status", "204", Other, Verdict::Status;
+    ":status", "206", Other, Verdict::Status;
+    ":status", "304", Other, Verdict::Status;
+    ":status", "400", Other, Verdict::Status;
+    ":status", "404", Other, Verdict::Status;
+    ":status", "500", Other, Verdict::Status;
+    "accept-charset", "", Other, REGULAR;
+    "accept-encoding", "gzip, deflate", Other, REGULAR;
+    "accept-language", "", Other, REGULAR;
+    "accept-ranges", "", Other, REGULAR;
+    "accept", "", Other, REGULAR;
+    "access-control-allow-origin", "", Other, REGULAR;
+    "age", "", Other, REGULAR;
+    "allow", "", Other, REGULAR;
+    "authorization", "", Other, REGULAR;
+    "cache-control", "", Other, REGULAR;
+    "content-disposition", "", Other, REGULAR;
+    "content-encoding", "", Other, REGULAR;
+    "content-language", "", Other, REGULAR;
+    "content-length", "", ContentLength, Verdict::Length, Verdict::Bad(Defect::ContentLength);
+    "content-location", "", Other, REGULAR;
+    "content-range", "", Other, REGULAR;
+    "content-type", "", Other, REGULAR;
+    "cookie", "", Other, Verdict::Cookie;
+    "date", "", Date, REGULAR;
+    "etag", "", Other, REGULAR;
+    "expect", "", Expect, REGULAR;
+    "expires", "", Other, REGULAR;
+    "from", "", Other, REGULAR;
+    "host", "", Host, Verdict::Host;
+    "if-match", "", Other, REGULAR;
+    "if-modified-since", "", Other, REGULAR;
+    "if-none-match", "", Other, REGULAR;
+    "if-range", "", Other, REGULAR;
+    "if-unmodified-since", "", Other, REGULAR;
+    "last-modified", "", Other, REGULAR;
+    "link", "", Other, REGULAR;
+    "location", "", Location, REGULAR;
+    "max-forwards", "", Other, REGULAR;
+    "proxy-authenticate", "", Other, REGULAR;
+    "proxy-authorization", "", Other, REGULAR;
+    "range", "", Other, REGULAR;
+    "referer", "", Referer, REGULAR;
+    "refresh", "", Other, REGULAR;
+    "retry-after", "", Other, REGULAR;
+    "server", "", Server, REGULAR;
+    "set-cookie", "", Other, REGULAR;
+    "strict-transport-security", "", StrictTransportSecurity, REGULAR;
+    "transfer-encoding", "", TransferEncoding, HOP;
+    "user-agent", "", UserAgent, REGULAR;
+    "vary", "", Other, REGULAR;
+    "via", "", Other, REGULAR;
+    "www-authenticate", "", Other, REGULAR;
+}
+
+const BUCKETS: usize = 128;
+
+/// The first index of the names with each hash, and the next one with the same hash behind each index; 0 ends.
+struct Names {
+    first: [u8; BUCKETS],
+    next: [u8; COUNT + 1],
+}
+
+static NAMES: Names = {
+    let mut names = Names { first: [0; BUCKETS], next: [0; COUNT + 1] };
+    let mut index = COUNT;
+    while index > 0 {
+        let bucket = bucket(TABLE[index - 1].name);
+        names.next[index] = names.first[bucket];
+        names.first[bucket] = index as u8;
+        index -= 1;
+    }
+    names
+};
+
+const fn bucket(name: &[u8]) -> usize {
+    let last = name.len() - 1;
+    let sum = name.len() * 3
+        + (name[0] | 0x20) as usize
+        + (name[last] | 0x20) as usize * 7
+        + (name[last / 2] | 0x20) as usize * 5;
+    sum % BUCKETS
+}
+
+/// The lowest index of a name in any case, if it has one.
+#[inline]
+pub(super) fn index_of(name: &[u8]) -> Option<usize> {
+    if name.is_empty() {
+        return None;
+    }
+    let mut index = usize::from(NAMES.first[bucket(name)]);
+    while index > 0 {
+        if TABLE[index - 1].name.eq_ignore_ascii_case(name) {
+            return Some(index);
+        }
+        index = usize::from(NAMES.next[index]);
+    }
+    None
+}
+
+/// The index of a field of a name whose lowest index this is, with this value.
+#[inline]
+pub(super) fn with_value(lowest: usize, value: &[u8]) -> Option<usize> {
+    let name = TABLE[lowest - 1].name;
+    let mut index = lowest;
+    while let Some(entry) = TABLE.get(index - 1).filter(|entry| entry.name == name) {
+        if entry.value == value && !value.is_empty() {
+            return Some(index);
+        }
+        index += 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc7541_a_has_61_entries_with_what_is_known_of_them() {
+        assert_eq!(COUNT, 61);
+        for entry in &TABLE {
+            let line = [entry.name, b": ", entry.value, b"\r\n"].concat();
+            assert_eq!(entry.line, line);
+            assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
+            assert_eq!(entry.of_name, Verdict::of_name(entry.name));
+            assert_eq!(entry.verdict, Verdict::of(entry.name, entry.value));
+        }
+        assert_eq!((TABLE[1].value, TABLE[60].name), (&b"GET"[..], &b"www-authenticate"[..]));
+        assert_eq!((TABLE[15].value, TABLE[57].name), (&b"gzip, deflate"[..], &b"user-agent"[..]));
+    }
+
+    #[test]
+    fn names_lead_to_their_lowest_index() {
+        for entry in &TABLE {
+            let lowest = TABLE.iter().position(|other| other.name == entry.name).unwrap() + 1;
+            assert_eq!(index_of(entry.name), Some(lowest));
+            assert_eq!(index_of(&entry.name.to_ascii_uppercase()), Some(lowest));
+        }
+        for name in ["", "x", "accept-", "content-lengtH1", ":pat"] {
+            assert_eq!(index_of(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn values_lead_to_whole_entries() {
+        assert_eq!(with_value(2, b"POST"), Some(3));
+        assert_eq!(with_value(8, b"500"), Some(14));
+        assert_eq!(with_value(8, b"201"), None);
+        assert_eq!(with_value(16, b"gzip, deflate"), Some(16));
+        assert_eq!(with_value(61, b""), None);
+    }
+}

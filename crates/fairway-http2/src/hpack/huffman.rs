@@ -1,0 +1,335 @@
+//! The Huffman code of RFC 7541 Appendix B. It is canonical, so all tables follow from the code lengths when the crate is
+//! built. Never knows where a string comes from.
+
+/// The end of a string, which only its prefix may stand for (RFC 7541 §5.2).
+const EOS: usize = 256;
+
+/// The length of each symbol's code in bits, EOS last.
+#[rustfmt::skip]
+const LENGTHS: [u8; 257] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
+    28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6,
+    6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+    7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6,
+    6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, 20, 22,
+    20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23,
+    22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22,
+    23, 23, 20, 22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25,
+    19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22,
+    25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
+];
+
+const LONGEST: usize = 30;
+
+/// Symbols by their codes, the codes of each symbol, and where the codes of each length begin.
+struct Canon {
+    /// The symbols in the order of their codes.
+    symbols: [u16; 257],
+    /// The code of each symbol.
+    codes: [u32; 257],
+    /// The first code of each length, and one past the last, as the high bits of 32.
+    ends: [u64; LONGEST + 1],
+    /// How many symbols have shorter codes, less the first code of this length.
+    offsets: [i64; LONGEST + 1],
+}
+
+const CANON: Canon = canon();
+
+const fn canon() -> Canon {
+    let mut canon =
+        Canon { symbols: [0; 257], codes: [0; 257], ends: [0; LONGEST + 1], offsets: [0; LONGEST + 1] };
+    let (mut code, mut ordered, mut bits) = (0u32, 0, 1);
+    while bits <= LONGEST {
+        code <<= 1;
+        canon.offsets[bits] = ordered as i64 - code as i64;
+        let mut symbol = 0;
+        while symbol <= EOS {
+            if LENGTHS[symbol] as usize == bits {
+                canon.symbols[ordered] = symbol as u16;
+                canon.codes[symbol] = code;
+                ordered += 1;
+                code += 1;
+            }
+            symbol += 1;
+        }
+        canon.ends[bits] = (code as u64) << (32 - bits);
+        bits += 1;
+    }
+    canon
+}
+
+/// Bits that are looked up at once.
+const PEEK: u32 = 11;
+
+/// What the next [`PEEK`] bits begin with: one or two symbols, the bits that they take, and how many they are; zero when
+/// the code is longer.
+static NEXT: [u32; 1 << PEEK] = {
+    let mut table = [0; 1 << PEEK];
+    let mut bits = 0;
+    while bits < 1 << PEEK {
+        table[bits] = next((bits as u32) << (32 - PEEK));
+        bits += 1;
+    }
+    table
+};
+
+/// An entry of [`NEXT`]: first symbol, second symbol, bits, count, a byte each.
+const fn next(window: u32) -> u32 {
+    let (first, taken) = symbol(window);
+    if taken > PEEK {
+        return 0;
+    }
+    let (second, more) = symbol(window << taken);
+    if taken + more > PEEK {
+        return first as u32 | taken << 16 | 1 << 24;
+    }
+    first as u32 | (second as u32) << 8 | (taken + more) << 16 | 2 << 24
+}
+
+/// The symbol that these bits begin with, and the length of its code.
+const fn symbol(window: u32) -> (u16, u32) {
+    let mut bits = 5;
+    while bits < LONGEST && window as u64 >= CANON.ends[bits] {
+        bits += 1;
+    }
+    let code = (window >> (32 - bits)) as i64;
+    (CANON.symbols[(code + CANON.offsets[bits]) as usize], bits as u32)
+}
+
+/// The code of each byte in the low bits, its length in the highest byte of 64.
+static CODES: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = CANON.codes[byte] as u64 | (LENGTHS[byte] as u64) << 56;
+        byte += 1;
+    }
+    table
+};
+
+/// Received bits, the next one highest.
+struct Bits<'a> {
+    input: &'a [u8],
+    window: u64,
+    count: u32,
+}
+
+impl Bits<'_> {
+    /// Takes in as many whole bytes as there is room for.
+    #[inline]
+    fn fill(&mut self) {
+        if let Some(word) = self.input.first_chunk::<8>() {
+            let bytes = (63 - self.count) / 8;
+            self.window |= u64::from_be_bytes(*word) >> self.count;
+            self.count += bytes * 8;
+            // Bits of a byte that is not taken in whole yet are taken again, and must not be there twice.
+            self.window &= !0u64 << (64 - self.count);
+            self.input = &self.input[bytes as usize..];
+        } else {
+            self.fill_slowly();
+        }
+    }
+
+    fn fill_slowly(&mut self) {
+        while let (true, [byte, rest @ ..]) = (self.count <= 56, self.input) {
+            self.window |= u64::from(*byte) << (56 - self.count);
+            self.count += 8;
+            self.input = rest;
+        }
+    }
+
+    #[inline]
+    fn skip(&mut self, bits: u32) {
+        self.window <<= bits;
+        self.count -= bits;
+    }
+
+    /// The next symbol, if all of its code is there.
+    #[inline]
+    fn one(&mut self) -> Option<u16> {
+        let (symbol, bits) = symbol((self.window >> 32) as u32);
+        (bits <= self.count).then(|| {
+            self.skip(bits);
+            symbol
+        })
+    }
+}
+
+/// Appends what a string stands for. `None` if it holds EOS, or ends with more than 7 bits that are no symbol, or with
+/// others than ones: "A padding strictly longer than 7 bits MUST be treated as a decoding error. A padding not
+/// corresponding to the most significant bits of the code for the EOS symbol MUST be treated as a decoding error"
+/// (RFC 7541 §5.2).
+pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let start = out.len();
+    // The shortest code has 5 bits.
+    out.resize(start + input.len() * 8 / 5 + 2, 0);
+    let end = decode_into(input, &mut out[start..]);
+    out.truncate(start + end.unwrap_or(0));
+    end.map(|_| ())
+}
+
+#[inline]
+fn decode_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut bits = Bits { input, window: 0, count: 0 };
+    let mut at = 0;
+    loop {
+        bits.fill();
+        while bits.count >= 32 {
+            let entry = NEXT[(bits.window >> (64 - PEEK)) as usize];
+            if entry == 0 {
+                out[at] = u8::try_from(bits.one()?).ok()?;
+                at += 1;
+                continue;
+            }
+            let [first, second, taken, count] = entry.to_le_bytes();
+            out[at] = first;
+            out[at + 1] = second;
+            at += usize::from(count);
+            bits.skip(u32::from(taken));
+        }
+        if bits.input.is_empty() {
+            break;
+        }
+    }
+    while bits.count > 0 {
+        let Some(symbol) = bits.one() else { break };
+        out[at] = u8::try_from(symbol).ok()?;
+        at += 1;
+    }
+    let padding = !(!0u64).checked_shr(bits.count).unwrap_or(0);
+    (bits.count < 8 && bits.window == padding).then_some(at)
+}
+
+/// How many bytes a string takes.
+#[inline]
+pub(super) fn encoded_len(text: &[u8]) -> usize {
+    text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
+}
+
+/// Appends a string, padded with ones.
+pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
+    let (mut window, mut count) = (0u64, 0u32);
+    for &byte in text {
+        let code = CODES[usize::from(byte)];
+        let bits = (code >> 56) as u32;
+        window = window << bits | (code & 0xffff_ffff);
+        count += bits;
+        while count >= 8 {
+            count -= 8;
+            out.push((window >> count) as u8);
+        }
+    }
+    if count > 0 {
+        out.push((window << (8 - count)) as u8 | 0xff >> count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(input: &[u8]) -> Option<Vec<u8>> {
+        let mut out = b"before".to_vec();
+        let done = decode(input, &mut out);
+        assert!(out.starts_with(b"before"));
+        if done.is_none() {
+            assert_eq!(out, b"before", "nothing stays of what is refused");
+        }
+        done.map(|()| out.split_off(6))
+    }
+
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(text, &mut out);
+        assert_eq!(out.len(), encoded_len(text));
+        out
+    }
+
+    /// The bits of a text of 0 and 1, which must be whole bytes.
+    fn bytes(bits: &str) -> Vec<u8> {
+        assert_eq!(bits.len() % 8, 0);
+        bits.as_bytes()
+            .chunks(8)
+            .map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | (bit - b'0')))
+            .collect()
+    }
+
+    #[test]
+    fn rfc7541_c_4_strings() {
+        let text = b"www.example.com";
+        let code = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
+        assert_eq!(encoded(text), code);
+        assert_eq!(decoded(&code).as_deref(), Some(&text[..]));
+        assert_eq!(encoded(b"no-cache"), [0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf]);
+    }
+
+    #[test]
+    fn rfc7541_b_the_codes_are_those_of_the_appendix() {
+        for (symbol, code, bits) in [
+            (0, 0x1ff8, 13),
+            (b' ', 0x14, 6),
+            (b'0', 0x0, 5),
+            (b'a', 0x3, 5),
+            (b'\\', 0x7fff0, 19),
+            (b'~', 0x1ffd, 13),
+            (255, 0x03ff_ffee, 26),
+            (b'\n', 0x3fff_fffc, 30),
+            (22, 0x3fff_fffe, 30),
+        ] {
+            assert_eq!(CODES[usize::from(symbol)], code | bits << 56, "{symbol}");
+        }
+        assert_eq!(CANON.codes[EOS], 0x3fff_ffff);
+    }
+
+    #[test]
+    fn every_byte_reads_back_alone_and_among_others() {
+        for byte in 0..=255u8 {
+            for text in [vec![byte], vec![byte; 9], [b"abcdefgh", &[byte][..], b"ijklmnopqrst"].concat()] {
+                assert_eq!(decoded(&encoded(&text)), Some(text));
+            }
+        }
+        assert_eq!(decoded(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn rfc7541_5_2_padding_is_at_most_seven_ones() {
+        // `0` is 00000, so three bits of padding follow.
+        assert_eq!(decoded(&bytes("00000111")), Some(b"0".to_vec()));
+        for padding in ["000", "011", "101", "110"] {
+            assert_eq!(decoded(&bytes(&format!("00000{padding}"))), None, "{padding}");
+        }
+        assert_eq!(decoded(&bytes("0000011111111111")), None, "eleven ones");
+        assert_eq!(decoded(&[0xff]), None, "eight ones");
+        assert_eq!(decoded(&[0xff, 0xff, 0xff]), None);
+        // `0` and two blanks have 5 + 6 + 6 bits.
+        assert_eq!(decoded(&bytes("000000101000101001111111")), Some(b"0  ".to_vec()), "seven ones");
+        assert_eq!(decoded(&bytes("000000101000101001111110")), None);
+    }
+
+    #[test]
+    fn rfc7541_5_2_eos_is_an_error() {
+        let eos = format!("{}11", "1".repeat(30));
+        assert_eq!(decoded(&bytes(&eos)), None);
+        assert_eq!(decoded(&bytes(&format!("00000{}{}", "1".repeat(30), "00000".repeat(9)))), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reads_back(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(decoded(&encoded(&text)), Some(text));
+        }
+
+        #[test]
+        fn usual_text_reads_back(text in "[ -~]{0,200}") {
+            prop_assert_eq!(decoded(&encoded(text.as_bytes())), Some(text.into_bytes()));
+        }
+
+        #[test]
+        fn what_is_accepted_has_one_code(input in prop::collection::vec(any::<u8>(), 0..60)) {
+            if let Some(text) = decoded(&input) {
+                prop_assert_eq!(encoded(&text), input);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! HTTP/2 without I/O: a pure state machine over received bytes and one outbox.
+//!
+//! [`Server`] and [`Client`] take bytes ([`Server::receive`]) and give one [`Event`] at a time; what is sent waits in the
+//! outbox ([`Server::pending`]). Below them, `frame` has the rules of each frame, [`hpack`] the compression, `fields` the
+//! rules of messages, and `abuse` the account of what a peer may do before it is sent away.
+//!
+//! Owns the rules of RFC 9113 (frames, streams, flow control) and RFC 7541 (HPACK). Never has sockets, tasks, clocks or
+//! locks: time is passed in, bytes come as slices, and nothing is allocated per message once its buffers have grown.
+
+pub mod fields;
+pub mod frame;
+pub mod hpack;
+
+mod abuse;
+mod client;
+mod connection;
+mod event;
+mod fault;
+mod flow;
+mod outbox;
+mod priority;
+mod server;
+mod stream;
+mod verdict;
+
+pub use client::Client;
+pub use connection::Config;
+pub use event::{By, Event, Wait};
+pub use fault::{Code, Fault, Scope};
+pub use priority::Priority;
+pub use server::Server;
+pub use verdict::{Defect, Verdict};

@@ -1,0 +1,56 @@
+//! The priority of an answer (RFC 9218 §4). Never orders anything.
+
+use fairway_message::bytes::trimmed;
+
+/// How urgent an answer is, and whether parts of it are of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 is the most urgent, 7 the least.
+    pub urgency: u8,
+    /// Whether it may share with others of its urgency.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Priority { urgency: 3, incremental: false }
+    }
+}
+
+impl Priority {
+    /// Reads the value of a `priority` field or of PRIORITY_UPDATE. Unknown members and values out of range are ignored:
+    /// "receivers ... MUST ignore" them (RFC 9218 §4).
+    #[must_use]
+    pub fn read(text: &[u8]) -> Priority {
+        let mut priority = Priority::default();
+        for member in text.split(|&byte| byte == b',') {
+            let bare = member.split(|&byte| byte == b';').next().unwrap_or(member);
+            match trimmed(bare) {
+                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
+                b"i" | b"i=?1" => priority.incremental = true,
+                b"i=?0" => priority.incremental = false,
+                _ => {}
+            }
+        }
+        priority
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc9218_4_members_are_read_and_bad_ones_ignored() {
+        let of = |text: &str| {
+            let priority = Priority::read(text.as_bytes());
+            (priority.urgency, priority.incremental)
+        };
+        assert_eq!(of("u=5, i"), (5, true));
+        assert_eq!(of("i;x=1,u=0;y"), (0, true));
+        assert_eq!(of("i=?1, i=?0"), (3, false));
+        for text in ["", "u=8", "u=-1", "u=33", "u", "i=1", "a=b", ",,,"] {
+            assert_eq!(of(text), (3, false), "{text}");
+        }
+    }
+}

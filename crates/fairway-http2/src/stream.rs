@@ -1,0 +1,301 @@
+//! Streams (RFC 9113 §5.1): their records in a slab, found by id, and what is remembered of those that are over. Never
+//! sees frames.
+//!
+//! A record lives from the first HEADERS until whoever serves the stream releases it, whatever the peer does: so resets
+//! cannot open more streams than there are records.
+
+use crate::flow::{Inbound, Outbound};
+use crate::priority::Priority;
+
+/// One direction of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    /// Its head has not come, or is not sent.
+    Waiting,
+    /// Its head has; body and trailers can follow.
+    Open,
+    /// It has ended.
+    Ended,
+}
+
+/// Whether a stream is still wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Live,
+    /// The peer sent RST_STREAM.
+    ResetByPeer,
+    /// We did.
+    ResetByUs,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) life: Life,
+    pub(crate) received: Half,
+    pub(crate) sent: Half,
+    pub(crate) priority: Priority,
+    /// Small DATA frames that were charged and not yet read.
+    pub(crate) small: u16,
+    pub(crate) inbound: Inbound,
+    /// Bytes that were given to the reader and not yet consumed.
+    pub(crate) held: u32,
+    pub(crate) outbound: Outbound,
+    /// Bytes that `content-length` still announces.
+    pub(crate) announced: Option<u64>,
+    /// Whether it was opened with a HEAD request.
+    pub(crate) asked_for_head: bool,
+}
+
+impl Stream {
+    /// A stream whose head has not come.
+    pub(crate) fn new(id: u32, inbound: u32, outbound: u32) -> Self {
+        Stream {
+            id,
+            life: Life::Live,
+            received: Half::Waiting,
+            sent: Half::Waiting,
+            priority: Priority::default(),
+            small: 0,
+            inbound: Inbound::new(inbound),
+            held: 0,
+            outbound: Outbound::new(outbound),
+            announced: None,
+            asked_for_head: false,
+        }
+    }
+
+    /// Whether an answer of this status has no body, whatever its `content-length` (RFC 9110 §6.4.1).
+    pub(crate) fn is_bodiless(&self, status: u16) -> bool {
+        self.asked_for_head || matches!(status, 204 | 304)
+    }
+
+    /// Whether the peer counts it as open (RFC 9113 §5.1.2).
+    pub(crate) fn counts(&self) -> bool {
+        self.life == Life::Live && (self.received != Half::Ended || self.sent != Half::Ended)
+    }
+}
+
+/// No record.
+const NONE: u16 = u16::MAX;
+
+/// The records of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    slots: Vec<Stream>,
+    /// Open addressing by id: slots, or [`NONE`]. Ids rise by two, so probing is rare.
+    index: Vec<u16>,
+}
+
+impl Streams {
+    /// How many records there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Stream>() + self.index.capacity() * size_of::<u16>()
+    }
+
+    /// How many of them the peer counts as open.
+    pub(crate) fn counted(&self) -> usize {
+        self.slots.iter().filter(|stream| stream.counts()).count()
+    }
+
+    #[inline]
+    fn home(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.index.len() - 1)
+    }
+
+    /// Where in the index a stream is.
+    #[inline]
+    fn place(&self, id: u32) -> Option<usize> {
+        if self.index.is_empty() {
+            return None;
+        }
+        let mut at = self.home(id);
+        loop {
+            match self.index[at] {
+                NONE => return None,
+                slot if self.slots[usize::from(slot)].id == id => return Some(at),
+                _ => at = (at + 1) & (self.index.len() - 1),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&Stream> {
+        self.place(id).map(|at| &self.slots[usize::from(self.index[at])])
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        self.place(id).map(|at| &mut self.slots[usize::from(self.index[at])])
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slots.iter_mut()
+    }
+
+    /// Adds a stream, of which there are far fewer than 2^15.
+    pub(crate) fn insert(&mut self, stream: Stream) {
+        if (self.slots.len() + 1) * 2 > self.index.len() {
+            self.grow();
+        }
+        let id = stream.id;
+        self.slots.push(stream);
+        self.link(id, (self.slots.len() - 1) as u16);
+    }
+
+    fn grow(&mut self) {
+        let size = (self.index.len() * 2).max(16);
+        self.index.clear();
+        self.index.resize(size, NONE);
+        for slot in 0..self.slots.len() {
+            self.link(self.slots[slot].id, slot as u16);
+        }
+    }
+
+    fn link(&mut self, id: u32, slot: u16) {
+        let mut at = self.home(id);
+        while self.index[at] != NONE {
+            at = (at + 1) & (self.index.len() - 1);
+        }
+        self.index[at] = slot;
+    }
+
+    /// Takes a stream out.
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
+        let at = self.place(id)?;
+        let slot = self.index[at];
+        self.unlink(at);
+        let last = (self.slots.len() - 1) as u16;
+        if slot != last {
+            let moved = self.place(self.slots[usize::from(last)].id)?;
+            self.index[moved] = slot;
+        }
+        Some(self.slots.swap_remove(usize::from(slot)))
+    }
+
+    /// Empties a place, and moves back what probing had put behind it.
+    fn unlink(&mut self, mut hole: usize) {
+        let mask = self.index.len() - 1;
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let slot = self.index[at];
+            if slot == NONE {
+                break;
+            }
+            let home = self.home(self.slots[usize::from(slot)].id);
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.index[hole] = slot;
+                hole = at;
+            }
+        }
+        self.index[hole] = NONE;
+    }
+}
+
+/// How a stream ended that has no record any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// The peer ended its side.
+    Ended,
+    /// The peer reset it.
+    ResetByPeer,
+    /// We reset it, or it is too long ago: what the peer sends may have been under way.
+    Unknown,
+    /// It was never opened, because the peer opened a higher one first (RFC 9113 §5.1.1).
+    Skipped,
+}
+
+/// What is remembered of streams that are over: enough to name the usual errors, whatever a peer does.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    recent: [(u32, Past); 16],
+    next: u8,
+    /// The ids that were left out last.
+    skipped: (u32, u32),
+}
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Memory { recent: [(0, Past::Unknown); 16], next: 0, skipped: (0, 0) }
+    }
+
+    /// A stream is over.
+    pub(crate) fn note(&mut self, id: u32, past: Past) {
+        if let Some(known) = self.recent.iter_mut().find(|(recent, _)| *recent == id) {
+            return known.1 = past;
+        }
+        self.recent[usize::from(self.next)] = (id, past);
+        self.next = (self.next + 1) % self.recent.len() as u8;
+    }
+
+    /// A stream was opened that is not the next one.
+    pub(crate) fn skip(&mut self, from: u32, to: u32) {
+        self.skipped = (from, to);
+    }
+
+    /// How a stream without a record ended, whose id is not idle.
+    pub(crate) fn of(&self, id: u32) -> Past {
+        if (self.skipped.0..self.skipped.1).contains(&id) {
+            return Past::Skipped;
+        }
+        let found = self.recent.iter().find(|(recent, _)| *recent == id);
+        found.map_or(Past::Unknown, |(_, past)| *past)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_record_is_small() {
+        assert!(size_of::<Stream>() <= 128, "{}", size_of::<Stream>());
+    }
+
+    #[test]
+    fn the_past_is_remembered_for_a_while() {
+        let mut memory = Memory::new();
+        memory.note(1, Past::Ended);
+        memory.note(3, Past::Unknown);
+        memory.note(3, Past::ResetByPeer);
+        memory.skip(5, 9);
+        assert_eq!(
+            [1, 3, 5, 7, 9].map(|id| memory.of(id)),
+            [Past::Ended, Past::ResetByPeer, Past::Skipped, Past::Skipped, Past::Unknown]
+        );
+        for id in 0..16 {
+            memory.note(101 + 2 * id, Past::Ended);
+        }
+        assert_eq!(memory.of(1), Past::Unknown);
+    }
+
+    proptest! {
+        #[test]
+        fn streams_are_found_as_in_a_map(steps in prop::collection::vec((any::<bool>(), 0..200u32), 0..400)) {
+            let mut streams = Streams::default();
+            let mut map = std::collections::BTreeSet::new();
+            for (add, number) in steps {
+                // Some ids share their place.
+                let id = (number % 50) * 2 + 1 + (number / 50) * 512;
+                if add && map.insert(id) {
+                    streams.insert(Stream::new(id, 1, 1));
+                } else if !add {
+                    prop_assert_eq!(streams.remove(id).map(|stream| stream.id), map.take(&id));
+                }
+                prop_assert_eq!(streams.len(), map.len());
+                for number in 0..200u32 {
+                    let id = (number % 50) * 2 + 1 + (number / 50) * 512;
+                    prop_assert_eq!(streams.get(id).map(|stream| stream.id), map.get(&id).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What must hold for any bytes: fuzz targets, properties and the committed corpora share it.
+
+use fairway_http2::fields::{Intake, Limits, Message, Outcome, write_request};
+use fairway_http2::hpack::{Decoder, Encoder, Strings};
+use fairway_http2::{Client, Config, Event, Server, Verdict, Wait};
+use fairway_message::{Head, Method, Target};
+
+/// Any bytes as blocks of one direction, each behind its length: every verdict holds, and a request that is accepted is
+/// the same after it was written again.
+pub(crate) fn hpack(mut input: &[u8]) {
+    let mut decoder = Decoder::new(4096);
+    let mut encoders = [Encoder::new(Strings::Plain, 0), Encoder::new(Strings::Huffman, 4096)];
+    let mut decoders = [Decoder::new(4096), Decoder::new(4096)];
+    while let [length, rest @ ..] = input {
+        let (block, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        input = rest;
+        let mut head = Head::new();
+        let Some(outcome) = read(&mut decoder, &mut head, block) else { return };
+        assert!(decoder.kept_bytes() < 32 * 1024);
+        if !matches!(outcome, Outcome::Complete { protocol: None, .. }) {
+            assert_eq!((head.field_count(), head.target()), (0, &b""[..]));
+            continue;
+        }
+        assert!(head.method() == Method::Connect || Target::parse(head.method(), head.target()).is_ok());
+        for (encoder, decoder) in encoders.iter_mut().zip(&mut decoders) {
+            let (mut out, mut back) = (Vec::new(), Head::new());
+            write_request(&head, head.target(), b"https", encoder, &mut out);
+            let outcome = read(decoder, &mut back, &out).expect("what was written can be read");
+            assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+            assert_eq!((back.method_bytes(), back.target()), (head.method_bytes(), head.target()));
+            assert_eq!(listed(&back), listed(&head));
+        }
+    }
+}
+
+fn read(decoder: &mut Decoder, head: &mut Head, block: &[u8]) -> Option<Outcome> {
+    let mut intake = Intake::new(head, Message::Request { extended: false }, Limits::default());
+    let decoded = decoder.decode(block, |line| {
+        assert_eq!(line.bytes, [line.name(), b": ", line.value(), b"\r\n"].concat());
+        assert_eq!(line.verdict, Verdict::of(line.name(), line.value()));
+        if !matches!(line.verdict, Verdict::Bad(_)) {
+            assert!(memchr::memchr3(b'\r', b'\n', 0, line.value()).is_none());
+        }
+        intake.take(line);
+    });
+    decoded.ok().map(|()| intake.finish())
+}
+
+/// Names and values, with `Host` in front as a block has it, and in any case.
+fn listed(head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut fields: Vec<_> =
+        head.fields().map(|field| (field.name.to_ascii_lowercase(), field.value.to_vec())).collect();
+    // An empty one says nothing, and is not written.
+    fields.retain(|(name, value)| !(name == b"host" && value.is_empty()));
+    fields.sort_by_key(|(name, _)| name != b"host");
+    fields
+}
+
+/// Any bytes as what a client sends: answered as far as it goes, the same however it is cut, and never more than bounds.
+pub(crate) fn server(input: &[u8]) {
+    // Beyond that, WINDOW_UPDATE comes when a piece was consumed, and pieces depend on where the input is cut.
+    if input.len() > 32_000 {
+        return;
+    }
+    let whole = serve(input, input.len().max(1));
+    for piece in [1, 7, 100] {
+        assert_eq!(serve(input, piece), whole, "in pieces of {piece}");
+    }
+}
+
+/// The events as text without the pieces of bodies, how many bytes those had, and what was written.
+fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
+    let mut server = Server::new(Config { streams: 5, ..Config::default() }, 0);
+    let (mut head, mut events) = (Head::new(), String::new());
+    let (mut body, mut written) = (0, Vec::new());
+    let (mut from, mut to) = (0, 0);
+    while to < input.len() {
+        to = (to + piece).min(input.len());
+        loop {
+            let (used, event) = server.receive(0, &input[from..to], &mut head);
+            from += used;
+            written.extend_from_slice(server.pending());
+            server.wrote(server.pending().len());
+            match event {
+                Event::NeedMore => break,
+                Event::Wait(Wait::Flush) => {}
+                Event::Wait(Wait::Release) | Event::Closed(_) => return (events, body, written),
+                Event::Data { stream, bytes, end } => {
+                    body += bytes.len();
+                    if end {
+                        events.push_str(&format!("{stream} ends after {body}"));
+                    }
+                    server.consume(stream, bytes.len() as u32);
+                }
+                event => events.push_str(&format!("{event:?} {:?}", listed(&head))),
+            }
+            assert!(server.open_streams() <= 5);
+        }
+        assert!(to - from <= 9 + 16_384, "a whole frame is never left");
+    }
+    (events, body, written)
+}
+
+/// Any bytes as what a server answers to three requests.
+pub(crate) fn client(input: &[u8]) {
+    let mut client = Client::new(Config::default(), 0);
+    let mut head = Head::new();
+    for method in [&b"GET"[..], b"HEAD", b"POST"] {
+        head.start_request(method, b"/");
+        head.append(b"Host", b"a");
+        assert!(client.send_head(&head, b"/", b"https", method != b"POST").is_some());
+    }
+    let mut at = 0;
+    loop {
+        let (used, event) = client.receive(0, &input[at..], &mut head);
+        at += used;
+        client.wrote(client.pending().len());
+        match event {
+            Event::NeedMore | Event::Closed(_) => return,
+            Event::Head { .. } => assert!((100..=999).contains(&head.status()) && head.status() != 101),
+            Event::Data { stream, bytes, .. } => client.consume(stream, bytes.len() as u32),
+            Event::Reset { stream, .. } => client.release(stream),
+            _ => {}
+        }
+        assert!(client.open_streams() <= 3);
+    }
+}

@@ -1,0 +1,71 @@
+//! The committed corpora of the fuzz targets, rerun through the same checks, and bytes that are nearly like them.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod checks;
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = fs::read_dir(&folder).expect("the corpus is committed");
+    let read: Vec<_> = files.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect();
+    assert!(read.len() >= 8, "{target} has only {} files", read.len());
+    read
+}
+
+#[test]
+fn field_blocks_hold() {
+    corpus("h2_hpack").iter().for_each(|input| checks::hpack(input));
+}
+
+#[test]
+fn clients_hold() {
+    corpus("h2_server").iter().for_each(|input| checks::server(input));
+}
+
+#[test]
+fn servers_hold() {
+    corpus("h2_client").iter().for_each(|input| checks::client(input));
+}
+
+/// A file of a corpus with some bytes changed, taken out or doubled.
+fn nearly(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6);
+    (prop::sample::select(corpus(target)), edits).prop_map(|(mut bytes, edits)| {
+        for (at, value, how) in edits {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = value,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, value),
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn nearly_valid_field_blocks_hold(input in nearly("h2_hpack")) {
+        checks::hpack(&input);
+    }
+
+    #[test]
+    fn nearly_valid_clients_hold(input in nearly("h2_server")) {
+        checks::server(&input);
+    }
+
+    #[test]
+    fn nearly_valid_servers_hold(input in nearly("h2_client")) {
+        checks::client(&input);
+    }
+}
