@@ -2,13 +2,10 @@
 
 use fairway_message::Head;
 
-use super::{Connection, Reading, Role};
+use super::{Connection, PREFACE, Reading, Role};
 use crate::event::{Event, Wait};
 use crate::fault::{Code, Fault, Scope};
 use crate::frame::{self, FRAME_BYTES, HEADER_BYTES, Header, Kind};
-
-/// What a client begins with (RFC 9113 §3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What came of one step: how much of the input it took, and an event if there is one.
 pub(super) type Step<'a> = (usize, Option<Event<'a>>);
