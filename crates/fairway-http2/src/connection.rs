@@ -223,6 +223,17 @@ impl Connection {
         self.config.stream_window.max(least)
     }
 
+    /// Gives back the memory that an idle connection does not need; the tables stay.
+    pub(crate) fn rest(&mut self) {
+        self.outbox.rest();
+        if !matches!(self.reading, Reading::Block(_)) {
+            self.block = Vec::new();
+        }
+        self.streams.rest();
+        self.hpack.0.rest();
+        self.hpack.1.rest();
+    }
+
     /// The memory that it keeps, in bytes.
     pub(crate) fn kept_bytes(&self) -> usize {
         let tables = self.hpack.0.kept_bytes() + self.hpack.1.kept_bytes();
