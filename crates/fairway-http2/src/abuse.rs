@@ -14,7 +14,8 @@ const COMPLETED: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Weight {
-    /// PRIORITY, a small DATA frame, a reset after our head, a frame on a closed stream, a needless WINDOW_UPDATE.
+    /// PRIORITY, GOAWAY, an unknown frame, an answer to PING, a small DATA frame, a reset after our head, a frame on a
+    /// closed stream, a needless WINDOW_UPDATE.
     Light = 1,
     /// PING while nothing is sent.
     Middling = 2,

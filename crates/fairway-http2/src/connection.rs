@@ -19,6 +19,9 @@ use crate::hpack::{Decoder, Encoder, Strings};
 use crate::outbox::Outbox;
 use crate::stream::{Memory, Streams};
 
+/// What a client begins with (RFC 9113 §3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// How long a peer may take to acknowledge our settings, in microseconds.
 const SETTINGS_MICROS: u64 = 10_000_000;
 
@@ -191,7 +194,7 @@ impl Connection {
         let config = self.config;
         let out = self.outbox.bytes();
         if self.role == Role::Client {
-            out.extend_from_slice(read::PREFACE);
+            out.extend_from_slice(PREFACE);
         }
         let mut settings = [(Setting::EnablePush, 0); 7];
         let all = [
@@ -218,6 +221,17 @@ impl Connection {
     fn stream_window(&self) -> u32 {
         let least = if self.times.settings.is_some() { flow::INITIAL } else { 0 };
         self.config.stream_window.max(least)
+    }
+
+    /// Gives back the memory that an idle connection does not need; the tables stay.
+    pub(crate) fn rest(&mut self) {
+        self.outbox.rest();
+        if !matches!(self.reading, Reading::Block(_)) {
+            self.block = Vec::new();
+        }
+        self.streams.rest();
+        self.hpack.0.rest();
+        self.hpack.1.rest();
     }
 
     /// The memory that it keeps, in bytes.

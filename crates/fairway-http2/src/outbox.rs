@@ -62,6 +62,11 @@ impl Outbox {
         }
     }
 
+    /// Gives back memory that nothing needs now.
+    pub(crate) fn rest(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     pub(crate) fn kept_bytes(&self) -> usize {
         self.bytes.capacity()
     }

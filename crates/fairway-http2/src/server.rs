@@ -131,6 +131,11 @@ impl Server {
         self.0.pass(now)
     }
 
+    /// Gives back the memory that an idle connection does not need. What is compressed with stays.
+    pub fn rest(&mut self) {
+        self.0.rest();
+    }
+
     /// The memory that it keeps, in bytes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {

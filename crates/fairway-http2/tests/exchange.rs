@@ -321,6 +321,21 @@ fn interim_answers_come_before_the_final_one() {
 }
 
 #[test]
+fn interim_answers_without_end_are_cut_off() {
+    let mut pair = Pair::new(Config::default());
+    let id = pair.ask(b"GET", true);
+    pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
+    let mut interim = Head::new();
+    interim.start_response(102);
+    for _ in 0..9 {
+        assert!(pair.server.send_head(id, &interim, false));
+    }
+    let mut seen = Vec::new();
+    pair.at_client(|event, _| seen.push(matches!(event, Event::Reset { code: Code::Cancel, .. })));
+    assert_eq!(seen, [&[false; 8][..], &[true]].concat());
+}
+
+#[test]
 fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
     let mut pair = Pair::new(Config::default());
     let id = pair.ask(b"POST", false);

@@ -83,6 +83,9 @@ fn floods_of_control_frames() {
     assert_eq!(ends(Peer::new(), |_, _| frame(Kind::Settings, ACK, 0, &[])), 250);
     assert_eq!(ends(Peer::new(), |_, _| frame(Kind::Priority, 0, 1, &[0; 5])), 1000);
     assert_eq!(ends(Peer::new(), |_, _| window_update(0, 1)), 1001);
+    assert_eq!(ends(Peer::new(), |_, _| frame(Kind::GoAway, 0, 0, &[0; 8])), 1000);
+    assert_eq!(ends(Peer::new(), |_, _| ping(ACK)), 1000);
+    assert_eq!(ends(Peer::new(), |_, _| vec![0, 0, 0, 0x99, 0, 0, 0, 0, 1]), 1000);
     assert_eq!(ends(Peer::new(), |_, _| frame(Kind::PriorityUpdate, 0, 0, &[0, 0, 0, 1])), 1000);
 }
 
@@ -147,6 +150,18 @@ fn an_idle_connection_is_small() {
     let peer = Peer::new();
     let kept = peer.server.kept_bytes();
     assert!(kept <= 1024, "{kept}");
+    let mut peer = peer;
+    for number in 0..100 {
+        peer.post(id(number));
+        peer.send(&data(id(number), true, &[0; 16_000]));
+        peer.server.consume(id(number), 16_000);
+        peer.server.send_head(id(number), &ok(), false);
+        peer.server.send_data(id(number), &[0; 300], true);
+        peer.server.release(id(number));
+        peer.sent();
+    }
+    peer.server.rest();
+    assert!(peer.server.kept_bytes() <= kept, "nothing entered a table: {}", peer.server.kept_bytes());
 }
 
 #[test]

@@ -27,6 +27,11 @@ const GROUND: &[Ground] = &[
         why: "each command and each part of `run` reads its own flags",
     },
     Ground {
+        name: "fairway-http2",
+        module: "fault",
+        why: "the errors of the protocol, one of which every broken rule has",
+    },
+    Ground {
         name: "fairway-lab-measure",
         module: "process",
         why: "all that is read of one process in /proc",

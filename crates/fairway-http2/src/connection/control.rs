@@ -150,6 +150,7 @@ impl Connection {
                 self.go_away_at_last();
                 return Ok(None);
             }
+            self.charge(now, Weight::Light)?;
             return Ok(Some(Event::Pong(opaque)));
         }
         frame::write_ping(opaque, true, self.outbox.reply());
@@ -160,7 +161,8 @@ impl Connection {
     }
 
     /// "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113 §6.8).
-    pub(super) fn go_away_received<'a>(&mut self, payload: &[u8]) -> Came<'a> {
+    pub(super) fn go_away_received<'a>(&mut self, now: u64, payload: &[u8]) -> Came<'a> {
+        self.charge(now, Weight::Light)?;
         let (last, code) = frame::go_away(payload);
         if last > self.peer.last {
             return Err(protocol("go_away_rises"));

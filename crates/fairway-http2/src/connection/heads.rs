@@ -21,6 +21,9 @@ const SMALL_FRAMES: u32 = 4;
 /// Bytes below which a CONTINUATION frame is small.
 const SMALL: usize = 1024;
 
+/// Interim answers that may come before the final one.
+const INTERIM: u8 = 8;
+
 type Came<'a> = Result<Option<Event<'a>>, Fault>;
 
 const fn malformed(defect: Defect) -> Fault {
@@ -190,7 +193,13 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(open.stream) else { return Ok(None) };
         // A response without a body may say how long one would be (RFC 9110 §8.6): to HEAD, and with 304.
         let bodiless = stream.is_bodiless(head.status());
-        if !interim {
+        if interim {
+            stream.interim += 1;
+            if stream.interim > INTERIM {
+                let fault = Fault::stream(Code::Cancel, "too_many_interim_answers");
+                return self.fail_stream(now, open.stream, fault);
+            }
+        } else {
             stream.received = if end { Half::Ended } else { Half::Open };
             stream.announced = if bodiless { Some(0) } else { length };
             if end && !bodiless && length.is_some_and(|length| length > 0) {

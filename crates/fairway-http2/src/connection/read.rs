@@ -2,13 +2,11 @@
 
 use fairway_message::Head;
 
-use super::{Connection, Reading, Role};
+use super::{Connection, PREFACE, Reading, Role};
+use crate::abuse::Weight;
 use crate::event::{Event, Wait};
 use crate::fault::{Code, Fault, Scope};
 use crate::frame::{self, FRAME_BYTES, HEADER_BYTES, Header, Kind};
-
-/// What a client begins with (RFC 9113 §3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What came of one step: how much of the input it took, and an event if there is one.
 pub(super) type Step<'a> = (usize, Option<Event<'a>>);
@@ -76,6 +74,7 @@ impl Connection {
             Ok(Some(kind)) => kind,
             Ok(None) => {
                 self.reading = Reading::Skip { left: header.length };
+                self.charge(now, Weight::Light)?;
                 return Ok((HEADER_BYTES, None));
             }
             Err(fault) if fault.scope == Scope::Stream => return self.misshapen(now, &header, fault),
@@ -139,7 +138,7 @@ impl Connection {
             Kind::WindowUpdate => self.window_update(now, header, payload),
             Kind::Reset => self.reset_received(now, header, payload),
             Kind::Ping => self.ping_received(now, header, payload),
-            Kind::GoAway => self.go_away_received(payload),
+            Kind::GoAway => self.go_away_received(now, payload),
             Kind::Priority => self.priority_received(now, header, payload),
             Kind::PriorityUpdate => self.priority_update(now, payload),
             // "A client cannot push" and we do not let servers (RFC 9113 §8.4).

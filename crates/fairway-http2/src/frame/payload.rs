@@ -1,6 +1,6 @@
 //! What payloads hold (RFC 9113 §6). Their lengths were judged before. Never keeps anything.
 
-use super::{Header, PADDED, PRIORITY};
+use super::rules::{Header, PADDED, PRIORITY};
 use crate::fault::{Code, Fault};
 
 /// The first four bytes as a number: an error code, an increment.

@@ -1,7 +1,23 @@
 //! What each type of frame may look like, one row per type (RFC 9113 §6, RFC 9218 §7.1). Never reads a payload.
 
-use super::HEADER_BYTES;
 use crate::fault::{Code, Fault, Scope};
+
+/// Bytes of a frame's header.
+pub const HEADER_BYTES: usize = 9;
+
+/// The last frame of a stream's direction (DATA, HEADERS).
+pub const END_STREAM: u8 = 0x1;
+/// An answer to SETTINGS or PING.
+pub const ACK: u8 = 0x1;
+/// The last frame of a field block.
+pub const END_HEADERS: u8 = 0x4;
+/// The payload begins with the length of its padding.
+pub const PADDED: u8 = 0x8;
+/// HEADERS with the deprecated priority.
+pub const PRIORITY: u8 = 0x20;
+
+/// The largest frame that every endpoint takes (RFC 9113 §4.2), and the largest that we take.
+pub const FRAME_BYTES: u32 = 16_384;
 
 /// A type of frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Frames to bytes. Never decides when.
 
-use super::{ACK, END_STREAM, Header, Kind};
+use super::rules::{ACK, END_STREAM, Header, Kind};
 use crate::fault::Code;
 
 /// The settings that are known here (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).

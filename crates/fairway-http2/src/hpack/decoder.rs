@@ -55,6 +55,11 @@ impl Decoder {
         }
     }
 
+    /// Gives back what only blocks need.
+    pub fn rest(&mut self) {
+        self.scratch = Vec::new();
+    }
+
     /// The memory that it keeps from block to block, in bytes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
