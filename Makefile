@@ -85,9 +85,11 @@ lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAP
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 
-lab-report: lab-binary ## docs/results/report.html and the figures of README, from the published runs
-	$(target_dir)/release/fairway-lab report $(published) -o docs/results/report.html
-	$(target_dir)/release/fairway-lab report $(published) --readme README.md --link docs/results/report.html
+lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
+	cargo build --locked -p fairway-lab
+	find $(published) -name results.json -exec gzip -9nf {} +
+	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
+	$(target_dir)/debug/fairway-lab publish
 
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
