@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::super::readme::{Agreement, Readme, figures};
 use super::bench::{self, Bench};
-use super::{PAGE, README, RUNS, Region, cluster, git, highlights, origin, stray};
+use super::{LIMITS, PAGE, README, RUNS, Region, cluster, floods, git, highlights, origin, stray};
 
 /// Arguments of `fairway-lab publish`.
 #[derive(clap::Args)]
@@ -84,6 +84,7 @@ fn regions(root: &Path, origins: &[origin::Origin], counted_to: Option<&str>) ->
         Region { file: PAGE, name: "bench", text: bench.page() },
         Region { file: PAGE, name: "proofs", text: bench::proofs(root)? },
         Region { file: PAGE, name: "cluster", text: cluster::page(root)? },
+        Region { file: LIMITS, name: "floods", text: floods::page(root)? },
     ];
     // Without history nothing can be counted, and the table stays as it is.
     regions.extend(counted_to.map(|end| Region {

@@ -1,4 +1,4 @@
-//! The figures of README.md and docs/performance.md: made from the results that the repository keeps, never by hand. A
+//! The figures of README.md and docs/performance.md, and the table of floods in docs/limits.md: made from the results that the repository keeps, never by hand. A
 //! check refuses documents that say something else and results of which nobody knows what was measured.
 //!
 //! ```text
@@ -9,6 +9,7 @@
 mod bench;
 mod cluster;
 pub mod command;
+mod floods;
 mod git;
 mod highlights;
 mod origin;
@@ -24,6 +25,8 @@ use serde::de::DeserializeOwned;
 pub const RUNS: [&str; 3] = ["docs/results/capacity", "docs/results/quick", "docs/results/defaults"];
 /// The page of all figures.
 const PAGE: &str = "docs/performance.md";
+/// The page with the table of floods.
+const LIMITS: &str = "docs/limits.md";
 /// The page with some of them.
 const README: &str = "README.md";
 
