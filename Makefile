@@ -69,7 +69,7 @@ deploy: ## deploy/fairway.yaml, from the chart
 	mv deploy/fairway.yaml.new deploy/fairway.yaml
 
 testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
-	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
+	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 -timeout 20m ./...
 
 bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
 	cargo build --release --locked -p fairway-bench
