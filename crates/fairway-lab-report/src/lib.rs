@@ -36,10 +36,13 @@ mod peers;
 mod pool;
 mod provenance;
 mod published;
+mod question;
+mod rare;
 pub mod readme;
 mod scale;
 mod stretch;
 mod thin;
+mod verdict;
 
 use std::fs::{self, Permissions};
 use std::io::Write;
