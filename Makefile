@@ -14,8 +14,6 @@ image_archive = $(target_dir)/fairway-image.tar
 ARGS ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
-fuzz_targets = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
-fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
@@ -41,12 +39,13 @@ setup: ## installs what building and testing need, or names it
 test: setup ## all tests of all crates, with those of the documentation
 	cargo test --workspace --locked --no-fail-fast -- --quiet
 
-lint: setup ## format, clippy, documentation, licences and bans of the dependencies
+lint: setup ## format, clippy, documentation, workflows, licences and bans of the dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
-	.ci/deny
+	.ci/actionlint
 	@$(MAKE) --no-print-directory chart
+	.ci/deny
 
 image: build ## the image of the release binary, as an archive that ctr, Docker and podman load
 	@# Without its tables of source lines, three quarters of it; panics still name their functions.
@@ -85,20 +84,16 @@ lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAP
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 
-lab-report: lab-binary ## docs/results/report.html and the figures of README, from the published runs
-	$(target_dir)/release/fairway-lab report $(published) -o docs/results/report.html
-	$(target_dir)/release/fairway-lab report $(published) --readme README.md --link docs/results/report.html
+lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
+	cargo build --locked -p fairway-lab
+	find $(published) -name results.json -exec gzip -9nf {} +
+	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
+	$(target_dir)/debug/fairway-lab publish
 
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx-reload --fail-on-errors fairway \
 		--set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
 
-fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
-	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
-		echo "fuzz: needs: rustup toolchain install nightly && cargo install cargo-fuzz" >&2; exit 1; }
-	@for target in $(fuzz_targets); do \
-		echo "fuzz: $$target for $(FUZZ_SECONDS) s"; mkdir -p $(fuzz_corpus)/$$target; \
-		cargo +nightly fuzz run $$target $(fuzz_corpus)/$$target fuzz/corpus/$$target -- \
-			-max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 || exit 1; \
-	done
+fuzz: ## each fuzz target for FUZZ_SECONDS
+	.ci/fuzz $(FUZZ_SECONDS)

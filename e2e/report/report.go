@@ -76,11 +76,11 @@ func (b *Book) Add(s Scenario) {
 	b.scenarios = append(b.scenarios, s)
 }
 
-// Write puts everything into a JSON file.
+// Write puts everything into a JSON file, with the revision that E2E_REVISION names.
 func (b *Book) Write(path, form string) error {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	text, err := json.MarshalIndent(map[string]any{"form": form, "scenarios": b.scenarios}, "", "  ")
+	text, err := json.MarshalIndent(map[string]any{"form": form, "revision": os.Getenv("E2E_REVISION"), "scenarios": b.scenarios}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the results as JSON: %w", err)
 	}

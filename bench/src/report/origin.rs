@@ -1,9 +1,8 @@
 //! Where and of what a result was made: command, machine, kernel, revision. Never an absolute path of the machine.
 
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairway_lab_measure::environment;
+use fairway_lab_measure::{environment, revision};
 
 use crate::pinning::{Conditions, Idle, Pin};
 
@@ -49,15 +48,4 @@ fn command() -> String {
         _ => argument,
     };
     std::env::args().map(shorten).collect::<Vec<_>>().join(" ")
-}
-
-fn revision() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let Some(revision) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
-    let changed =
-        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
-    if changed { format!("{revision} with changes") } else { revision }
 }

@@ -23,7 +23,7 @@ mod spent;
 mod usage;
 
 pub use distance::{distance, during, round_trip_ns};
-pub use machine::environment;
+pub use machine::{environment, revision};
 pub use meter::{Meter, Subject};
 pub use pairs::{Block, Paired, Spread, ratio};
 pub use pinning::{MachineTime, pin, pin_thread};

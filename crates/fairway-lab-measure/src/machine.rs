@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use fairway_lab_results::Environment;
 
@@ -26,6 +27,7 @@ pub fn environment() -> Environment {
             "yes: the CPUs are shared with others that cannot be seen".to_owned(),
         );
     }
+    facts.insert("revision".to_owned(), revision());
     Environment {
         cpu: value(&cpus, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
         cpus: std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1)),
@@ -37,6 +39,19 @@ pub fn environment() -> Environment {
         laboratory: env!("CARGO_PKG_VERSION").to_owned(),
         facts,
     }
+}
+
+/// The commit that is checked out in the working directory, `... with changes` if files differ from it, `unknown` outside
+/// of a checkout. It is what a published figure was measured at.
+#[must_use]
+pub fn revision() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".to_owned() };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|list| !list.is_empty());
+    if changed { format!("{revision} with changes") } else { revision }
 }
 
 /// The value of the first line `name : value`.

@@ -119,7 +119,7 @@ impl Figure {
 impl Series {
     fn text(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
         let points = thinned(&self.points, most);
-        let flat: Vec<f64> = points.iter().flat_map(|(x, y)| [shortened(*x, 7), shortened(*y, 4)]).collect();
+        let flat: Vec<f64> = points.iter().flat_map(|(x, y)| [shortened(*x, 6), shortened(*y, 4)]).collect();
         json!({
             "peer": self.peer,
             "label": self.label,

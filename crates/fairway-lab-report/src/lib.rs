@@ -11,6 +11,8 @@
 //!                                                               └─► JSON ─► page.js: the same, alive  ─┘
 //! ```
 //!
+//! The figures of README.md and docs/performance.md are made by [`evidence`].
+//!
 //! On a screen `page.js` draws the plots; without scripts and on paper there are the drawings of [`drawing`], with all
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
@@ -23,6 +25,7 @@ mod deliveries;
 mod drawing;
 mod effects;
 mod errors;
+pub mod evidence;
 mod figure;
 mod figures;
 mod glance;

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use fairway_lab_results::{Completeness, Environment, Measure, PeerKind, PeerRecord, Results, Run};
+use fairway_lab_results::{Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results, Run};
 
 use super::builder::PageBuilder;
 use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
+use super::pool::{distinct, titled};
 
 /// Says at the top what is not complete.
 pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
@@ -73,7 +74,7 @@ pub(super) fn generator(run: &Run, builder: &mut PageBuilder) {
         "case",
         "peer",
         "phase",
-        "#block",
+        "#blocks",
         "#offered/s",
         "#connections",
         "#threads",
@@ -87,45 +88,61 @@ pub(super) fn generator(run: &Run, builder: &mut PageBuilder) {
         "CPU read from",
     ];
     let mut table = Table::new("The generator, stream by stream", &columns);
-    for measure in &run.measures {
-        table.row(stream(measure, builder));
+    let key = |measure: &Measure| {
+        let place = (measure.case.clone(), measure.workers, measure.peer.clone(), measure.settings);
+        (place, measure.phase.clone(), measure.beside.clone(), tls(measure), cost_source(measure))
+    };
+    for one in distinct(run.measures.iter().map(key)) {
+        let blocks: Vec<&Measure> = run.measures.iter().filter(|measure| key(measure) == one).collect();
+        table.row(stream(&blocks, builder));
     }
     if !table.is_empty() {
         builder.folded("The generator: what it offered, its own lateness, TLS as negotiated", |builder| {
-            builder.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first.");
+            builder.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first. Where a stream has several blocks, seconds are their sum and latenesses and the p99 are those of the worst block.");
             builder.table(&table);
         });
     }
 }
 
-fn stream(measure: &Measure, builder: &PageBuilder) -> Vec<Cell> {
+/// A row for the blocks of one stream, of which there is at least one.
+fn stream(blocks: &[&Measure], builder: &PageBuilder) -> Vec<Cell> {
+    let measure = blocks[0];
     let load = &measure.load;
-    let late = load.lateness;
-    let sent = load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
-    let tls = load.tls.as_ref().map_or_else(
+    let worst = |of: fn(&Lateness) -> f64| {
+        Cell::Number(number::figure(blocks.iter().map(|block| of(&block.load.lateness)).fold(0.0, f64::max)))
+    };
+    let sent = |block: &&Measure| {
+        let p99 = block.load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
+        p99.map(|point| point.ms)
+    };
+    vec![
+        Cell::Text(titled(&measure.case, measure.workers)),
+        Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
+        Cell::Text(measure.phase.clone()),
+        Cell::Number(blocks.len().to_string()),
+        Cell::Number(load.offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure)),
+        Cell::Number(number::count(load.offered.connections.into())),
+        Cell::Number(load.offered.threads.to_string()),
+        Cell::Number(number::figure(blocks.iter().map(|block| block.load.seconds).sum())),
+        worst(|late| late.p50_ms),
+        worst(|late| late.p99_ms),
+        worst(|late| late.p999_ms),
+        worst(|late| late.max_ms),
+        Cell::Number(number::maybe(blocks.iter().filter_map(sent).reduce(f64::max))),
+        Cell::Text(tls(measure)),
+        Cell::Text(cost_source(measure)),
+    ]
+}
+
+/// TLS as it was negotiated.
+fn tls(measure: &Measure) -> String {
+    measure.load.tls.as_ref().map_or_else(
         || "none".to_owned(),
         |tls| {
             let key = tls.key.as_deref().unwrap_or("key unknown");
             format!("{} {} {key} {}", tls.version, tls.cipher, tls.protocol)
         },
-    );
-    vec![
-        Cell::Text(measure.case.clone()),
-        Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
-        Cell::Text(measure.phase.clone()),
-        Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
-        Cell::Number(load.offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure)),
-        Cell::Number(number::count(load.offered.connections.into())),
-        Cell::Number(load.offered.threads.to_string()),
-        Cell::Number(number::figure(load.seconds)),
-        Cell::Number(number::figure(late.p50_ms)),
-        Cell::Number(number::figure(late.p99_ms)),
-        Cell::Number(number::figure(late.p999_ms)),
-        Cell::Number(number::figure(late.max_ms)),
-        Cell::Number(number::maybe(sent.map(|point| point.ms))),
-        Cell::Text(tls),
-        Cell::Text(cost_source(measure)),
-    ]
+    )
 }
 
 /// Where CPU was read.

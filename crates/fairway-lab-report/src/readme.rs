@@ -11,8 +11,8 @@ use fairway_lab_results::{Completeness, Results};
 use super::glance::{Kind, Row, glance};
 use super::palette::Palette;
 
-const BEGIN: &str = "<!-- lab:begin -->";
-const END: &str = "<!-- lab:end -->";
+/// The region that `fairway-lab report --readme` writes.
+const REGION: &str = "lab";
 
 /// What became of a README.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,21 +42,30 @@ impl Readme {
     /// # Errors
     /// It cannot be read, or has not exactly one pair of markers in their order.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
+        Self::with_region(path, REGION)
+    }
+
+    /// Reads a document for the figures between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
+    ///
+    /// # Errors
+    /// As [`Readme::read`].
+    pub fn with_region(path: &Path, name: &str) -> anyhow::Result<Self> {
+        let (first, last) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let once = |marker: &str| {
             let mut places = text.match_indices(marker);
             let place = places.next().map(|(at, _)| at).with_context(|| {
                 format!(
-                    "{} has no line {marker}; put {BEGIN} and {END} where the figures belong",
+                    "{} has no line {marker}; put {first} and {last} where the figures belong",
                     path.display()
                 )
             })?;
             anyhow::ensure!(places.next().is_none(), "{} has {marker} twice; leave one", path.display());
             Ok(place)
         };
-        let begin = once(BEGIN)? + BEGIN.len();
-        let end = once(END)?;
-        anyhow::ensure!(begin <= end, "{} has {END} before {BEGIN}; exchange them", path.display());
+        let begin = once(&first)? + first.len();
+        let end = once(&last)?;
+        anyhow::ensure!(begin <= end, "{} has {last} before {first}; exchange them", path.display());
         Ok(Self {
             path: path.to_owned(),
             before: text[..begin].to_owned(),

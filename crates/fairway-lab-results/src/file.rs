@@ -2,18 +2,21 @@
 //! before.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use flate2::read::GzDecoder;
 
 use crate::results::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
 pub const RESULTS: &str = "results.json";
-/// The folder of raw histograms beside it.
-pub const HISTOGRAMS: &str = "histograms";
+/// The same file compressed with gzip, as published runs are kept.
+pub const COMPRESSED: &str = "results.json.gz";
+/// The archive of raw histograms next to it. It is not published.
+pub const HISTOGRAMS: &str = "histograms.tar";
 
 /// Writes the results of a run into its folder.
 ///
@@ -32,14 +35,23 @@ pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the results of a run from its folder.
+/// Reads the results of a run from its folder: `results.json`, or `results.json.gz` if there is no such file.
 ///
 /// # Errors
 /// No file, no JSON, or a schema that this program does not know.
 pub fn read(folder: &Path) -> anyhow::Result<Results> {
-    let place = folder.join(RESULTS);
-    let text = fs::read(&place)
+    let compressed = folder.join(COMPRESSED);
+    let is_compressed = !folder.join(RESULTS).exists() && compressed.exists();
+    let place = if is_compressed { compressed } else { folder.join(RESULTS) };
+    let mut text = fs::read(&place)
         .with_context(|| format!("read {}: is this the folder of a run?", place.display()))?;
+    if is_compressed {
+        let mut plain = Vec::new();
+        GzDecoder::new(text.as_slice())
+            .read_to_end(&mut plain)
+            .with_context(|| format!("decompress {}", place.display()))?;
+        text = plain;
+    }
     let results: Results =
         serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))?;
     anyhow::ensure!(

@@ -3,7 +3,7 @@
 //!
 //! A [`Results`] has one [`Run`] of each scenario; a run has [`Measure`]s, one for each stream of load of a peer in a
 //! phase, and what was derived from them: [`Ratio`]s of pairs of blocks, [`Spike`]s after events, [`Propagation`] times.
-//! Raw latencies are beside the file as HDR histograms (V2, deflated) that measures name.
+//! Raw latencies are in `histograms.tar` next to the file: HDR histograms (V2, deflated) that measures name.
 //!
 //! Owns the words and reading and writing the file. Never measures and never draws.
 
@@ -17,7 +17,7 @@ mod run;
 
 pub use delivery::{Backstage, Delivered, Deliveries, Distance};
 pub use environment::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Settings};
-pub use file::{HISTOGRAMS, RESULTS, read, write};
+pub use file::{COMPRESSED, HISTOGRAMS, RESULTS, read, write};
 pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,

@@ -238,7 +238,7 @@ pub struct Latency {
     pub max_ms: f64,
     /// The usual ones, ascending, dense enough to draw the curve: 0, 10, .. 90, 95, 99, 99.5, 99.9, 99.95, .. 99.9999.
     pub percentiles: Vec<Percentile>,
-    /// The raw histogram beside `results.json` (HDR V2 deflated, microseconds), if it was kept.
+    /// The name of the raw histogram in `histograms.tar` (HDR V2 deflated, microseconds), if it was kept.
     pub histogram: Option<String>,
 }
 

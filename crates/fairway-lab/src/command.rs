@@ -12,6 +12,7 @@ use crate::adapter::command::AdapterArguments;
 use crate::scenario::arguments::RunArguments;
 use crate::scenario::command::ListArguments;
 use fairway_lab_report::command::ReportArguments;
+use fairway_lab_report::evidence::command::PublishArguments;
 use fairway_lab_traffic::backend::command::BackendArguments;
 use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
 use fairway_lab_traffic::load::command::LoadArguments;
@@ -36,6 +37,8 @@ enum Order {
     Crosscheck(CrosscheckArguments),
     /// Merge the results of runs into one report.
     Report(ReportArguments),
+    /// Put the figures of the published results into the documents of Fairway's repository, or check that they are there.
+    Publish(PublishArguments),
     /// The backend that requests end at, with knobs.
     Backend(BackendArguments),
     /// What runs beside nginx, HAProxy, Envoy or Caddy in a pod, and tells them of changes. Runs of the laboratory start it.
@@ -52,6 +55,7 @@ pub fn run() -> ExitCode {
         Order::Load(load) => load.run(),
         Order::Crosscheck(crosscheck) => crosscheck.run(),
         Order::Report(report) => report.run(),
+        Order::Publish(publish) => publish.run(),
         Order::Backend(backend) => backend.run(),
         Order::Adapter(adapter) => adapter.run(),
     };

@@ -40,7 +40,7 @@ impl Alarm {
 fn run(asked: &Receiver<Waiting>) {
     let mut waiting = BinaryHeap::new();
     loop {
-        let next = match wake(&mut waiting) {
+        let next = match wake(&mut waiting, Instant::now()) {
             Some(left) => asked.recv_timeout(left),
             None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
@@ -52,10 +52,10 @@ fn run(asked: &Receiver<Waiting>) {
     }
 }
 
-/// Wakes what is due; how long until the next.
-fn wake(waiting: &mut BinaryHeap<Waiting>) -> Option<Duration> {
+/// Wakes what is due at `now`; how long until the next, to the nanosecond: not a tick more.
+fn wake(waiting: &mut BinaryHeap<Waiting>, now: Instant) -> Option<Duration> {
     loop {
-        let left = waiting.peek()?.due.saturating_duration_since(Instant::now());
+        let left = waiting.peek()?.due.saturating_duration_since(now);
         if !left.is_zero() {
             return Some(left);
         }
@@ -87,35 +87,44 @@ impl Eq for Waiting {}
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::pin::pin;
-    use std::rc::Rc;
     use std::task::{Context, Waker};
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_delay_is_exact_to_less_than_a_tick() {
-        let (alarm, delay) = (Alarm::start().unwrap(), Duration::from_micros(2_100));
-        let mut best = Duration::MAX;
-        for _ in 0..100 {
-            let begun = Instant::now();
-            alarm.sleep(delay).await;
-            best = best.min(begun.elapsed());
-        }
-        // A busy machine delays some of a hundred; ticks of a millisecond would delay all of them to three.
-        assert!(best >= delay && best < delay + Duration::from_micros(500), "{best:?}");
+    /// Delays that were asked for at `begun`, in microseconds, and who waits for them.
+    fn asked(begun: Instant, delays: &[u64]) -> (BinaryHeap<Waiting>, Vec<oneshot::Receiver<()>>) {
+        let ask = |delay: &u64| {
+            let (wake, woken) = oneshot::channel();
+            (Waiting { due: begun + Duration::from_micros(*delay), wake }, woken)
+        };
+        delays.iter().map(ask).unzip()
     }
 
-    #[tokio::test]
-    async fn delays_end_in_the_order_of_their_times_whatever_the_order_of_their_beginnings() {
-        let (alarm, order) = (Alarm::start().unwrap(), Rc::new(RefCell::new(Vec::new())));
-        let sleep = async |delay| {
-            alarm.sleep(Duration::from_millis(delay)).await;
-            order.borrow_mut().push(delay);
-        };
-        tokio::join!(sleep(60), sleep(20), sleep(40));
-        assert_eq!(*order.borrow(), [20, 40, 60]);
+    #[test]
+    fn a_delay_ends_at_its_nanosecond_and_not_at_a_tick() {
+        let begun = Instant::now();
+        let (mut waiting, mut woken) = asked(begun, &[2_100]);
+        let delay = Duration::from_micros(2_100);
+        assert_eq!(wake(&mut waiting, begun), Some(delay));
+        let just_before = begun + delay - Duration::from_nanos(1);
+        assert_eq!(wake(&mut waiting, just_before), Some(Duration::from_nanos(1)));
+        assert!(woken[0].try_recv().is_err());
+        assert_eq!(wake(&mut waiting, begun + delay), None);
+        assert_eq!(woken[0].try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn delays_end_in_the_order_of_their_times_whatever_the_order_of_their_beginnings() {
+        let begun = Instant::now();
+        let (mut waiting, mut woken) = asked(begun, &[60, 20, 40]);
+        for (now, next, ended) in [(20, Some(20), 1), (40, Some(20), 2), (60, None, 0)] {
+            let left = wake(&mut waiting, begun + Duration::from_micros(now));
+            assert_eq!(left, next.map(Duration::from_micros));
+            let mut states: Vec<bool> = woken.iter_mut().map(|one| one.try_recv().is_ok()).collect();
+            assert!(std::mem::take(&mut states[ended]), "{now}");
+            assert_eq!(states, [false; 3], "{now}: only one ends");
+        }
     }
 
     #[tokio::test]

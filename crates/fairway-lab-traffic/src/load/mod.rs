@@ -10,6 +10,7 @@
 //! status, as wrk2 and vegeta have it; what failed without an answer is in the errors, by class. Its own HTTP/1 reader
 //! shares nothing with the proxy's.
 
+mod archive;
 pub mod command;
 
 pub(crate) mod answer;

@@ -1,7 +1,5 @@
 //! What a stream of load came to, in the words of the results. Never measures.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,6 +7,7 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
+use super::archive::append;
 use super::fates::Fates;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
@@ -81,21 +80,21 @@ impl Outcome {
         }
     }
 
-    /// Writes the raw histograms into the `histograms` folder of a run as `name.latency.hdr` and `name.service.hdr` (HDR
-    /// V2, deflated, microseconds) and notes their places in [`Outcome::load`].
+    /// Adds the raw histograms to the archive in the folder of a run, as `name.latency.hdr` and `name.service.hdr` (HDR V2,
+    /// deflated, microseconds), and notes their names in [`Outcome::load`].
     ///
     /// # Errors
     /// The folder cannot be written, e.g. because the disk is full.
     pub fn save(&mut self, folder: &Path, name: &str) -> anyhow::Result<()> {
-        let inside = folder.join(HISTOGRAMS);
-        std::fs::create_dir_all(&inside).with_context(|| format!("make the folder {}", inside.display()))?;
+        let place = folder.join(HISTOGRAMS);
         for (histogram, latency, kind) in [
             (&self.latency, &mut self.load.latency, "latency"),
             (&self.service, &mut self.load.service, "service"),
         ] {
             let file = format!("{name}.{kind}.hdr");
-            write_histogram(histogram, &inside.join(&file))?;
-            latency.histogram = Some(format!("{HISTOGRAMS}/{file}"));
+            append(&place, &file, &serialised(histogram)?)
+                .with_context(|| format!("write {}", place.display()))?;
+            latency.histogram = Some(file);
         }
         Ok(())
     }
@@ -112,13 +111,17 @@ impl Outcome {
 /// # Errors
 /// The file cannot be written, e.g. because the disk is full.
 pub fn write_histogram(histogram: &Histogram<u64>, place: &Path) -> anyhow::Result<()> {
-    let tried = || format!("write the histogram {}", place.display());
-    let mut file = BufWriter::new(File::create(place).with_context(tried)?);
+    std::fs::write(place, serialised(histogram)?)
+        .with_context(|| format!("write the histogram {}", place.display()))
+}
+
+fn serialised(histogram: &Histogram<u64>) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     V2DeflateSerializer::new()
-        .serialize(histogram, &mut file)
+        .serialize(histogram, &mut bytes)
         .map_err(|error| anyhow::anyhow!("{error:?}"))
-        .with_context(tried)?;
-    file.flush().with_context(tried)
+        .context("serialise a histogram")?;
+    Ok(bytes)
 }
 
 /// A histogram of microseconds in the words of the results.

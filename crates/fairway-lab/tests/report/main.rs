@@ -5,5 +5,6 @@
 mod browser;
 mod file;
 mod fixture;
+mod published;
 mod reading;
 mod readme;

@@ -127,19 +127,3 @@ fn of_two_runs_of_a_scenario_the_first_is_shown() {
     let second = &text[text.find("Measured 2031-01-01").expect("it has a scenario of its own")..];
     assert!(second.contains("another: ") && !second.contains("propagation: "), "{second}");
 }
-
-/// The runs that this repository publishes, in the order of `make lab-report`.
-const PUBLISHED: [&str; 3] = ["docs/results/capacity", "docs/results/quick", "docs/results/defaults"];
-
-#[test]
-fn the_readme_of_this_repository_says_what_the_published_runs_say() {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
-        .arg("report")
-        .args(PUBLISHED)
-        .args(["--readme", "README.md", "--link", "docs/results/report.html", "--check"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        .output()
-        .unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "run make lab-report\n{told}");
-}

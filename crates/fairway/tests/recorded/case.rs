@@ -106,6 +106,39 @@ impl Case {
         };
         self.ingresses.iter().map(of_one).filter(|(_, names): &(_, BTreeSet<_>)| !names.is_empty()).collect()
     }
+
+    /// The annotations that do not work yet and that an exchange with `host` depends on: those of the Ingresses that have
+    /// this host, or all of the case where it is an annotation that adds the host.
+    pub(crate) fn unsupported_for(&self, host: &str) -> BTreeSet<String> {
+        let serving = |ingress: &&Value| serves(ingress, host);
+        let names = |ingress: &Value| {
+            annotations(ingress).filter(|name| !supported(name)).map(str::to_owned).collect()
+        };
+        if self.ingresses.iter().any(|ingress| serves(ingress, host)) && !self.adds_hosts() {
+            return self
+                .ingresses
+                .iter()
+                .filter(serving)
+                .flat_map(|ingress| -> Vec<_> { names(ingress) })
+                .collect();
+        }
+        self.ingresses.iter().flat_map(|ingress| -> Vec<_> { names(ingress) }).collect()
+    }
+
+    fn adds_hosts(&self) -> bool {
+        let adds =
+            |name: &str| matches!(name.strip_prefix(PREFIX), Some("from-to-www-redirect" | "server-alias"));
+        self.ingresses.iter().any(|ingress| annotations(ingress).any(adds))
+    }
+}
+
+/// Whether a rule of `ingress` is for `host`.
+fn serves(ingress: &Value, host: &str) -> bool {
+    let rules = ingress["spec"]["rules"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    rules
+        .iter()
+        .filter_map(|rule| rule["host"].as_str())
+        .any(|rule| rule == host || rule.strip_prefix('*').is_some_and(|suffix| host.ends_with(suffix)))
 }
 
 fn annotations(ingress: &Value) -> impl Iterator<Item = &str> {

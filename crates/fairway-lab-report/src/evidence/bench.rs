@@ -1,0 +1,453 @@
+//! The paired benchmark and the proofs (`bench/results`) as tables. Figures are those of the files; ratios and intervals
+//! were made when they were written.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::number;
+use super::{json, table};
+
+/// Fewer pairs than this are too few for a claim.
+pub(super) const ENOUGH_PAIRS: usize = 15;
+
+/// A run of `fairway-bench run`.
+#[derive(Deserialize)]
+pub(super) struct Bench {
+    origin: Origin,
+    versions: BTreeMap<String, String>,
+    results: Vec<Findings>,
+}
+
+#[derive(Deserialize)]
+struct Origin {
+    command: String,
+    kernel: String,
+    cpu: String,
+    cpus: u32,
+    load_average: String,
+}
+
+#[derive(Deserialize)]
+struct Findings {
+    scenario: Scenario,
+    summary: Vec<Summary>,
+    memory: Vec<Memory>,
+}
+
+#[derive(Deserialize)]
+struct Scenario {
+    name: String,
+    connections: u32,
+}
+
+#[derive(Deserialize)]
+struct Memory {
+    open: u64,
+    before_bytes: u64,
+    after_bytes: u64,
+}
+
+/// A proxy in a scenario.
+#[derive(Deserialize)]
+pub(super) struct Summary {
+    peer: String,
+    distance: String,
+    user_us: f64,
+    total_us: f64,
+    to_base: Option<Ratio>,
+    kept: usize,
+    discarded: usize,
+}
+
+/// CPU of a peer divided by Fairway's.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Ratio {
+    median: f64,
+    low: f64,
+    high: f64,
+    pub(super) pairs: usize,
+}
+
+impl Ratio {
+    /// With its interval.
+    pub(super) fn text(self) -> String {
+        let Self { median, low, high, pairs } = self;
+        if pairs == 1 {
+            return number::ratio(median);
+        }
+        format!("{} [{}, {}]", number::ratio(median), number::ratio(low), number::ratio(high))
+    }
+
+    fn inverse(self) -> Self {
+        Self { median: 1.0 / self.median, low: 1.0 / self.high, high: 1.0 / self.low, pairs: self.pairs }
+    }
+}
+
+/// What Fairway is to spend in user space on a small plain request at most, microseconds.
+const USER_SHARE_US: f64 = 2.0;
+
+/// What a scenario is called in tables.
+const TITLES: [(&str, &str); 6] = [
+    ("http-1k-50", "1 KiB, plain keep-alive, 50 connections"),
+    ("http-1k-200", "1 KiB, plain keep-alive, 200 connections"),
+    ("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections"),
+    ("tls13-handshakes", "full TLS 1.3 handshake (RSA-2048) and one request"),
+    ("http-1m", "1 MiB, plain"),
+    ("https-1m", "1 MiB, TLS 1.3"),
+];
+
+/// Peers, and how many times Fairway's CPU they are to spend at least.
+const GOALS: [(&str, &[(&str, f64)]); 6] = [
+    ("http-1k-50", &[("nginx", 1.12), ("haproxy", 1.12), ("envoy", 3.0)]),
+    ("http-1k-200", &[("nginx", 1.25), ("haproxy", 1.25), ("envoy", 3.0)]),
+    ("https-1k-50", &[("nginx", 1.3), ("haproxy", 1.3), ("envoy", 3.0)]),
+    ("tls13-handshakes", &[("nginx", 1.5), ("haproxy", 1.5), ("envoy", 1.5)]),
+    ("http-1m", &[("nginx", 1.0), ("haproxy", 1.0), ("envoy", 1.0)]),
+    ("https-1m", &[("nginx", 1.0), ("haproxy", 1.0), ("envoy", 1.0)]),
+];
+
+impl Bench {
+    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+        json(root, "bench/results/latest.json")
+    }
+
+    /// The version of a peer, e.g. `1.22.1`.
+    pub(super) fn version(&self, peer: &str) -> &str {
+        self.versions.get(peer).map_or("", |text| version(text))
+    }
+
+    /// The ratio of a peer in a scenario, of the distance of CPUs with most pairs, and that distance in words.
+    pub(super) fn ratio(&self, scenario: &str, peer: &str) -> Option<(Ratio, &'static str)> {
+        let findings = self.results.iter().find(|findings| findings.scenario.name == scenario)?;
+        let own = findings.summary.iter().filter(|one| one.peer == peer);
+        let found = own.filter_map(|one| Some((one.to_base?, distance(&one.distance))));
+        found.max_by_key(|(ratio, _)| ratio.pairs)
+    }
+
+    /// All rows of all peers.
+    pub(super) fn page(&self) -> String {
+        let Origin { command, kernel, cpu, cpus, load_average } = &self.origin;
+        let mut text = format!(
+            "\n{cpus} CPUs of an {cpu} in a virtual machine, kernel {kernel}, one worker each, load average {load_average} \
+             before the run. Command:\n\n    {command}\n\n"
+        );
+        let rows: Vec<_> = self.results.iter().flat_map(|findings| self.rows(findings)).collect();
+        let columns = [
+            "scenario",
+            "CPUs",
+            "peer",
+            "µs per request",
+            "in user space",
+            "÷ Fairway's",
+            "pairs",
+            "set aside",
+        ];
+        text += &table(&columns, &rows);
+        let fewest = ENOUGH_PAIRS;
+        _ = write!(
+            text,
+            "\nWhere there are fewer than {fewest} pairs there are too few to rest a claim on.\n\n"
+        );
+        text + &self.goals()
+    }
+
+    fn rows(&self, findings: &Findings) -> Vec<Vec<String>> {
+        let rows = findings.summary.iter().map(|one| {
+            let peer = format!("{} {}", one.peer, self.version(&one.peer));
+            vec![
+                title(&findings.scenario.name).to_owned(),
+                distance(&one.distance).to_owned(),
+                peer.trim().to_owned(),
+                number::figure(one.total_us),
+                number::figure(one.user_us),
+                one.to_base.map_or_else(|| number::UNKNOWN.to_owned(), Ratio::text),
+                one.to_base.map_or_else(|| "0".to_owned(), |ratio| ratio.pairs.to_string()),
+                format!("{} of {}", one.discarded, one.kept + one.discarded),
+            ]
+        });
+        rows.collect()
+    }
+
+    fn goals(&self) -> String {
+        let mut rows = Vec::new();
+        for (scenario, goals) in GOALS {
+            for (peer, goal) in goals {
+                let Some((ratio, cpus)) = self.ratio(scenario, peer) else { continue };
+                let peer = format!("{peer} {}", self.version(peer));
+                rows.push(vec![
+                    title(scenario).to_owned(),
+                    peer,
+                    format!("at least {goal:.2} x"),
+                    format!("{} ({cpus}, {} pairs)", ratio.text(), ratio.pairs),
+                    verdict(ratio, *goal).to_owned(),
+                ]);
+            }
+        }
+        if let Some((ratio, cpus)) = self.ratio("http-1k-50", "floor") {
+            let own = ratio.inverse();
+            rows.push(vec![
+                "Fairway compared with a bare epoll forwarder".to_owned(),
+                "floor".to_owned(),
+                "at most 1.15 x".to_owned(),
+                format!("{} ({cpus}, {} pairs)", own.text(), own.pairs),
+                verdict(Ratio { median: -own.median, low: -own.high, high: -own.low, ..own }, -1.15)
+                    .to_owned(),
+            ]);
+        }
+        rows.extend(self.own_shares().map(|(scenario, cpus, user)| {
+            let verdict = if user > USER_SHARE_US { "**missed**" } else { "met" };
+            let what = format!("Fairway in user space, {}", title(scenario));
+            let found = format!("{} µs ({cpus})", number::figure(user));
+            vec![what, "none".to_owned(), format!("at most {USER_SHARE_US:.1} µs"), found, verdict.to_owned()]
+        }));
+        table(&["goal", "peer", "target", "measured", "verdict"], &rows)
+    }
+
+    /// Fairway's own share of a small plain request, in each state of the machine: scenario, state, microseconds.
+    fn own_shares(&self) -> impl Iterator<Item = (&str, &'static str, f64)> {
+        let plain = self.results.iter().filter(|findings| findings.scenario.name.starts_with("http-1k"));
+        plain.flat_map(|findings| {
+            let own = findings.summary.iter().filter(|one| one.peer == "fairway");
+            own.map(|one| (findings.scenario.name.as_str(), distance(&one.distance), one.user_us))
+        })
+    }
+
+    /// Goals that were missed, as `scenario, peer: measured against goal`.
+    pub(super) fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        for (scenario, goals) in GOALS {
+            for (peer, goal) in goals {
+                match self.ratio(scenario, peer) {
+                    Some((ratio, _)) if ratio.median < *goal => missed.push(format!(
+                        "CPU of {peer} {} for {}: {} x of Fairway's, goal at least {goal:.2} x",
+                        self.version(peer),
+                        title(scenario),
+                        number::ratio(ratio.median)
+                    )),
+                    _ => {}
+                }
+            }
+        }
+        if let Some((ratio, _)) = self.ratio("http-1k-50", "floor") {
+            let own = ratio.inverse().median;
+            if own > 1.15 {
+                let own = number::ratio(own);
+                missed.push(format!(
+                    "Fairway spends {own} x of a bare epoll forwarder's CPU, goal at most 1.15 x"
+                ));
+            }
+        }
+        for (scenario, cpus, user) in self.own_shares().filter(|(_, _, user)| *user > USER_SHARE_US) {
+            let (user, scenario) = (number::figure(user), title(scenario));
+            missed.push(format!(
+                "user space for {scenario}: {user} µs on {cpus}, goal at most {USER_SHARE_US:.1} µs"
+            ));
+        }
+        missed
+    }
+}
+
+fn verdict(ratio: Ratio, goal: f64) -> &'static str {
+    if ratio.median < goal {
+        "**missed**"
+    } else if ratio.low < goal || ratio.pairs < 2 {
+        "open: the interval includes the target"
+    } else if ratio.pairs >= ENOUGH_PAIRS {
+        "met"
+    } else {
+        "met, with too few pairs"
+    }
+}
+
+pub(super) fn title(scenario: &str) -> &str {
+    TITLES.iter().find(|(name, _)| *name == scenario).map_or(scenario, |(_, title)| title)
+}
+
+fn distance(name: &str) -> &'static str {
+    match name {
+        "one_core" => "one core",
+        "two_cores" => "two cores",
+        _ => "unknown",
+    }
+}
+
+/// The number in what a program says of its version.
+pub(super) fn version(text: &str) -> &str {
+    let parts = text.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    let mut numbers = parts.map(|part| part.trim_matches('.')).filter(|part| part.contains('.'));
+    numbers.next().unwrap_or_default()
+}
+
+/// Bytes of memory for each idle connection, plain or TLS, and how many there were.
+pub(super) fn idle(root: &Path, scenario: &str) -> anyhow::Result<(f64, u64)> {
+    let file: Bench = json(root, "bench/results/idle.json")?;
+    let findings = file.results.iter().find(|findings| findings.scenario.name == scenario);
+    let findings = findings.with_context(|| format!("bench/results/idle.json has no {scenario}"))?;
+    let each =
+        |one: &Memory| one.after_bytes.saturating_sub(one.before_bytes) as f64 / one.open.max(1) as f64;
+    let mut sizes: Vec<f64> = findings.memory.iter().map(each).collect();
+    sizes.sort_by(f64::total_cmp);
+    let median = sizes.get(sizes.len() / 2).context("bench/results/idle.json has no memory")?;
+    Ok((*median, u64::from(findings.scenario.connections)))
+}
+
+/// The proofs: what is promised, and what was found.
+pub(super) fn proofs(root: &Path) -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    for file in ["churn", "churn-40ms"] {
+        rows.push(churn(&json(root, &format!("bench/results/{file}.json"))?, file));
+    }
+    let changes: Value = json(root, "bench/results/changes.json")?;
+    let (visible, steady) = (&changes["findings"]["visible"], &changes["findings"]["steadiness"]);
+    rows.push(proof(
+        "from a changed file to every worker",
+        "p99 at most 20 ms",
+        &format!("{} of {} changes", times(visible), whole(&visible["count"])),
+        visible["p99_ms"].as_f64().is_some_and(|p99| p99 <= 20.0),
+        &changes,
+    ));
+    rows.push(proof(
+        "connections closed by changes of routes, certificates and settings under load",
+        "0",
+        &format!(
+            "{} of {}, over {} changes of each kind",
+            whole(&steady["closed"]),
+            whole(&steady["connections"]),
+            whole(&steady["changes_of_each_kind"])
+        ),
+        steady["closed"] == 0,
+        &changes,
+    ));
+    let scale: Value = json(root, "bench/results/scale.json")?;
+    let adoption = &scale["findings"]["adoption"];
+    rows.push(proof(
+        &format!(
+            "a change in one of {} Ingresses, from event to adoption",
+            whole(&scale["findings"]["ingresses"])
+        ),
+        "p50 at most 5 ms",
+        &format!(
+            "p50 {} ms, slowest {} ms of {} changes",
+            ms(&adoption["p50_ms"]),
+            ms(&adoption["max_ms"]),
+            whole(&adoption["count"])
+        ),
+        adoption["p50_ms"].as_f64().is_some_and(|p50| p50 <= 5.0),
+        &scale,
+    ));
+    rows.push(killed(&json(root, "bench/results/kill.json")?));
+    let idle_file: Value = json(root, "bench/results/idle.json")?;
+    let ((plain, count), (tls, _)) = (idle(root, "idle-memory")?, idle(root, "idle-memory-tls")?);
+    rows.push(proof(
+        &format!("memory of an idle keep-alive connection, with {}", number::count(count)),
+        "plain at most 2 KiB",
+        &format!("plain {:.1} KiB, TLS {:.1} KiB", plain / 1024.0, tls / 1024.0),
+        plain <= 2048.0,
+        &idle_file,
+    ));
+    Ok(format!("\n{}", table(&["what", "target", "measured", "verdict", "command"], &rows)))
+}
+
+fn proof(what: &str, target: &str, measured: &str, holds: bool, file: &Value) -> Vec<String> {
+    let command = file["origin"]["command"].as_str().unwrap_or("unknown");
+    let verdict = if holds { "met" } else { "**missed**" };
+    vec![what.to_owned(), target.to_owned(), measured.to_owned(), verdict.to_owned(), format!("`{command}`")]
+}
+
+fn churn(file: &Value, name: &str) -> Vec<String> {
+    let schemes = file["findings"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let sum = |of: &dyn Fn(&Value) -> u64| schemes.iter().map(of).sum::<u64>();
+    let failures = |kind: &'static str| {
+        move |scheme: &Value| {
+            let failed = scheme["tally"][kind]["failed"].as_object();
+            failed.map_or(0, |failed| failed.values().filter_map(Value::as_u64).sum())
+        }
+    };
+    let requests = sum(&|scheme| scheme["load"]["requests"].as_u64().unwrap_or(0));
+    let lost = sum(&failures("posts"));
+    let posts = lost + sum(&|scheme| scheme["tally"]["posts"]["answered"].as_u64().unwrap_or(0));
+    let doubled = sum(&|scheme| scheme["deliveries"]["posts_again"].as_u64().unwrap_or(0));
+    let again = sum(&|scheme| scheme["deliveries"]["gets_again"].as_u64().unwrap_or(0));
+    let gets = sum(&failures("gets"));
+    let often = if name == "churn" { "every 300 ms" } else { "every 40 ms" };
+    proof(
+        &format!("{} requests while endpoints go 5, 7, 5 {often}, TLS and plain", number::count(requests)),
+        "0 failed GETs, 0 duplicated POSTs",
+        &format!(
+            "{gets} failed GETs, {doubled} duplicated POSTs; {} of {} POSTs already sent to a dying backend failed with 502, \
+             {} GETs were sent again",
+            number::count(lost),
+            number::count(posts),
+            number::count(again)
+        ),
+        gets == 0 && doubled == 0,
+        file,
+    )
+}
+
+fn killed(file: &Value) -> Vec<String> {
+    let cases = file["findings"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let seen = cases.iter().filter_map(|case| case["seen"].as_object()).flatten();
+    let (mut reset, mut all) = (0, 0);
+    for (what, count) in seen {
+        let count = count.as_u64().unwrap_or(0);
+        all += count;
+        reset += if what == "reset" { count } else { 0 };
+    }
+    proof(
+        "kill -9 of a backend within an answer",
+        "the client sees an error",
+        &format!("{reset} of {all} clients saw a reset"),
+        reset == all && all > 0,
+        file,
+    )
+}
+
+fn times(value: &Value) -> String {
+    format!(
+        "p50 {} ms, p99 {} ms, slowest {} ms",
+        ms(&value["p50_ms"]),
+        ms(&value["p99_ms"]),
+        ms(&value["max_ms"])
+    )
+}
+
+pub(super) fn ms(value: &Value) -> String {
+    number::maybe(value.as_f64())
+}
+
+fn whole(value: &Value) -> String {
+    value.as_u64().map_or_else(|| number::UNKNOWN.to_owned(), number::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, expected) in [
+            ("nginx version: nginx/1.22.1", "1.22.1"),
+            ("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", "2.6.12"),
+            ("envoy  version: 9e5580933/1.40.0/Clean/RELEASE/BoringSSL", "1.40.0"),
+            ("Version:      v3.6.7", "3.6.7"),
+        ] {
+            assert_eq!(version(said), expected);
+        }
+    }
+
+    #[test]
+    fn a_goal_is_met_missed_or_open() {
+        let ratio = |median, low, high| Ratio { median, low, high, pairs: 15 };
+        assert_eq!(verdict(ratio(1.3, 1.2, 1.4), 1.12), "met");
+        let few = Ratio { pairs: 14, ..ratio(1.3, 1.2, 1.4) };
+        assert_eq!(verdict(few, 1.12), "met, with too few pairs");
+        assert_eq!(verdict(ratio(1.0, 0.9, 1.3), 1.12), "**missed**");
+        assert!(verdict(ratio(1.2, 1.0, 1.4), 1.12).starts_with("open"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The table of floods in docs/limits.md, from `bench/results/floods.json`. A figure that misses its target is bold.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{json, table};
+
+/// What attackers do.
+const ATTACKS: [(&str, &str); 18] = [
+    ("slow-heads", "request heads at 1 byte/s that never end"),
+    ("slow-bodies", "request bodies at 1 byte/s"),
+    ("slow-reads", "answers of 8 MiB, read at 1 byte/s"),
+    ("no-reads", "answers of 8 MiB, not read at all"),
+    ("silent-handshakes", "a ClientHello, then silence"),
+    ("half-handshakes", "half a ClientHello, then silence"),
+    ("replayed-hellos", "a recorded ClientHello over and over; the client computes nothing"),
+    ("handshakes", "full TLS handshakes (RSA-2048), one after the other"),
+    ("connection-churn", "connections that are made and reset"),
+    ("descriptors", "more connections than the proxy may open files (256)"),
+    ("memory-heads", "heads of 28 KiB in two pieces"),
+    ("memory-bodies", "bodies held for a retry"),
+    ("memory-reads", "answers that are not read"),
+    ("regex", "random paths of 8 KiB, the most expensive accepted patterns"),
+    ("large-heads", "heads of 31 KiB with 90 fields"),
+    ("pipelined", "pipelined requests that are answered 404"),
+    ("tiny-chunks", "bodies in chunks of 1 byte"),
+    ("chunk-extensions", "chunks of 1 byte with 900 bytes of extensions"),
+];
+
+#[derive(Deserialize)]
+struct File {
+    findings: Findings,
+}
+
+#[derive(Deserialize)]
+struct Findings {
+    floods: Vec<Flood>,
+}
+
+#[derive(Deserialize)]
+struct Flood {
+    kind: String,
+    attacked: Attacked,
+    memory: Memory,
+    flooded: Probed,
+    honest: Option<Honest>,
+    recovery: Recovery,
+}
+
+#[derive(Deserialize)]
+struct Attacked {
+    attacker_cpu_seconds: f64,
+    proxy_cpu_seconds: f64,
+}
+
+#[derive(Deserialize)]
+struct Memory {
+    resident_peak: u64,
+    resident_bound: u64,
+    sockets_peak: u64,
+}
+
+#[derive(Deserialize)]
+struct Honest {
+    probed: Probed,
+}
+
+#[derive(Deserialize)]
+struct Probed {
+    sent: u64,
+    refused: u64,
+    latency: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    count: u64,
+    p99_ms: f64,
+}
+
+#[derive(Deserialize)]
+struct Recovery {
+    served_after_ms: f64,
+}
+
+/// The CPU that an attack may cost the proxy for each of its own seconds, and how much longer others may wait.
+const MOST_CPU: f64 = 10.0;
+const LONGEST_WAIT: f64 = 2.0;
+/// Fewer answers have fewer than ten above their p99.
+const ENOUGH_ANSWERS: u64 = 1_000;
+
+/// The table.
+pub(super) fn page(root: &Path) -> anyhow::Result<String> {
+    let file: File = json(root, "bench/results/floods.json")?;
+    let columns = ["attack", "what attackers do", "CPU", "wait", "memory", "refused", "served again"];
+    let rows: Vec<_> = file.findings.floods.iter().map(row).collect();
+    Ok(format!("\n{}", table(&columns, &rows)))
+}
+
+fn row(flood: &Flood) -> Vec<String> {
+    let Flood { kind, attacked, memory, flooded, recovery, .. } = flood;
+    let what = ATTACKS.iter().find(|(name, _)| name == kind).map_or("", |(_, what)| what);
+    let cpu = attacked.proxy_cpu_seconds / attacked.attacker_cpu_seconds;
+    let mebibytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1_048_576.0);
+    let peak = bold_if(memory.resident_peak > memory.resident_bound, &mebibytes(memory.resident_peak));
+    let refused = match flooded.refused {
+        0 => "0".to_owned(),
+        some => format!("{:.0}%", 100.0 * some as f64 / flooded.sent as f64),
+    };
+    vec![
+        format!("`{kind}`"),
+        what.to_owned(),
+        bold_if(cpu >= MOST_CPU, &format!("{cpu:.1}")),
+        wait(flood),
+        format!("{peak} of {} MiB, {}", mebibytes(memory.resident_bound), mebibytes(memory.sockets_peak)),
+        refused,
+        format!("{:.0} ms", recovery.served_after_ms),
+    ]
+}
+
+/// How much longer others waited than under the same load of honest clients; nothing where no request was answered.
+fn wait(flood: &Flood) -> String {
+    let found = &flood.flooded.latency;
+    let honest = flood.honest.as_ref().filter(|_| found.count > 0);
+    let Some(wait) = honest.map(|honest| found.p99_ms / honest.probed.latency.p99_ms) else {
+        return "-".to_owned();
+    };
+    let few =
+        if found.count < ENOUGH_ANSWERS { format!(", only {} answers", found.count) } else { String::new() };
+    match wait < LONGEST_WAIT {
+        true => format!("{wait:.2}{few}"),
+        false => format!("**{wait:.2}** ({:.2} ms{few})", found.p99_ms),
+    }
+}
+
+fn bold_if(missed: bool, text: &str) -> String {
+    if missed { format!("**{text}**") } else { text.to_owned() }
+}

@@ -1,0 +1,77 @@
+//! The raw histograms of a run in one tar archive, which grows by one file at a time and is complete after each. Owns the
+//! format of the archive; never what is in its files.
+
+use std::fs::OpenOptions;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// Headers and contents take whole blocks.
+const BLOCK: usize = 512;
+/// Two empty blocks end an archive.
+const END: usize = 2 * BLOCK;
+/// The longest name that a header has room for.
+const LONGEST: usize = 100;
+
+/// Adds a file to the archive at `place`, which is made if there is none.
+///
+/// # Errors
+/// The archive cannot be written, e.g. because the disk is full. What was added before can still be read.
+pub(super) fn append(place: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let mut added = Vec::with_capacity(content.len() + 4 * BLOCK);
+    if name.len() > LONGEST {
+        // As GNU tar does: the name is the content of an entry of its own.
+        entry(&mut added, "././@LongLink", b'L', name.as_bytes());
+    }
+    entry(&mut added, name, b'0', content);
+    added.resize(added.len() + END, 0);
+    let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(place)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(END as u64)))?;
+    file.write_all(&added)
+}
+
+fn entry(archive: &mut Vec<u8>, name: &str, kind: u8, content: &[u8]) {
+    let mut header = [0_u8; BLOCK];
+    let mut field = |at: usize, value: &[u8]| header[at..at + value.len()].copy_from_slice(value);
+    field(0, &name.as_bytes()[..name.len().min(LONGEST)]);
+    field(100, b"0000644\0");
+    field(108, b"0000000\0");
+    field(116, b"0000000\0");
+    field(124, format!("{:011o}\0", content.len()).as_bytes());
+    field(136, b"00000000000\0");
+    // The checksum is taken with its own field full of spaces.
+    field(148, b"        ");
+    field(156, &[kind]);
+    field(257, b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    archive.extend_from_slice(&header);
+    archive.extend_from_slice(content);
+    archive.resize(archive.len().next_multiple_of(BLOCK), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn tar_unpacks_what_was_added_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("all.tar");
+        let long = format!("{}.hdr", "n".repeat(150));
+        let contents: [(&str, Vec<u8>); 4] = [
+            ("empty.hdr", Vec::new()),
+            ("block.hdr", vec![1; BLOCK]),
+            (&long, vec![2; 3]),
+            ("last.hdr", vec![3; 1_000]),
+        ];
+        for (name, content) in &contents {
+            append(&place, name, content).unwrap();
+            let status = Command::new("tar").arg("-xf").arg(&place).arg("-C").arg(folder.path()).status();
+            assert!(status.unwrap().success());
+            assert_eq!(&std::fs::read(folder.path().join(name)).unwrap(), content);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + contents.len());
+    }
+}

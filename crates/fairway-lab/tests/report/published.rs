@@ -1,0 +1,111 @@
+//! What this repository publishes: figures that are those of its results, results whose revision is known, and a size that
+//! a clone can bear.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn publish(root: &Path, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fairway-lab")).arg("publish").arg(root).args(more).output().unwrap()
+}
+
+fn said(output: Output) -> String {
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+#[test]
+fn the_documents_of_this_repository_say_what_its_results_say() {
+    let output = publish(Path::new(ROOT), &["--check"]);
+    assert!(output.status.success(), "{}", said(output));
+}
+
+/// The documents and the results without the history, as in an unpacked archive.
+fn copy() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for place in
+        ["README.md", "docs/performance.md", "docs/limits.md", "docs/results", "bench/results", "e2e/results"]
+    {
+        let target = folder.path().join(place);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let source = Path::new(ROOT).join(place);
+        assert!(Command::new("cp").arg("-r").args([&source, &target]).status().unwrap().success());
+    }
+    folder
+}
+
+#[test]
+fn a_figure_that_was_changed_or_added_by_hand_is_refused() {
+    for (file, from, to, expected) in [
+        ("README.md", "0 of 24,000", "0 of 99,000", "README.md, figures: it has"),
+        ("docs/limits.md", "| 0.97 |", "| 0.79 |", "docs/limits.md, floods: it has"),
+        ("docs/performance.md", "one core |", "three cores |", "docs/performance.md, bench: it has"),
+        (
+            "README.md",
+            "## Try it",
+            "It is 3.5x faster.\n\n## Try it",
+            "README.md: a figure that is not generated: It is 3.5x",
+        ),
+    ] {
+        let folder = copy();
+        let place = folder.path().join(file);
+        let text = fs::read_to_string(&place).unwrap();
+        assert!(text.contains(from), "{file} has {from}");
+        fs::write(&place, text.replacen(from, to, 1)).unwrap();
+        let output = publish(folder.path(), &["--check"]);
+        assert_eq!(output.status.code(), Some(1));
+        let told = said(output);
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn results_without_a_clean_revision_are_refused() {
+    let folder = copy();
+    let place = folder.path().join("bench/results/latest.json");
+    let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&place).unwrap()).unwrap();
+    for revision in ["bb398aa with changes", "unknown"] {
+        file["origin"]["revision"] = revision.into();
+        fs::write(&place, file.to_string()).unwrap();
+        let output = publish(folder.path(), &["--check"]);
+        assert_eq!(output.status.code(), Some(1));
+        let told = said(output);
+        assert!(told.contains("bench/results/latest.json names no clean revision"), "{told}");
+    }
+}
+
+#[test]
+fn a_second_writing_changes_nothing() {
+    let folder = copy();
+    let read = || {
+        ["README.md", "docs/performance.md"].map(|file| fs::read_to_string(folder.path().join(file)).unwrap())
+    };
+    let before = read();
+    assert!(publish(folder.path(), &[]).status.success());
+    assert!(before == read());
+}
+
+#[test]
+fn published_results_are_few_and_small() {
+    let (mut files, mut bytes) = (0, 0);
+    let mut folders = vec![PathBuf::from(ROOT).join("docs/results")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            match entry.metadata().unwrap() {
+                found if found.is_dir() => folders.push(entry.path()),
+                found => {
+                    files += 1;
+                    bytes += found.len();
+                }
+            }
+        }
+    }
+    assert!(files <= 40 && bytes <= 3_000_000, "{files} files, {bytes} bytes");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let text = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    assert!(text.lines().count() <= 150, "{} lines", text.lines().count());
+}

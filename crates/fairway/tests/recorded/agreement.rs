@@ -1,0 +1,61 @@
+//! How many exchanges agree with the recording, and why the others do not: counted, and held to the page that says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+const PAGE: &str = "docs/design/0003-differences-from-ingress-nginx.md";
+const BEGIN: &str = "<!-- agreement:begin -->\n";
+const END: &str = "<!-- agreement:end -->";
+const PREFIX: &str = "nginx.ingress.kubernetes.io/";
+
+/// What became of the exchanges.
+pub(crate) struct Agreement {
+    cases: usize,
+    pub(crate) same: usize,
+    pub(crate) by_design: usize,
+    /// Exchanges that differ, by the annotations that they need and that do not work yet.
+    left_out: BTreeMap<String, usize>,
+}
+
+impl Agreement {
+    pub(crate) fn of(cases: usize) -> Self {
+        Self { cases, same: 0, by_design: 0, left_out: BTreeMap::new() }
+    }
+
+    /// An exchange differs because these annotations do not work yet.
+    pub(crate) fn leave_out(&mut self, annotations: &BTreeSet<String>) {
+        let names = annotations.iter().map(|name| format!("`{}`", name.strip_prefix(PREFIX).unwrap_or(name)));
+        *self.left_out.entry(names.collect::<Vec<_>>().join(", ")).or_default() += 1;
+    }
+
+    /// The page must say the same; with UPDATE_GOLDEN it is made to.
+    pub(crate) fn is_documented(&self) {
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
+        let page = std::fs::read_to_string(&place).unwrap();
+        let (before, rest) = page.split_once(BEGIN).expect("the page has the marker");
+        let (found, after) = rest.split_once(END).expect("the page has the marker");
+        let expected = self.text();
+        println!("{expected}");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&place, [before, BEGIN, &expected, END, after].concat()).unwrap();
+        } else {
+            assert_eq!(found, expected, "{PAGE} is not up to date; run this test with UPDATE_GOLDEN=1");
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { cases, same, by_design, left_out } = self;
+        let without: usize = left_out.values().sum();
+        let all = same + by_design + without;
+        let mut text = format!(
+            "Of {all} recorded exchanges in {cases} cases, {same} are answered as recorded, {by_design} differ by design as listed \
+             above,\nand {without} differ because an annotation of their Ingress does not work yet:\n\n\
+             | annotations | exchanges that differ |\n| --- | --- |\n"
+        );
+        for (names, count) in left_out {
+            _ = writeln!(text, "| {names} | {count} |");
+        }
+        text
+    }
+}
