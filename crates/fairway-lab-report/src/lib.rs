@@ -40,7 +40,6 @@ mod pool;
 mod provenance;
 mod published;
 mod question;
-mod rare;
 pub mod readme;
 mod scale;
 mod stretch;

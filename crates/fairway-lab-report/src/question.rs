@@ -4,12 +4,12 @@
 use fairway_lab_results::{Ratio, Results, Run, Settings};
 
 use super::effects::{quantile, sorted};
+use super::evidence::poisson;
 use super::headline::{Claim, against_fairway, claim, interval, is_noise};
 use super::number;
 use super::palette::Palette;
 use super::peers::FAIRWAY;
 use super::pool::{Pool, distinct, whole};
-use super::rare;
 
 /// How a peer stands to Fairway in one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn losses(runs: &[&Run], palette: &Palette, peers: &[String]) -> Vec<Answer> {
 impl Lost {
     /// The expected share of lost requests, between these, in a million.
     fn per_million(self) -> (f64, f64) {
-        let (low, high) = rare::expected(self.failed);
+        let (low, high) = poisson::interval(self.failed);
         (low * 1e6 / self.of as f64, high * 1e6 / self.of as f64)
     }
 }

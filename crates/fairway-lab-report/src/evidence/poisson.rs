@@ -1,7 +1,8 @@
 //! Exact intervals for counts of rare events.
 
-/// The exact (Garwood) 95% interval of the mean of a Poisson distribution of which `count` events were seen.
-pub(super) fn interval(count: u64) -> (f64, f64) {
+/// The exact (Garwood) 95% interval of the mean of a Poisson distribution of which `count` events were seen. With none seen
+/// the interval has one end only, and all of the 5% lies above it.
+pub(in super::super) fn interval(count: u64) -> (f64, f64) {
     let tail = if count == 0 { 0.05 } else { 0.025 };
     let high = solve(count, |mean| at_most(count, mean) > tail);
     let low = if count == 0 { 0.0 } else { solve(count, |mean| 1.0 - at_most(count - 1, mean) < tail) };
