@@ -87,8 +87,10 @@ pub(super) enum Cell {
     Text(String),
     /// Figures, to the right.
     Number(String),
-    /// Figures that deserve a look: something failed.
+    /// Figures that deserve a look: something failed, or is worse than what it is compared with.
     Bad(String),
+    /// Figures that are better than what they are compared with.
+    Good(String),
     /// Markup that is escaped already.
     Markup(Html),
 }
@@ -197,6 +199,7 @@ impl Cell {
             Self::Text(text) => html.element("<td>", text, "</td>"),
             Self::Number(text) => html.element("<td class=\"n\">", text, "</td>"),
             Self::Bad(text) => html.element("<td class=\"n bad\">", text, "</td>"),
+            Self::Good(text) => html.element("<td class=\"n good\">", text, "</td>"),
             Self::Markup(piece) => html.raw("<td>").append(piece).raw("</td>"),
         };
     }

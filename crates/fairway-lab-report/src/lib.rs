@@ -39,10 +39,12 @@ mod peers;
 mod pool;
 mod provenance;
 mod published;
+mod question;
 pub mod readme;
 mod scale;
 mod stretch;
 mod thin;
+mod verdict;
 
 use std::fs::{self, Permissions};
 use std::io::Write;

@@ -13,7 +13,7 @@ use super::html::{Cell, Html, Table};
 use super::palette::Palette;
 use super::{
     capacity, curves, deliveries, effects, errors, figures, headline, moments, number, provenance, published,
-    stretch,
+    stretch, verdict,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -29,6 +29,7 @@ const SCENARIOS: [&str; 5] = ["dynamic", "capacity", "comparison", "timeline", "
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let mut builder = PageBuilder::new(Palette::of(results));
     opening(results, &mut builder);
+    verdict::chapter(results, &mut builder)?;
     for (at, one) in results.iter().enumerate() {
         at_a_glance(at, results.len(), one, &mut builder);
     }
@@ -80,7 +81,7 @@ fn opening(results: &[Results], builder: &mut PageBuilder) {
     if results.is_empty() {
         builder.note("There are no results in this report.");
     }
-    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#glance-1\">At a glance</a>");
+    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#answer\">The answer</a><a href=\"#glance-1\">At a glance</a>");
     for (place, (at, run)) in in_order(results).into_iter().enumerate() {
         builder.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
         builder.html.text(&format!("{}{}", run.scenario, of_run(at, results.len()))).raw("</a>");

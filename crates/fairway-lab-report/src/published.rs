@@ -24,6 +24,14 @@ struct Published {
     studies: BTreeMap<String, Value>,
 }
 
+/// All of them.
+///
+/// # Errors
+/// They cannot be read.
+pub(super) fn figures() -> anyhow::Result<Value> {
+    Ok(serde_json::from_str(PUBLISHED)?)
+}
+
 /// The chapter.
 pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Result<()> {
     let published: Published = serde_json::from_str(PUBLISHED)?;

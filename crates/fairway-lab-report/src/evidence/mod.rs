@@ -13,7 +13,7 @@ mod floods;
 mod git;
 mod highlights;
 mod origin;
-mod poisson;
+pub(super) mod poisson;
 mod stray;
 
 use std::path::Path;
