@@ -20,7 +20,7 @@ fuzz_corpus = $(abspath $(target_dir))/fuzz-corpus
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
 
-.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-report lab-test
+.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -85,13 +85,17 @@ lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAP
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 
+lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, for the laboratory and the benchmark: half a minute
+	@command -v mmdebstrap >/dev/null || .ci/setup peers
+	@lab/peers/current $(ARGS)
+
 lab-report: lab-binary ## docs/results/report.html and the figures of README, from the published runs
 	$(target_dir)/release/fairway-lab report $(published) -o docs/results/report.html
 	$(target_dir)/release/fairway-lab report $(published) --readme README.md --link docs/results/report.html
 
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
-	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx-reload --fail-on-errors fairway \
+	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
 		--set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
 
 fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz

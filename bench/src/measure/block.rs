@@ -60,11 +60,11 @@ impl Block {
 /// the two differ by is the noise of the method.
 pub(crate) fn blocks(
     scenario: &Scenario,
-    proxies: &mut [(&'static str, Running)],
+    proxies: &mut [(String, Running)],
     effort: Effort,
 ) -> anyhow::Result<Vec<Block>> {
     let mut order: Vec<(usize, String)> =
-        proxies.iter().enumerate().map(|(index, (name, _))| (index, (*name).to_owned())).collect();
+        proxies.iter().enumerate().map(|(index, (name, _))| (index, name.clone())).collect();
     order.push((0, format!("{} again", proxies[0].0)));
     let mut blocks: Vec<Block> = Vec::new();
     for round in 0..effort.blocks {

@@ -40,7 +40,7 @@ impl Peer for Fairway {
         Ok(Prepared {
             record: PeerRecord {
                 name: NAME.to_owned(),
-                title: format!("Fairway {}", programs::number(&version)),
+                title: format!("Fairway {}", fairway_lab_measure::number(&version)),
                 kind: PeerKind::Controller,
                 stands_for: "itself".to_owned(),
                 versions: BTreeMap::from([(NAME.to_owned(), version)]),
