@@ -62,10 +62,11 @@ const NGINX: Shape = Shape {
     stands_for: "NGINX Ingress Controller with nginx OSS",
     way: "reload",
     conduct: "Every change, endpoints included, is a new nginx.conf and a reload (SIGHUP), one at a time, known to be \
-        done when a new worker answers; changes that come during a reload are one. NGINX Ingress Controller reloads \
+        done when the master says that it has started a worker; changes that come during a reload are one. nginx's own: \
+        its master sleeps 100 ms before it ends the workers of the configuration before, and they answer until then. NGINX Ingress Controller reloads \
         for each entry of its queue, so this is kinder. Only ready endpoints are used. An end (SIGTERM) is nginx -s \
         quit at once: its chart has no preStop hook; grace period 30 s. Recommended: upstream keep-alive, access log \
-        off, as many workers as asked for, long client keep-alive. Defaults: no upstream keep-alive, access log on, \
+        off, 5 s to connect (as all peers), as many workers as asked for, long client keep-alive. Defaults: no upstream keep-alive, access log on, \
         a worker for each CPU, 1,024 connections each.",
     // The chart of NGINX Ingress Controller.
     grace_s: 30,
@@ -102,8 +103,8 @@ const ENVOY: Shape = Shape {
     summary: "Envoy under the laboratory's adapter: dynamic discovery from files",
     stands_for: "Envoy Gateway, Ambassador",
     way: "dynamic discovery",
-    conduct: "Listeners, routes, clusters, endpoints and secrets are files that Envoy watches; changes are collected \
-        for 100 ms and written together, nothing restarts. Only ready endpoints are used. An end (SIGTERM) is Envoy \
+    conduct: "Listeners, routes, clusters, endpoints and secrets are files that Envoy watches, written as changes \
+        come, without a hold-off (Envoy Gateway has none by default), a new cluster before the routes to it; nothing restarts. Only ready endpoints are used. An end (SIGTERM) is Envoy \
         Gateway's: health checks fail, answers close connections, it accepts for 10 s more and ends when no \
         connection is left or after 60 s. Recommended: no limits of connections and requests to a Service, two \
         retries of what never reached a backend, no time-out of a whole answer, access log off, as many workers as \
@@ -147,6 +148,7 @@ pub(super) const ENVOY_CONTOUR_HOLDOFF: Shape = Shape {
     summary: "envoy with Contour's hold-off: changes are collected for 100 ms; only when named",
     stands_for: "Contour, without Contour",
     way: "dynamic discovery, 100 ms hold-off",
+    conduct: "As envoy, except that changes are collected for 100 ms and written together, which is Contour's hold-off.",
     flags: &["--contour-holdoff"],
     ..ENVOY
 };

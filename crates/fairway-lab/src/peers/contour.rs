@@ -115,6 +115,8 @@ fn configuration(settings: Settings) -> &'static str {
 accesslog-level: disabled
 kubernetesClientQPS: 1000
 kubernetesClientBurst: 1000
+timeouts:
+  connect-timeout: 5s
 cluster:
   circuit-breakers:
     max-connections: 1000000

@@ -97,6 +97,8 @@ pub(super) fn settings(settings: Settings) -> Vec<&'static str> {
     if settings == Settings::Recommended {
         // Its limit of 200 idle connections for each server is below what the scenarios hold open.
         all.push("--serversTransport.maxIdleConnsPerHost=4096");
+        // That of all peers; its own is 30 s.
+        all.push("--serversTransport.forwardingTimeouts.dialTimeout=5s");
     }
     all
 }
