@@ -96,7 +96,7 @@ lab-report: lab-binary ## docs/results/report.html and the figures of README, fr
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
-		--set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
+		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
 
 fuzz: ## each fuzz target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \

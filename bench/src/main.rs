@@ -73,7 +73,7 @@ struct RunArguments {
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Blocks for each peer and scenario.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=200))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
     blocks: u16,
     /// Seconds of load in a block.
     #[arg(long, default_value_t = 2.5, value_parser = seconds)]

@@ -28,7 +28,7 @@ pub use distance::{distance, during, round_trip_ns};
 pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::environment;
 pub use meter::{Meter, Subject};
-pub use pairs::{Block, Paired, Spread, ratio};
+pub use pairs::{Block, Paired, Spread, ratios};
 pub use pinning::{MachineTime, pin, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{Program, Waited};

@@ -392,6 +392,7 @@ impl Formula {
             interval: (median * 0.96, median * 1.05),
             pairs: 8,
             set_aside: 0,
+            grounds: fairway_lab_results::Grounds::default(),
         };
         vec![
             ratio("cpu per request", cpu / 21.0),
