@@ -2,7 +2,7 @@
 
 /// Peers that the laboratory knows, which always have the same colour.
 pub const KNOWN: [&str; 8] =
-    ["fairway", "nginx", "haproxy", "envoy", "contour", "traefik", "caddy", "nginx-reload"];
+    ["fairway", "nginx", "nginx-reload", "haproxy", "envoy", "contour", "traefik", "caddy"];
 
 /// The stream straight to the pods.
 pub(super) const DIRECT: &str = "direct";

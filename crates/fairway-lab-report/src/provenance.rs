@@ -106,7 +106,8 @@ fn stream(measure: &Measure, builder: &PageBuilder) -> Vec<Cell> {
         || "none".to_owned(),
         |tls| {
             let key = tls.key.as_deref().unwrap_or("key unknown");
-            format!("{} {} {key} {}", tls.version, tls.cipher, tls.protocol)
+            let group = tls.group.as_deref().unwrap_or("group unknown");
+            format!("{} {} {group} {key} {}", tls.version, tls.cipher, tls.protocol)
         },
     );
     vec![

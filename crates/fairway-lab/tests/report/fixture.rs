@@ -220,6 +220,7 @@ impl Formula {
                     cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
                     key: Some("RSA-2048".to_owned()),
                     protocol: "http/1.1".to_owned(),
+                    group: Some("X25519".to_owned()),
                 }),
                 over_time: self.over_time(rate, slow, spike),
             },
