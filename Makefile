@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 30
 # Where `make lab` puts its report.
 LAB_OUT ?= $(target_dir)/lab
 
-.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-report lab-test
+.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -84,6 +84,10 @@ lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAP
 	@.ci/setup lab
 	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
 
+lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, for the laboratory and the benchmark: half a minute
+	@command -v mmdebstrap >/dev/null || .ci/setup peers
+	@lab/peers/current $(ARGS)
+
 lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
 	cargo build --locked -p fairway-lab
 	find $(published) -name results.json -exec gzip -9nf {} +
@@ -92,8 +96,8 @@ lab-report: ## docs/results/report.html and the figures of README.md and docs/pe
 
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
-	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx-reload --fail-on-errors fairway \
-		--set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
+	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
+		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
 
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	.ci/fuzz $(FUZZ_SECONDS)

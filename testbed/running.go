@@ -275,6 +275,7 @@ func buildImage(rest []string) error {
 	flags.Var(&environment, "env", "")
 	flags.StringVar(&spec.User, "user", "", "")
 	flags.Var(&labels, "label", "")
+	root := flags.String("root", "", "")
 	output := flags.String("o", "", "")
 	if more, err := words(flags, rest); err != nil {
 		return err
@@ -282,21 +283,21 @@ func buildImage(rest []string) error {
 		return errors.New("image build: give --name, --binary and -o, and no words without a flag; see testbed --help")
 	}
 	spec.Entrypoint, spec.Command, spec.Environment = entrypoint, arguments, environment
-	if err := fill(&spec, programs, files, labels); err != nil {
+	if err := fill(&spec, *root, programs, files, labels); err != nil {
 		return err
 	}
 	return writeImage(*output, spec)
 }
 
 // fill reads what goes into the image. Libraries that several programs share are there once.
-func fill(spec *image.Spec, programs, files, labels []string) error {
+func fill(spec *image.Spec, root string, programs, files, labels []string) error {
 	present := map[string]bool{}
 	for _, each := range programs {
 		source, destination, found := strings.Cut(each, ":")
 		if !found {
 			destination = "/" + filepath.Base(source)
 		}
-		contents, architecture, err := image.Program(source, destination)
+		contents, architecture, err := image.Program(source, destination, root)
 		if err != nil {
 			return err
 		}

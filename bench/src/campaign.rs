@@ -2,14 +2,14 @@
 //! be found or started is named in the report, and the others are measured.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
+use fairway_lab_measure::Executable;
 use tempfile::TempDir;
 
 use crate::backend;
 use crate::backend::Upstream;
 use crate::measure::{self, Effort};
-use crate::peers::{self, Binaries, Peer};
+use crate::peers::{self, Binaries, Wanted};
 use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, summarise};
 use crate::running::Running;
@@ -17,7 +17,7 @@ use crate::scenario::{Load, Scenario};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
-    found: Vec<(&'static Peer, PathBuf)>,
+    found: Vec<(Wanted, Executable)>,
     backend: Upstream,
     certificate: Certificate,
     directory: TempDir,
@@ -53,34 +53,31 @@ impl Campaign {
     }
 
     fn find(&mut self, wanted: &[String], binaries: &Binaries) -> anyhow::Result<()> {
-        for name in wanted {
-            let known = || peers::ALL.map(|peer| peer.name).join(", ");
-            anyhow::ensure!(
-                peers::ALL.iter().any(|peer| peer.name == name),
-                "no peer {name}; there are {}",
-                known()
-            );
-        }
-        for peer in peers::ALL
-            .into_iter()
-            .filter(|peer| wanted.is_empty() || wanted.iter().any(|name| name == peer.name))
-        {
-            let found = (peer.find)(binaries).and_then(|binary| Ok(((peer.version)(&binary)?, binary)));
+        let all = peers::ALL.map(|peer| peer.name.to_owned());
+        let names = if wanted.is_empty() { &all[..] } else { wanted };
+        let mut wanted: Vec<Wanted> =
+            names.iter().map(|name| peers::named(name)).collect::<anyhow::Result<_>>()?;
+        // In the order of the report, and each once.
+        wanted.sort_by_key(|one| peers::ALL.iter().position(|peer| peer.name == one.peer.name));
+        wanted.dedup_by(|one, other| one.name == other.name);
+        for one in wanted {
+            let found = (one.peer.find)(binaries, &one.release)
+                .and_then(|binary| Ok(((one.peer.version)(&binary)?, binary)));
             match found {
                 Ok((version, binary)) => {
-                    self.report.versions.insert(peer.name.to_owned(), version);
-                    self.found.push((peer, binary));
+                    self.report.versions.insert(one.name.clone(), version);
+                    self.found.push((one, binary));
                 }
-                Err(why) => self.leave_out(peer, &why),
+                Err(why) => self.leave_out(&one, &why),
             }
         }
         anyhow::ensure!(!self.found.is_empty(), "there is nothing to measure: {:?}", self.report.absent);
         Ok(())
     }
 
-    fn leave_out(&mut self, peer: &Peer, why: &anyhow::Error) {
+    fn leave_out(&mut self, peer: &Wanted, why: &anyhow::Error) {
         eprintln!("{}: not measured: {why:#}", peer.name);
-        self.report.absent.insert(peer.name.to_owned(), format!("{why:#}"));
+        self.report.absent.insert(peer.name.clone(), format!("{why:#}"));
     }
 
     pub(crate) fn run(mut self, scenarios: &[Scenario]) -> anyhow::Result<Report> {
@@ -99,16 +96,15 @@ impl Campaign {
     fn cpu(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
         let mut running = Vec::new();
         for (peer, binary) in self.taking_part(scenario) {
-            if let Some(proxy) = self.start(peer, &binary)? {
-                running.push((peer.name, proxy));
+            if let Some(proxy) = self.start(&peer, &binary)? {
+                running.push((peer.name.clone(), proxy));
             }
         }
         let Some((base, _)) = running.first() else { return Ok(None) };
-        let base = *base;
+        let base = base.clone();
         let blocks = measure::blocks(scenario, &mut running, self.report.effort)?;
-        let summary = summarise(&blocks, base);
-        let findings =
-            Findings { scenario: *scenario, base: base.to_owned(), summary, memory: Vec::new(), blocks };
+        let summary = summarise(&blocks, &base);
+        let findings = Findings { scenario: *scenario, base, summary, memory: Vec::new(), blocks };
         Ok(Some(findings))
     }
 
@@ -116,23 +112,23 @@ impl Campaign {
     fn memory(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
         let mut memory = Vec::new();
         for (peer, binary) in self.taking_part(scenario) {
-            if let Some(proxy) = self.start(peer, &binary)? {
-                memory.push(measure::idle(scenario, peer.name, &proxy)?);
+            if let Some(proxy) = self.start(&peer, &binary)? {
+                memory.push(measure::idle(scenario, &peer.name, &proxy)?);
             }
         }
         let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();
         Ok(Some(Findings { scenario: *scenario, base, summary: Vec::new(), memory, blocks: Vec::new() }))
     }
 
-    fn taking_part(&self, scenario: &Scenario) -> Vec<(&'static Peer, PathBuf)> {
-        self.found.iter().filter(|(peer, _)| peer.tls || !scenario.tls).cloned().collect()
+    fn taking_part(&self, scenario: &Scenario) -> Vec<(Wanted, Executable)> {
+        self.found.iter().filter(|(one, _)| one.peer.tls || !scenario.tls).cloned().collect()
     }
 
     /// `None` when it does not start, which the report says; an error only when the run is to end.
-    fn start(&mut self, peer: &'static Peer, binary: &std::path::Path) -> anyhow::Result<Option<Running>> {
-        let mut site = Site::prepare(self.directory.path(), peer.name, self.backend.clone())?;
-        let command = (peer.prepare)(binary, &mut site, &self.certificate)?;
-        self.report.configurations.insert(peer.name.to_owned(), site.written.iter().cloned().collect());
+    fn start(&mut self, peer: &Wanted, binary: &Executable) -> anyhow::Result<Option<Running>> {
+        let mut site = Site::prepare(self.directory.path(), &peer.name, self.backend.clone())?;
+        let command = (peer.peer.prepare)(binary, &mut site, &self.certificate)?;
+        self.report.configurations.insert(peer.name.clone(), site.written.iter().cloned().collect());
         match Running::start(command, site, self.report.origin.pin) {
             Ok(running) => Ok(Some(running)),
             Err(why) => {

@@ -68,11 +68,12 @@ struct RunArguments {
     /// Scenarios, by name or by the beginning of a name, separated by commas [default: all].
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
-    /// Peers, separated by commas [default: all that are there].
+    /// Peers, comma-separated [default: all]. nginx and haproxy are today's (`make lab-peers`); `nginx@1.22` or
+    /// `nginx@system` is another release.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Blocks for each peer and scenario.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=200))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
     blocks: u16,
     /// Seconds of load in a block.
     #[arg(long, default_value_t = 2.5, value_parser = seconds)]
@@ -147,6 +148,7 @@ fn binaries(arguments: &RunArguments) -> anyhow::Result<Binaries> {
         fairway: arguments.fairway.clone(),
         floor: std::env::current_exe()?.with_file_name("floor"),
         cache: cache.join("fairway-bench"),
+        current: cache.join("fairway").join("lab"),
     })
 }
 

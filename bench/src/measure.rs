@@ -4,5 +4,7 @@
 mod block;
 mod memory;
 
-pub(crate) use block::{Block, Effort, blocks};
+#[cfg(test)]
+pub(crate) use block::Latency;
+pub(crate) use block::{Block, Effort, again, blocks};
 pub(crate) use memory::{Memory, idle};

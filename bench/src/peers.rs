@@ -8,8 +8,49 @@ mod haproxy;
 mod nginx;
 mod peer;
 
+use anyhow::Context;
+use fairway_lab_measure::Release;
+
 pub(crate) use peer::{Binaries, Peer};
 
 /// In the order of the report; the first that is there is what the others are divided by.
 pub(crate) const ALL: [&Peer; 5] =
     [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY];
+
+/// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
+pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
+    let (known, release) = Release::of(name)?;
+    let peer = ALL.into_iter().find(|peer| peer.name == known).filter(|peer| {
+        release == Release::Current || [nginx::NGINX.name, haproxy::HAPROXY.name].contains(&peer.name)
+    });
+    let peer = peer.with_context(|| {
+        format!(
+            "no peer {name}; there are {}, and other releases as nginx@VERSION and haproxy@VERSION",
+            ALL.map(|peer| peer.name).join(", ")
+        )
+    })?;
+    Ok(Wanted { name: name.to_owned(), peer, release })
+}
+
+/// A peer in one of its releases.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub(crate) name: String,
+    pub(crate) peer: &'static Peer,
+    pub(crate) release: Release,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_may_be_named_with_its_release() {
+        let wanted = named("nginx@1.22").expect("a peer");
+        assert_eq!((wanted.name.as_str(), wanted.peer.name), ("nginx@1.22", "nginx"));
+        assert_eq!(named("haproxy").expect("a peer").release, Release::Current);
+        for name in ["envoy@1.40", "nginx@", "squid"] {
+            assert!(named(name).is_err(), "{name}");
+        }
+    }
+}

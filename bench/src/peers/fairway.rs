@@ -1,11 +1,12 @@
 //! Fairway with one worker, configured as a user would: by Kubernetes YAML in a directory. Uses no flag or object that
 //! `docs` does not show.
 
-use std::path::Path;
 use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+
+use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, first_line};
 use crate::site::{Certificate, HOST, Site};
@@ -13,20 +14,20 @@ use crate::site::{Certificate, HOST, Site};
 pub(super) const FAIRWAY: Peer = Peer {
     name: "fairway",
     tls: true,
-    find: |binaries| {
+    find: |binaries, _| {
         let shown = binaries.fairway.file_name().unwrap_or_default().to_string_lossy();
         anyhow::ensure!(binaries.fairway.is_file(), "the binary `{shown}` is not built (see --fairway)");
-        Ok(binaries.fairway.clone())
+        Ok(Executable::of_system(binaries.fairway.clone()))
     },
     version: |binary| first_line(binary, "version"),
     prepare,
 };
 
-fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let objects = objects(site);
     site.write("manifests/bench.yaml", &objects)?;
     site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
-    let mut command = Command::new(binary);
+    let mut command = binary.command();
     command
         .arg("run")
         .arg("--manifests")

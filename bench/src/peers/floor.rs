@@ -1,7 +1,8 @@
 //! The floor: the forwarder of `src/bin/floor.rs`, which is built beside this program.
 
-use std::path::Path;
 use std::process::Command;
+
+use fairway_lab_measure::Executable;
 
 use super::peer::Peer;
 use crate::site::{Certificate, Site};
@@ -9,16 +10,16 @@ use crate::site::{Certificate, Site};
 pub(super) const FLOOR: Peer = Peer {
     name: "floor",
     tls: false,
-    find: |binaries| {
+    find: |binaries, _| {
         anyhow::ensure!(binaries.floor.is_file(), "the binary `floor` is not built beside this one");
-        Ok(binaries.floor.clone())
+        Ok(Executable::of_system(binaries.floor.clone()))
     },
     version: |_| Ok(format!("floor {}", env!("CARGO_PKG_VERSION"))),
     prepare,
 };
 
-fn prepare(binary: &Path, site: &mut Site, _: &Certificate) -> anyhow::Result<Command> {
-    let mut command = Command::new(binary);
+fn prepare(binary: &Executable, site: &mut Site, _: &Certificate) -> anyhow::Result<Command> {
+    let mut command = binary.command();
     command.arg("--listen").arg(site.http.to_string()).arg("--upstream").arg(site.backend.to_string());
     Ok(command)
 }

@@ -3,23 +3,25 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::peer::{Peer, first_line, installed};
+use fairway_lab_measure::Executable;
+
+use super::peer::{Peer, packaged};
 use crate::site::{Certificate, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
     tls: true,
-    find: |_| installed("haproxy"),
-    version: |binary| first_line(binary, "-v"),
+    find: |binaries, release| packaged(binaries, release, "haproxy"),
+    version: Executable::version,
     prepare,
 };
 
-fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let both =
         site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
     let text = configuration(site, &both);
     let path = site.write("haproxy.cfg", &text)?;
-    let mut command = Command::new(binary);
+    let mut command = binary.command();
     command.arg("-db").arg("-f").arg(path);
     Ok(command)
 }

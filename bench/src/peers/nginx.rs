@@ -3,27 +3,30 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::peer::{Peer, first_line, installed};
+use fairway_lab_measure::Executable;
+
+use super::peer::{Peer, packaged};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
     tls: true,
-    find: |_| installed("nginx"),
-    version: |binary| first_line(binary, "-v"),
+    find: |binaries, release| packaged(binaries, release, "nginx"),
+    version: Executable::version,
     prepare,
 };
 
-fn prepare(binary: &Path, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
     let text = configuration(site, &https(site, &chain, &key));
     let path = site.write("nginx.conf", &text)?;
-    let mut command = Command::new(binary);
+    let mut command = binary.command();
     command.arg("-p").arg(&site.directory).arg("-e").arg("stderr").arg("-c").arg(path);
     Ok(command)
 }
 
+/// Tickets stay on: without them and without a cache nginx spends twice the CPU on a handshake.
 fn https(site: &Site, chain: &Path, key: &Path) -> String {
     format!(
         "    listen {} ssl backlog=4096;
@@ -32,8 +35,7 @@ fn https(site: &Site, chain: &Path, key: &Path) -> String {
     ssl_protocols TLSv1.3;
     ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;
     ssl_ecdh_curve X25519;
-    ssl_session_cache off;
-    ssl_session_tickets off;",
+    ssl_session_cache off;",
         site.https,
         chain.display(),
         key.display()
@@ -74,6 +76,7 @@ http {{
     location / {{
       proxy_pass http://backend;
       proxy_http_version 1.1;
+      proxy_connect_timeout 5s;
       proxy_set_header Connection \"\";
       proxy_set_header Host $http_host;
       proxy_set_header X-Request-ID $request_id;

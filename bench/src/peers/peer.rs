@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fairway_lab_measure::{Executable, Release};
+
 use crate::site::{Certificate, Site};
 
 /// Where the binaries are that no package puts on the path.
@@ -10,20 +12,23 @@ pub(crate) struct Binaries {
     pub(crate) fairway: PathBuf,
     pub(crate) floor: PathBuf,
     pub(crate) cache: PathBuf,
+    /// The laboratory's cache, with the root folder of current peers.
+    pub(crate) current: PathBuf,
 }
 
 /// One proxy. `prepare` writes what it reads and returns the command that runs it in the foreground.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) tls: bool,
-    pub(crate) find: fn(&Binaries) -> anyhow::Result<PathBuf>,
-    pub(crate) version: fn(&Path) -> anyhow::Result<String>,
-    pub(crate) prepare: fn(&Path, &mut Site, &Certificate) -> anyhow::Result<Command>,
+    pub(crate) find: fn(&Binaries, &Release) -> anyhow::Result<Executable>,
+    pub(crate) version: fn(&Executable) -> anyhow::Result<String>,
+    pub(crate) prepare: fn(&Executable, &mut Site, &Certificate) -> anyhow::Result<Command>,
 }
 
 /// The first line that a command prints, on whichever stream.
-pub(super) fn first_line(binary: &Path, argument: &str) -> anyhow::Result<String> {
-    let output = Command::new(binary).arg(argument).output()?;
+pub(super) fn first_line(binary: &Executable, argument: &str) -> anyhow::Result<String> {
+    let output = binary.command().arg(argument).output()?;
+    let binary = binary.path();
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no version");
@@ -34,12 +39,16 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A program of a Debian package: on the path, or where Debian puts servers, which is not on every user's path.
-pub(super) fn installed(name: &str) -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin")])
-        .map(|folder| folder.join(name))
-        .find(|candidate| candidate.is_file())
-        .ok_or_else(|| anyhow::anyhow!("{name} is not installed (Debian: apt-get install {name})"))
+/// A program of a Debian package. That of the system is on the path, or where Debian puts servers, which is not on every
+/// user's path.
+pub(super) fn packaged(binaries: &Binaries, release: &Release, name: &str) -> anyhow::Result<Executable> {
+    let system = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .chain([PathBuf::from("/usr/sbin")])
+            .map(|folder| folder.join(name))
+            .find(|candidate| candidate.is_file())
+            .ok_or_else(|| anyhow::anyhow!("{name} is not installed (Debian: apt-get install {name})"))
+    };
+    release.find(&binaries.current, name, system)
 }

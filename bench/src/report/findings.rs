@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairway_lab_measure::{Distance, Spread};
+use fairway_lab_measure::{Distance, Paired, ratios};
 
 use super::origin::Origin;
-use crate::measure::{Block, Effort, Memory};
+use crate::measure::{Block, Effort, Memory, again};
 use crate::scenario::Scenario;
 
 /// A whole run.
@@ -43,28 +43,55 @@ pub(crate) struct Summary {
     pub(crate) total_us: f64,
     /// This proxy's CPU per request divided by the base's.
     pub(crate) to_base: Option<Ratio>,
-    pub(crate) requests_per_second: f64,
+    #[serde(flatten)]
+    pub(crate) speed: Speed,
     /// The share of one CPU that the proxy used.
     pub(crate) busy: f64,
     pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
+    /// None where a block has fewer than ten answers above it.
+    pub(crate) p99_us: Option<u64>,
     pub(crate) kept: usize,
     pub(crate) discarded: usize,
 }
 
-/// The median of some ratios and its bootstrap 95% interval.
+/// Answers per second.
+#[derive(serde::Serialize)]
+pub(crate) struct Speed {
+    /// The mean of all blocks; another proxy's blocks ran at other times.
+    pub(crate) requests_per_second: f64,
+    /// The base's divided into this proxy's, in pairs.
+    pub(crate) rate_to_base: Option<Ratio>,
+}
+
+/// The median of some ratios in pairs, by the laboratory's rules.
 #[derive(Clone, Copy, serde::Serialize)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    pub(crate) pairs: usize,
+    /// The probability that the true median is between low and high.
+    pub(crate) coverage: f64,
+    pub(crate) pairs: u32,
+    pub(crate) set_aside: u32,
+    /// The median with the pairs that were set aside.
+    pub(crate) median_of_all: f64,
+    /// Whether there are enough pairs for a finding.
+    pub(crate) enough: bool,
 }
 
-impl Ratio {
-    fn of(ratios: &[f64]) -> Option<Self> {
-        let Spread { median, interval: (low, high) } = Spread::of(ratios)?;
-        Some(Self { median, low, high, pairs: ratios.len() })
+impl From<Paired> for Ratio {
+    fn from(paired: Paired) -> Self {
+        let (low, high) = paired.spread.interval;
+        Self {
+            median: paired.spread.median,
+            low,
+            high,
+            coverage: paired.spread.coverage,
+            pairs: paired.pairs,
+            set_aside: paired.set_aside,
+            median_of_all: paired.median_of_all,
+            enough: paired.are_enough(),
+        }
     }
 }
 
@@ -73,15 +100,22 @@ pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
     let distances: BTreeSet<Distance> = blocks.iter().map(|block| block.distance).collect();
     let first_round = || blocks.iter().take_while(|block| block.round == 0);
     let each = distances.into_iter().flat_map(|distance| {
-        let there: Vec<&Block> = blocks.iter().filter(|block| block.distance == distance).collect();
-        first_round().map(|block| summary(&there, &block.peer, base, distance)).collect::<Vec<_>>()
+        first_round().map(|block| summary(blocks, &block.peer, base, distance)).collect::<Vec<_>>()
     });
     each.filter(|summary| summary.kept > 0).collect()
 }
 
-fn summary(blocks: &[&Block], peer: &str, base: &str, distance: Distance) -> Summary {
-    let of_peer = || blocks.iter().filter(|block| block.peer == peer);
-    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).copied().collect();
+fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summary {
+    let of_peer = || blocks.iter().filter(|block| block.peer == peer && block.distance == distance);
+    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).collect();
+    let ratio = |figure: fn(&Block) -> f64| {
+        (peer != base)
+            .then(|| in_pairs(blocks, peer, base, figure))
+            .into_iter()
+            .flatten()
+            .find(|paired| paired.distance == distance)
+            .map(Ratio::from)
+    };
     let sum = |of: fn(&Block) -> f64| kept.iter().map(|block| of(block)).sum::<f64>();
     let requests = sum(|block| block.requests as f64).max(1.0);
     let seconds = sum(|block| block.seconds).max(1e-9);
@@ -94,28 +128,111 @@ fn summary(blocks: &[&Block], peer: &str, base: &str, distance: Distance) -> Sum
         user_us: total_us * user_share,
         system_us: total_us * (1.0 - user_share),
         total_us,
-        to_base: Ratio::of(&ratios(blocks, peer, base)).filter(|_| peer != base),
-        requests_per_second: requests / seconds,
+        to_base: ratio(Block::cpu_us),
+        speed: Speed { requests_per_second: requests / seconds, rate_to_base: ratio(Block::rate) },
         busy: total_us * requests / 1e6 / seconds,
         p50_us: middle(kept.iter().map(|block| block.latency_us.p50).collect()),
-        p99_us: middle(kept.iter().map(|block| block.latency_us.p99).collect()),
+        p99_us: kept
+            .iter()
+            .all(|block| block.requests >= WITH_P99)
+            .then(|| middle(kept.iter().map(|block| block.latency_us.p99).collect())),
         kept: kept.len(),
         discarded: of_peer().count() - kept.len(),
     }
 }
 
-/// One ratio for each round in which both blocks count.
-fn ratios(blocks: &[&Block], peer: &str, base: &str) -> Vec<f64> {
-    let kept = |name: &str| -> BTreeMap<usize, f64> {
-        let blocks = blocks.iter().filter(|block| block.peer == name && block.discarded.is_none());
-        blocks.map(|block| (block.round, block.cpu_us())).collect()
+/// Fewer answers than this have fewer than ten above their 99th percentile.
+const WITH_P99: u64 = 1000;
+
+/// Blocks of the peer between blocks of the base, in the order in which they ran. The base's second block of a round is the
+/// base, too, except for itself.
+fn in_pairs(blocks: &[Block], peer: &str, base: &str, figure: fn(&Block) -> f64) -> Vec<Paired> {
+    let again = again(base);
+    let pick = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<fairway_lab_measure::Block> {
+        let numbered = blocks.iter().zip(0..);
+        numbered
+            .filter(|(block, _)| block.discarded.is_none() && is_wanted(&block.peer))
+            .map(|(block, place)| fairway_lab_measure::Block {
+                place,
+                figure: figure(block),
+                distance: Some(block.distance),
+            })
+            .collect()
     };
-    let bases = kept(base);
-    kept(peer).into_iter().filter_map(|(round, cpu)| Some(cpu / bases.get(&round)?)).collect()
+    let bases = pick(&|name| name == base || (name == again && peer != again));
+    ratios(&pick(&|name| name == peer), &bases)
 }
 
 /// The median over blocks; percentiles are never averaged.
 fn middle(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Latency;
+    use fairway_lab_measure::CpuTime;
+
+    fn block(round: usize, peer: &str, cpu_us: f64, distance: Distance) -> Block {
+        let cpu = CpuTime { total_ns: (cpu_us * 1e6) as u64, user_ticks: 1, system_ticks: 1 };
+        Block {
+            round,
+            peer: peer.to_owned(),
+            requests: 1000,
+            errors: BTreeMap::new(),
+            seconds: 1.0,
+            cpu,
+            latency_us: Latency { p50: 1, p99: 2, max: 3 },
+            stolen: 0.0,
+            distance,
+            distance_ns: [None; 2],
+            discarded: None,
+        }
+    }
+
+    /// Rounds forth and back, as they are measured.
+    fn rounds(count: usize, state: impl Fn(usize) -> Distance) -> Vec<Block> {
+        (0..count)
+            .flat_map(|round| {
+                let mut blocks = [("fairway", 10.0), ("nginx", 13.0), ("fairway again", 10.0)]
+                    .map(|(peer, cpu)| block(round, peer, cpu, state(round)));
+                if round % 2 == 1 {
+                    blocks.reverse();
+                }
+                blocks
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_state_has_ratios_of_its_own_and_says_when_they_are_too_few() {
+        let state = |round| if round < 16 { Distance::TwoCores } else { Distance::OneCore };
+        let summary = summarise(&rounds(18, state), "fairway");
+        let nginx = |distance| {
+            let row = summary.iter().find(|row| row.peer == "nginx" && row.distance == distance);
+            row.and_then(|row| row.to_base).expect("a ratio")
+        };
+        let (two, one) = (nginx(Distance::TwoCores), nginx(Distance::OneCore));
+        assert!((two.median - 1.3).abs() < 1e-9 && two.enough && two.pairs == 16);
+        assert!(!one.enough && one.pairs == 2);
+        assert!(two.coverage > 0.95);
+    }
+
+    #[test]
+    fn answers_per_second_are_compared_in_pairs_too() {
+        let summary = summarise(&rounds(4, |_| Distance::OneCore), "fairway");
+        let again = summary.iter().find(|row| row.peer == "fairway again").expect("a row");
+        assert!((again.speed.rate_to_base.expect("a ratio").median - 1.0).abs() < 1e-9);
+        assert!(summary[0].speed.rate_to_base.is_none());
+    }
+
+    #[test]
+    fn a_p99_of_few_answers_is_not_said() {
+        let mut blocks = rounds(2, |_| Distance::OneCore);
+        assert!(summarise(&blocks, "fairway").iter().all(|row| row.p99_us.is_some()));
+        blocks[0].requests = 999;
+        assert_eq!(summarise(&blocks, "fairway")[0].p99_us, None);
+    }
 }

@@ -23,13 +23,14 @@ fn print_findings(findings: &Findings) {
     println!("\n{} ({} connections)", scenario.name, scenario.connections);
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
-            "  {:<17} {:>8} {:>8} {:>9}   {:<24} {:>8} {:>5} {:>8} {:>8}  blocks",
+            "  {:<17} {:>8} {:>8} {:>9}   {:<34} {:>8} {:>6} {:>5} {:>8} {:>8}  blocks",
             words(rows[0].distance),
             "user us",
             "sys us",
             "us/req",
-            format!("x {} [95%]", findings.base),
+            format!("x {}", findings.base),
             "req/s",
+            "x",
             "busy",
             "p50 us",
             "p99 us"
@@ -54,22 +55,33 @@ fn words(distance: Distance) -> &'static str {
 fn print_summary(row: &Summary) {
     let ratio = row.to_base.map_or_else(
         || "-".to_owned(),
-        |ratio| format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high),
+        |ratio| match ratio.enough {
+            true => format!(
+                "{:.3} [{:.3}, {:.3}] {:.1}% of {}",
+                ratio.median,
+                ratio.low,
+                ratio.high,
+                ratio.coverage * 100.0,
+                ratio.pairs
+            ),
+            false => format!("{:.3}, too few: {} pairs", ratio.median, ratio.pairs),
+        },
     );
+    let rate = row.speed.rate_to_base.map_or_else(|| "-".to_owned(), |ratio| format!("{:.3}", ratio.median));
+    let p99 = row.p99_us.map_or_else(|| "-".to_owned(), |p99| p99.to_string());
     let blocks = match row.discarded {
         0 => row.kept.to_string(),
         discarded => format!("{} ({discarded} discarded)", row.kept),
     };
     println!(
-        "  {:<17} {:>8.2} {:>8.2} {:>9.2}   {ratio:<24} {:>8.0} {:>4.0}% {:>8} {:>8}  {blocks}",
+        "  {:<17} {:>8.2} {:>8.2} {:>9.2}   {ratio:<34} {:>8.0} {rate:>6} {:>4.0}% {:>8} {p99:>8}  {blocks}",
         row.peer,
         row.user_us,
         row.system_us,
         row.total_us,
-        row.requests_per_second,
+        row.speed.requests_per_second,
         row.busy * 100.0,
-        row.p50_us,
-        row.p99_us
+        row.p50_us
     );
 }
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! program ─► process | cgroup | samples ─► meter ─► Spent ─► pairs
-//!                                    machine, pinning, distance: where it ran
+//!    ▲                               machine, pinning, distance: where it ran
+//! executable: which release of it
 //! ```
 //!
 //! Everything that is read from /proc to measure is read here. Never sends a request, never decides what is run, and
@@ -12,6 +13,7 @@
 mod cgroup;
 mod coverage;
 mod distance;
+mod executable;
 mod machine;
 mod meter;
 mod pairs;
@@ -23,9 +25,10 @@ mod spent;
 mod usage;
 
 pub use distance::{distance, during, round_trip_ns};
+pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};
 pub use meter::{Meter, Subject};
-pub use pairs::{Block, Paired, Spread, ratio};
+pub use pairs::{Block, Paired, Spread, ratios};
 pub use pinning::{MachineTime, pin, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{Program, Waited};

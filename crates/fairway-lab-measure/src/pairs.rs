@@ -1,17 +1,24 @@
-//! Ratios of a figure in pairs of blocks that ran next to each other, with their interval.
+//! Ratios of a figure in pairs of blocks that ran next to each other, with their interval: one method for the laboratory
+//! and the benchmark.
 //!
-//! A block of the peer stands between two of the base, whose mean is the other half of its pair. Where those two differ too
-//! much, the machine changed its speed meanwhile, and where one of the three ran at another distance of the CPUs, the host
-//! moved one: the pair is set aside: what the base alone says decides, never the
-//! peer. The median of the pairs' ratios; its 95% interval by percentile bootstrap (Efron, Tibshirani 1993, chapter 13),
-//! from a fixed seed, so that the same blocks give the same interval. Discarded blocks never get here.
+//! A block of the peer stands between two of the base, whose mean is the other half of its pair. All three ran while the
+//! CPUs were equally far apart, else they make no pair, and each such state has a ratio of its own. A pair is set aside
+//! where the machine changed its speed around one half of it. The rule looks at both halves: at the base, where its two
+//! blocks differ by more than a fifth; at the peer, where its ratio differs by more than a fifth from the pair before and
+//! from the pair after, so that it stands alone. What setting aside did to the median is part of the result.
+//!
+//! The interval of the median is made of order statistics and has their real coverage (binomial; David and Nagaraja 2003,
+//! section 7.1): the narrowest that covers at least 95%, and of fewer than six pairs their span, which covers less.
+//! Discarded blocks never get here.
 
-use fairway_lab_results::Distance;
+use std::collections::BTreeMap;
 
-/// Resamples of the bootstrap.
-const RESAMPLES: usize = 4000;
-/// How many times as large one of two neighbours of the base may be as the other.
+use fairway_lab_results::{Distance, ENOUGH_PAIRS};
+
+/// How many times as large one of two neighbours may be as the other.
 const STEADY: f64 = 1.2;
+/// The coverage that is wanted of an interval.
+const WANTED: f64 = 0.95;
 
 /// A block's place in the order of the run, and its figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,39 +32,44 @@ pub struct Block {
 }
 
 impl Block {
-    fn is_as_near_as(&self, other: &Self) -> bool {
-        let known = |block: &Self| block.distance.filter(|distance| *distance != Distance::Unknown);
-        known(self).zip(known(other)).is_none_or(|(one, other)| one == other)
+    fn state(&self) -> Distance {
+        self.distance.unwrap_or(Distance::Unknown)
     }
 }
 
-/// What the pairs of two peers came to.
+/// What the pairs of two peers came to while the CPUs were in one state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paired {
-    /// The median of `peer / base`.
-    pub median: f64,
-    /// Its 95% interval.
-    pub interval: (f64, f64),
+    /// Where the CPUs were.
+    pub distance: Distance,
+    /// The median of `peer / base`, and its interval.
+    pub spread: Spread,
     /// Pairs that count.
     pub pairs: u32,
-    /// Pairs that do not, because the base changed around them.
+    /// Pairs that do not, because the machine changed its speed around them.
     pub set_aside: u32,
+    /// The median with those that were set aside: what the rule changed.
+    pub median_of_all: f64,
 }
 
-/// The ratio of a peer to the base. Nothing when no pair counts.
-#[must_use]
-pub fn ratio(peer: &[Block], base: &[Block]) -> Option<Paired> {
-    let (mut ratios, mut set_aside) = (Vec::new(), 0);
-    for block in peer {
-        match partner(block, base) {
-            Partner::Steady(figure) => ratios.push(block.figure / figure),
-            Partner::Changed => set_aside += 1,
-            Partner::None => {}
-        }
+impl Paired {
+    /// Whether there are enough pairs to say something.
+    #[must_use]
+    pub fn are_enough(&self) -> bool {
+        self.pairs >= ENOUGH_PAIRS
     }
-    let Spread { median, interval } = Spread::of(&ratios)?;
-    let pairs = u32::try_from(ratios.len()).unwrap_or(u32::MAX);
-    Some(Paired { median, interval, pairs, set_aside })
+}
+
+/// The ratios of a peer to the base, one for each state of the CPUs in which a pair counts.
+#[must_use]
+pub fn ratios(peer: &[Block], base: &[Block]) -> Vec<Paired> {
+    let mut by_state: BTreeMap<Distance, Vec<Pair>> = BTreeMap::new();
+    let mut peer: Vec<_> = peer.iter().filter(|block| block.figure > 0.0).collect();
+    peer.sort_by_key(|block| block.place);
+    for block in peer {
+        by_state.entry(block.state()).or_default().extend(pair(block, base));
+    }
+    by_state.into_iter().filter_map(|(distance, pairs)| judged(distance, &pairs)).collect()
 }
 
 /// The middle of some ratios, and how far it can be trusted.
@@ -65,50 +77,91 @@ pub fn ratio(peer: &[Block], base: &[Block]) -> Option<Paired> {
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// Its 95% interval.
+    /// Two of the ratios with the median between them.
     pub interval: (f64, f64),
+    /// The probability that the true median is between them.
+    pub coverage: f64,
 }
 
 impl Spread {
-    /// Nothing without a ratio. With fewer than three the interval is only their span.
+    /// Nothing without a ratio.
     #[must_use]
     pub fn of(ratios: &[f64]) -> Option<Self> {
-        let median_of_all = median(&mut ratios.to_vec())?;
-        let mut random = fastrand::Rng::with_seed(0x5eed);
-        let mut medians: Vec<f64> = (0..RESAMPLES)
-            .filter_map(|_| {
-                let resample = ratios.iter().map(|_| ratios[random.usize(..ratios.len())]);
-                median(&mut resample.collect::<Vec<_>>())
-            })
-            .collect();
-        medians.sort_by(f64::total_cmp);
-        let interval = (medians[RESAMPLES * 25 / 1000], medians[RESAMPLES * 975 / 1000]);
-        Some(Self { median: median_of_all, interval })
+        let mut sorted = ratios.to_vec();
+        let median = median(&mut sorted)?;
+        let (skipped, coverage) = narrowest(sorted.len());
+        Some(Self { median, interval: (sorted[skipped], sorted[sorted.len() - 1 - skipped]), coverage })
     }
 }
 
-/// What the base was around a block.
-enum Partner {
-    Steady(f64),
-    Changed,
-    None,
+/// How many of the lowest and of the highest values an interval of the median may leave out, and what it covers then.
+fn narrowest(count: usize) -> (usize, f64) {
+    // The chance that at most so many of all values lie below the median, term by term.
+    let mut term = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let (mut below, mut found) = (term, (0, 1.0 - 2.0 * term));
+    for skipped in 1..count.div_ceil(2) {
+        term *= (count - skipped + 1) as f64 / skipped as f64;
+        below += term;
+        let coverage = 1.0 - 2.0 * below;
+        if coverage < WANTED {
+            break;
+        }
+        found = (skipped, coverage);
+    }
+    (found.0, found.1.max(0.0))
 }
 
-fn partner(peer: &Block, base: &[Block]) -> Partner {
+/// A block between two of the base.
+struct Pair {
+    ratio: f64,
+    base_is_steady: bool,
+}
+
+fn pair(peer: &Block, base: &[Block]) -> Option<Pair> {
     let usable = || base.iter().filter(|block| block.figure > 0.0);
     let before = usable().filter(|block| block.place < peer.place).max_by_key(|block| block.place);
     let after = usable().filter(|block| block.place > peer.place).min_by_key(|block| block.place);
-    if before.iter().chain(&after).any(|block| !block.is_as_near_as(peer)) {
-        return Partner::Changed;
+    if before.iter().chain(&after).any(|block| block.state() != peer.state()) {
+        return None;
     }
-    match (before, after) {
+    let (figure, base_is_steady) = match (before, after) {
         (Some(one), Some(other)) => {
-            let (low, high) = (one.figure.min(other.figure), one.figure.max(other.figure));
-            if high <= low * STEADY { Partner::Steady(f64::midpoint(low, high)) } else { Partner::Changed }
+            (f64::midpoint(one.figure, other.figure), are_alike(one.figure, other.figure))
         }
-        (Some(only), None) | (None, Some(only)) => Partner::Steady(only.figure),
-        (None, None) => Partner::None,
-    }
+        (Some(only), None) | (None, Some(only)) => (only.figure, true),
+        (None, None) => return None,
+    };
+    Some(Pair { ratio: peer.figure / figure, base_is_steady })
+}
+
+fn are_alike(one: f64, other: f64) -> bool {
+    one.max(other) <= one.min(other) * STEADY
+}
+
+fn judged(distance: Distance, pairs: &[Pair]) -> Option<Paired> {
+    let steady: Vec<f64> = pairs.iter().filter(|pair| pair.base_is_steady).map(|pair| pair.ratio).collect();
+    let stands_alone = |at: usize| {
+        let neighbours = [at.checked_sub(1), Some(at + 1)].map(|place| steady.get(place?));
+        match neighbours {
+            [Some(before), Some(after)] => {
+                are_alike(*before, *after)
+                    && !are_alike(*before, steady[at])
+                    && !are_alike(*after, steady[at])
+            }
+            // At an end there is no saying which of the two is the odd one.
+            _ => false,
+        }
+    };
+    let kept: Vec<f64> = (0..steady.len()).filter(|at| !stands_alone(*at)).map(|at| steady[at]).collect();
+    let spread = Spread::of(&kept)?;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Some(Paired {
+        distance,
+        spread,
+        pairs: count(kept.len()),
+        set_aside: count(pairs.len() - kept.len()),
+        median_of_all: median(&mut pairs.iter().map(|pair| pair.ratio).collect::<Vec<_>>())?,
+    })
 }
 
 fn median(values: &mut [f64]) -> Option<f64> {
@@ -129,61 +182,101 @@ mod tests {
         places.iter().zip(figures).map(block).collect()
     }
 
+    /// Of blocks that were all in one state.
+    fn ratio(peer: &[Block], base: &[Block]) -> Paired {
+        let found = ratios(peer, base);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0]
+    }
+
     #[test]
     fn neighbours_are_paired_so_that_a_slow_minute_hurts_both_sides() {
         // A B A, and again where everything takes ten times as long.
         let peer = blocks(&[1, 4], &[20.0, 200.0]);
         let base = blocks(&[0, 2, 3, 5], &[9.5, 10.5, 100.0, 100.0]);
-        let found = ratio(&peer, &base).expect("two pairs");
-        assert_eq!(found, Paired { median: 2.0, interval: (2.0, 2.0), pairs: 2, set_aside: 0 });
+        let found = ratio(&peer, &base);
+        assert_eq!((found.spread.median, found.spread.interval), (2.0, (2.0, 2.0)));
+        assert_eq!((found.pairs, found.set_aside), (2, 0));
     }
 
     #[test]
-    fn a_pair_around_which_the_base_changed_is_set_aside_whatever_the_peer_did() {
+    fn a_pair_around_which_the_base_changed_is_set_aside_and_the_median_with_it_is_known() {
         let base = blocks(&[0, 2, 4], &[10.0, 10.0, 20.0]);
         for figure in [5.0, 15.0, 500.0] {
-            let found = ratio(&blocks(&[1, 3], &[20.0, figure]), &base).expect("one pair");
-            assert_eq!((found.median, found.pairs, found.set_aside), (2.0, 1, 1));
+            let found = ratio(&blocks(&[1, 3], &[20.0, figure]), &base);
+            assert_eq!((found.spread.median, found.pairs, found.set_aside), (2.0, 1, 1));
+            assert!((found.median_of_all - f64::midpoint(2.0, figure / 15.0)).abs() < 1e-9);
         }
     }
 
     #[test]
-    fn a_pair_whose_blocks_ran_at_different_distances_of_the_cpus_is_set_aside() {
-        let mut base = blocks(&[0, 2, 4], &[10.0, 10.0, 10.0]);
-        let mut peer = blocks(&[1, 3], &[20.0, 30.0]);
-        (base[0].distance, base[2].distance) = (Some(Distance::OneCore), Some(Distance::Unknown));
-        (peer[0].distance, peer[1].distance) = (Some(Distance::TwoCores), Some(Distance::TwoCores));
-        let found = ratio(&peer, &base).expect("one pair");
-        assert_eq!((found.median, found.pairs, found.set_aside), (3.0, 1, 1));
+    fn a_pair_in_which_only_the_peer_was_slow_or_fast_is_set_aside_too() {
+        let base = blocks(&[0, 2, 4, 6], &[10.0; 4]);
+        for odd in [10.0, 40.0] {
+            let found = ratio(&blocks(&[1, 3, 5], &[20.0, odd, 21.0]), &base);
+            assert_eq!((found.pairs, found.set_aside), (2, 1), "{odd}");
+        }
+        // A change that lasts is no odd pair.
+        let found = ratio(&blocks(&[1, 3, 5], &[20.0, 40.0, 40.0]), &base);
+        assert_eq!((found.pairs, found.set_aside), (3, 0));
+    }
+
+    #[test]
+    fn states_of_the_cpus_are_never_mixed_and_each_has_its_ratio() {
+        let mut base = blocks(&[0, 2, 4, 6], &[10.0, 10.0, 16.0, 16.0]);
+        let mut peer = blocks(&[1, 3, 5], &[20.0, 30.0, 24.0]);
+        let (one, two) = (Some(Distance::OneCore), Some(Distance::TwoCores));
+        for (block, state) in base.iter_mut().zip([one, one, two, two]) {
+            block.distance = state;
+        }
+        for (block, state) in peer.iter_mut().zip([one, one, two]) {
+            block.distance = state;
+        }
+        let found = ratios(&peer, &base);
+        let seen: Vec<_> = found.iter().map(|one| (one.distance, one.spread.median, one.pairs)).collect();
+        // The second block of the peer has the base at another distance after it.
+        assert_eq!(seen, [(Distance::OneCore, 2.0, 1), (Distance::TwoCores, 1.5, 1)]);
     }
 
     #[test]
     fn a_block_at_the_end_has_one_neighbour() {
-        let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0])).expect("a pair");
-        assert_eq!((found.median, found.pairs), (3.0, 1));
+        let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0]));
+        assert_eq!((found.spread.median, found.pairs), (3.0, 1));
     }
 
     #[test]
-    fn the_interval_holds_the_median_and_widens_with_the_spread() {
-        let peer = blocks(&[0, 2, 4, 6, 8], &[10.0, 12.0, 14.0, 16.0, 18.0]);
-        let base = blocks(&[1, 3, 5, 7, 9], &[10.0; 5]);
-        let Paired { median, interval: (low, high), pairs, .. } = ratio(&peer, &base).expect("five pairs");
-        assert_eq!((median, pairs), (1.4, 5));
-        assert!(low < median && median < high && low >= 1.0 && high <= 1.8, "{low} {high}");
+    fn intervals_are_order_statistics_with_their_real_coverage() {
+        // Tables of the sign test: of 15 values the 4th lowest and the 4th highest cover 96.5%, of 20 the 6th 95.9%.
+        for (count, skipped, coverage) in
+            [(1, 0, 0.0), (3, 0, 0.75), (5, 0, 0.9375), (6, 0, 0.96875), (15, 3, 0.9648), (20, 5, 0.9586)]
+        {
+            let (found, covers) = narrowest(count);
+            assert_eq!(found, skipped, "{count}");
+            assert!((covers - coverage).abs() < 1e-4, "{count}: {covers}");
+        }
+        let ratios: Vec<f64> = (1..=15).rev().map(f64::from).collect();
+        let spread = Spread::of(&ratios).expect("fifteen ratios");
+        assert_eq!((spread.median, spread.interval), (8.0, (4.0, 12.0)));
     }
 
     #[test]
-    fn one_outlier_moves_neither_the_median_nor_its_interval() {
-        let spread = Spread::of(&[1.0, 1.1, 1.2, 1.1, 1.0, 1.1, 1.2, 9.0]).expect("eight ratios");
-        let (low, high) = spread.interval;
-        assert!((spread.median - 1.1).abs() < 1e-9);
-        assert!(low <= 1.1 && (1.1..2.0).contains(&high), "{spread:?}");
+    fn many_pairs_have_an_interval_as_well() {
+        let (skipped, coverage) = narrowest(1000);
+        assert!((460..480).contains(&skipped) && (0.95..0.96).contains(&coverage), "{skipped} {coverage}");
+    }
+
+    #[test]
+    fn fifteen_pairs_are_enough_and_fourteen_are_not() {
+        let base = blocks(&(0..=30).step_by(2).collect::<Vec<_>>(), &[10.0; 16]);
+        let peer = |count: usize| blocks(&(1..30).step_by(2).collect::<Vec<_>>()[..count], &[20.0; 15]);
+        assert!(ratio(&peer(15), &base).are_enough());
+        assert!(!ratio(&peer(14), &base).are_enough());
     }
 
     #[test]
     fn no_blocks_have_no_ratio() {
         assert_eq!(Spread::of(&[]), None);
-        assert_eq!(ratio(&[], &blocks(&[0], &[1.0])), None);
-        assert_eq!(ratio(&blocks(&[0], &[1.0]), &blocks(&[1], &[0.0])), None);
+        assert_eq!(ratios(&[], &blocks(&[0], &[1.0])), []);
+        assert_eq!(ratios(&blocks(&[0], &[1.0]), &blocks(&[1], &[0.0])), []);
     }
 }

@@ -113,9 +113,13 @@ pub(super) fn sorted(propagation: &Propagation) -> Vec<f64> {
     times
 }
 
-/// The value that a share of the values is not above. By nearest rank, which is always one that was measured.
+/// The value that a share of the values is not above. By nearest rank, which is always one that was measured. Nothing where
+/// fewer than ten values are above it; the largest, a share of 1, is no percentile.
 pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
+    if share < 1.0 && sorted.len() < rank + 10 {
+        return None;
+    }
     sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied()
 }
 

@@ -73,10 +73,8 @@ fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
     cells
 }
 
-/// A percentile with its mark.
+/// A percentile, if it stands on ten values above it.
 pub(super) fn percentile(pool: &Pool<'_>, percent: f64) -> String {
-    pool.percentile(percent).map_or_else(
-        || UNKNOWN.to_owned(),
-        |point| format!("{}{}", number::figure(point.ms), if point.above < 10 { "*" } else { "" }),
-    )
+    let known = pool.percentile(percent).filter(|point| point.above >= 10);
+    known.map_or_else(|| UNKNOWN.to_owned(), |point| number::figure(point.ms))
 }

@@ -1,7 +1,7 @@
 //! What stands first: ratios with their intervals, the noise of the machine, and a sentence for each that claims no more
 //! than the interval does.
 
-use fairway_lab_results::{Ratio, Results, Settings};
+use fairway_lab_results::{Distance, ENOUGH_PAIRS, Ratio, Results, Settings};
 
 use super::builder::PageBuilder;
 use super::html::{Cell, Html, Table};
@@ -15,6 +15,8 @@ use super::pool::{distinct, in_case};
 pub(super) enum Claim {
     /// The interval includes 1, or lies within that of the machine's own noise.
     None,
+    /// There are too few pairs to say anything.
+    TooFew,
     /// The peer's figure is the lower one.
     Lower,
     /// The peer's figure is the higher one.
@@ -23,6 +25,9 @@ pub(super) enum Claim {
 
 /// What may be said of a ratio, given all ratios of its run.
 pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
+    if has_too_few(ratio) {
+        return Claim::TooFew;
+    }
     let (low, high) = ratio.interval;
     let finite = [ratio.median, low, high].iter().all(|value| value.is_finite());
     if !finite || includes_one((low, high)) || is_within_noise(ratio, all) {
@@ -32,6 +37,11 @@ pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
     } else {
         Claim::Higher
     }
+}
+
+/// Whether it stands on fewer pairs than a finding takes. Files of before this was counted say what they said.
+fn has_too_few(ratio: &Ratio) -> bool {
+    ratio.grounds.coverage.is_some() && ratio.pairs < ENOUGH_PAIRS
 }
 
 /// Whether the interval includes 1 as it is printed: what reads 1.00 is not said to be another value.
@@ -44,6 +54,7 @@ pub(super) fn is_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
     let same = |other: &Ratio| {
         other.peer == other.base
             && (&other.figure, &other.case, other.workers) == (&ratio.figure, &ratio.case, ratio.workers)
+            && other.grounds.distance == ratio.grounds.distance
     };
     let first = all.iter().filter(|other| same(other)).map(|other| other.settings).min();
     ratio.peer == ratio.base && first.is_none_or(|first| first == ratio.settings)
@@ -55,6 +66,7 @@ fn is_within_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
             noise.figure == ratio.figure
                 && noise.case == ratio.case
                 && noise.workers == ratio.workers
+                && noise.grounds.distance == ratio.grounds.distance
                 && noise.interval.0 <= ratio.median
                 && ratio.median <= noise.interval.1
         })
@@ -95,6 +107,7 @@ pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
             "no difference: within the noise".to_owned()
         }
         Claim::None => "no difference: interval includes 1".to_owned(),
+        Claim::TooFew => format!("too few: {} pairs, and it takes {ENOUGH_PAIRS}", ratio.pairs),
         Claim::Higher => more.to_owned(),
         Claim::Lower => less.to_owned(),
     }
@@ -106,19 +119,20 @@ pub(super) fn ratios(results: &Results, builder: &mut PageBuilder) {
         builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    builder.reading("Blocks of two peers alternate (A B B A), each pair of blocks gives one ratio (not where the blocks of the base on both sides of it differ by more than a fifth: the machine changed its speed there, and the pair is set aside), and the table has the median of the pairs with its 95% bootstrap interval. The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine. An interval from fewer than 5 pairs is little more than the lowest and the highest of them.");
+    builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
     builder.html.raw("<div class=\"ratios\">");
     for run in &results.runs {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
         order.sort_by_key(|ratio| {
             (ratio.settings, is_noise(ratio, &run.ratios), builder.palette.place(&ratio.peer))
         });
-        for (figure, case, workers) in
-            distinct(run.ratios.iter().map(|ratio| (&ratio.figure, &ratio.case, ratio.workers)))
-        {
-            let of = |ratio: &&&Ratio| (&ratio.figure, &ratio.case, ratio.workers) == (figure, case, workers);
+        let what =
+            |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers, ratio.grounds.distance);
+        for (figure, case, workers, distance) in distinct(run.ratios.iter().map(what)) {
+            let of = |ratio: &&&Ratio| what(ratio) == (figure.clone(), case.clone(), workers, distance);
             let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
-            one_figure(&format!("{figure}, {}", in_case(run, case, workers)), &own, &run.ratios, builder);
+            let caption = format!("{figure}, {}{}", in_case(run, &case, workers), state(distance));
+            one_figure(&caption, &own, &run.ratios, builder);
         }
     }
     builder.html.raw("</div>");
@@ -132,7 +146,8 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
         [base] => format!("peer ÷ {base}"),
         _ => "peer ÷ base".to_owned(),
     };
-    let mut table = Table::new(caption, &[&whose, "#median ×", "#95% interval", &axis, "says", "#pairs"]);
+    let mut table =
+        Table::new(caption, &[&whose, "#median ×", "#interval", &axis, "says", "#pairs", "#median of all"]);
     for ratio in own {
         let mut peers = builder.palette.cell(&ratio.peer, ratio.settings);
         if is_noise(ratio, all) {
@@ -147,6 +162,7 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
             Cell::Markup(bar(ratio, reach, &builder.palette)),
             Cell::Text(text(ratio, all)),
             Cell::Number(pairs(ratio)),
+            Cell::Number(number::maybe(ratio.grounds.median_of_all.filter(|_| ratio.set_aside > 0))),
         ]);
     }
     builder.table(&table);
@@ -168,9 +184,23 @@ fn reach(ratios: &[&Ratio]) -> f64 {
     [0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0].into_iter().find(|reach| *reach >= furthest).unwrap_or(6.0)
 }
 
-/// `1.02 – 1.31`.
+/// `1.02 – 1.31`, with what it covers, or what is missing for one.
 pub(super) fn interval(ratio: &Ratio) -> String {
-    format!("{} – {}", number::ratio(ratio.interval.0), number::ratio(ratio.interval.1))
+    let ends = format!("{} – {}", number::ratio(ratio.interval.0), number::ratio(ratio.interval.1));
+    match ratio.grounds.coverage {
+        _ if has_too_few(ratio) => "too few".to_owned(),
+        Some(coverage) => format!("{ends} ({:.1}%)", coverage * 100.0),
+        None => ends,
+    }
+}
+
+/// Where the CPUs were, after a caption.
+fn state(distance: Option<Distance>) -> &'static str {
+    match distance {
+        Some(Distance::OneCore) => ", CPUs on one core",
+        Some(Distance::TwoCores) => ", CPUs on two cores",
+        Some(Distance::Unknown) | None => "",
+    }
 }
 
 /// The interval as a bar around the line of 1.
@@ -213,6 +243,7 @@ mod tests {
             interval,
             pairs: 8,
             set_aside: 0,
+            grounds: fairway_lab_results::Grounds::default(),
         }
     }
 

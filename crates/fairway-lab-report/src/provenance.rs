@@ -140,7 +140,8 @@ fn tls(measure: &Measure) -> String {
         || "none".to_owned(),
         |tls| {
             let key = tls.key.as_deref().unwrap_or("key unknown");
-            format!("{} {} {key} {}", tls.version, tls.cipher, tls.protocol)
+            let group = tls.group.as_deref().unwrap_or("group unknown");
+            format!("{} {} {group} {key} {}", tls.version, tls.cipher, tls.protocol)
         },
     )
 }

@@ -23,4 +23,4 @@ pub use measure::{
     Sample, Tls,
 };
 pub use results::{Results, SCHEMA};
-pub use run::{Event, Parameter, Propagation, Ratio, Run, Spike};
+pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Ratio, Run, Spike};

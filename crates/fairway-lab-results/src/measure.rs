@@ -284,6 +284,9 @@ pub struct Tls {
     pub key: Option<String>,
     /// The application protocol: `http/1.1` or `h2`.
     pub protocol: String,
+    /// The group of the key exchange, e.g. `X25519`; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// A piece of time.

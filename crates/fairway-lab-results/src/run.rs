@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::Distance;
 use crate::environment::Settings;
 use crate::figure;
 use crate::measure::Measure;
@@ -84,7 +85,7 @@ pub struct Ratio {
     /// Median of the pairs.
     #[serde(deserialize_with = "figure::one")]
     pub median: f64,
-    /// The 95% interval of the median, by bootstrap: low and high.
+    /// An interval of the median, low and high: order statistics with [`Grounds::coverage`], in older files a bootstrap.
     #[serde(deserialize_with = "figure::pair")]
     pub interval: (f64, f64),
     /// How many pairs.
@@ -92,6 +93,26 @@ pub struct Ratio {
     /// Pairs that do not count, because the machine changed its speed around them.
     #[serde(default)]
     pub set_aside: u32,
+    /// What it stands on.
+    #[serde(flatten)]
+    pub grounds: Grounds,
+}
+
+/// With fewer pairs than this a ratio is no finding.
+pub const ENOUGH_PAIRS: u32 = 15;
+
+/// What a ratio stands on besides its pairs. In JSON these are fields of the ratio; older files have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grounds {
+    /// Where the CPUs were in all of its blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
+    /// The probability that the true median lies within the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<f64>,
+    /// The median with the pairs that were set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_of_all: Option<f64>,
 }
 
 /// What latency did after an event.

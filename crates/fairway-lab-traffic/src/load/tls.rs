@@ -122,7 +122,9 @@ pub(super) fn facts(connection: &ClientConnection) -> Tls {
     let protocol = connection
         .alpn_protocol()
         .map_or_else(|| "http/1.1".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
-    Tls { version, cipher, key, protocol }
+    let group =
+        connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str().map(str::to_owned));
+    Tls { version, cipher, key, protocol, group }
 }
 
 /// rustls writes `TLS13_` where IANA writes `TLS_`.

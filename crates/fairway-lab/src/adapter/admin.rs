@@ -1,11 +1,9 @@
-//! How adapters speak with the admin interface of a proxy: one text there, one back, and again until it says what is
-//! awaited. Knows no proxy.
+//! How adapters speak with the admin interface of a proxy: one text there, one back. Knows no proxy, and never asks again:
+//! what is awaited is said by the proxy itself.
 
 use std::io;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::error::Elapsed;
 
 /// Sends a text and reads what comes until the end of the stream.
 pub(super) async fn exchange(
@@ -16,18 +14,4 @@ pub(super) async fn exchange(
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
-}
-
-/// Looks every `pause` until the condition holds, for at most `limit`.
-pub(super) async fn until(
-    limit: Duration,
-    pause: Duration,
-    condition: impl AsyncFn() -> bool,
-) -> Result<(), Elapsed> {
-    tokio::time::timeout(limit, async {
-        while !condition().await {
-            tokio::time::sleep(pause).await;
-        }
-    })
-    .await
 }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -11,6 +12,9 @@ use fairway_lab_results::Settings;
 use super::frame::{Frame, Listen, TlsChoice};
 use super::proxy::Kind;
 use super::run::{Assignment, serve};
+
+/// Contour's `holdoffDelay`.
+const CONTOUR_HOLDOFF: Duration = Duration::from_millis(100);
 
 /// Arguments of `fairway-lab adapter`.
 #[derive(clap::Args)]
@@ -29,6 +33,9 @@ pub struct AdapterArguments {
     /// `recommended` or `defaults`.
     #[arg(long, value_parser = settings)]
     settings: Settings,
+    /// Collect changes for 100 ms, as Contour does.
+    #[arg(long)]
+    contour_holdoff: bool,
     /// Where configurations and sockets are kept.
     #[arg(long, default_value = "/run/lab")]
     folder: PathBuf,
@@ -53,7 +60,9 @@ impl AdapterArguments {
             tls: TlsChoice::Both,
             folder: self.folder,
         };
-        let assignment = Assignment { kind: self.kind, class: self.class, namespace: self.namespace, frame };
+        let holdoff = self.contour_holdoff.then_some(CONTOUR_HOLDOFF);
+        let assignment =
+            Assignment { kind: self.kind, class: self.class, namespace: self.namespace, frame, holdoff };
         runtime.block_on(serve(assignment))
     }
 }

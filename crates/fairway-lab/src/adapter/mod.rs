@@ -23,11 +23,15 @@ mod frame;
 mod golden;
 pub mod haproxy;
 pub mod nginx;
+mod notices;
 mod probe;
 mod process;
 mod proxy;
 mod run;
+#[cfg(test)]
+mod trial;
 mod watch;
+mod words;
 
 pub use derive::{CORS, Objects, REDIRECT, RESPONSE_HEADER, REWRITE, desired};
 pub use desired::{Action, CORS_HEADERS, Certificate, Desired, Host, PathMatch, Rule};

@@ -1,7 +1,7 @@
 //! A child process that is the proxy: started, signalled and waited for by its number.
 
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -31,6 +31,11 @@ impl Process {
         let name = Path::new(command.get_program()).display().to_string();
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(Self { child, name })
+    }
+
+    /// What it writes to standard error, where the command has a pipe for that; only once.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
     }
 
     /// Its number.

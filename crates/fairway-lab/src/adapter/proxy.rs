@@ -1,7 +1,5 @@
 //! The proxies behind one set of verbs. Never decides when something changes.
 
-use std::time::Duration;
-
 use super::caddy::Caddy;
 use super::desired::Desired;
 use super::envoy::Envoy;
@@ -49,20 +47,6 @@ impl Proxy {
             Self::Haproxy(haproxy) => haproxy.apply(desired).await,
             Self::Envoy(envoy) => envoy.apply(desired).await,
             Self::Caddy(caddy) => caddy.apply(desired).await,
-        }
-    }
-
-    /// How long changes are collected before they are applied together.
-    pub(super) fn holdoff(&self) -> Duration {
-        match self {
-            // NGINX Ingress Controller takes one change after the other from its queue and reloads for each, one reload
-            // at a time. Here changes that come during a reload are one, which is kinder.
-            // HAProxy's controller passes endpoints on as they come; routes wait for its sync period, 5 s by default,
-            // which is left out here, also to its advantage.
-            // Caddy's controller, too, takes one change after the other and loads a configuration for each.
-            Self::Nginx(_) | Self::Haproxy(_) | Self::Caddy(_) => Duration::ZERO,
-            // Contour's and Envoy Gateway's hold-off.
-            Self::Envoy(_) => Duration::from_millis(100),
         }
     }
 

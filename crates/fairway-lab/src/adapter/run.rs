@@ -20,11 +20,16 @@ pub(super) struct Assignment {
     pub(super) class: String,
     pub(super) namespace: String,
     pub(super) frame: Frame,
+    /// How long changes are collected before they are applied together. Without one, changes that come while one is
+    /// applied are one, and each else is applied as it comes: NGINX Ingress Controller and Caddy's reload for each entry of
+    /// their queues, one at a time; HAProxy's passes endpoints on as they come, and lets routes wait for its sync period,
+    /// 5 s by default, which is left out here.
+    pub(super) holdoff: Option<Duration>,
 }
 
 /// Serves until SIGTERM.
 pub(super) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
-    let Assignment { kind, class, namespace, frame } = assignment;
+    let Assignment { kind, class, namespace, frame, holdoff } = assignment;
     let mut stop = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
     let readiness = Readiness::serve().await?;
     let watched = Watched::start(&namespace, &class).await?;
@@ -35,7 +40,6 @@ pub(super) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
     let mut proxy = Proxy::start(kind, frame, &served).await?;
     readiness.set(true);
     tracing::info!(hosts = served.hosts.len(), "serving");
-    let holdoff = proxy.holdoff();
     let mut failed = false;
     loop {
         let wanted = tokio::select! {

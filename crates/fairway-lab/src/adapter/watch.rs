@@ -66,9 +66,11 @@ impl Watched {
     }
 
     /// Waits for a change, then for `holdoff`, and says what is wanted then. Changes that came meanwhile are one.
-    pub(super) async fn next(&self, holdoff: Duration) -> Desired {
+    pub(super) async fn next(&self, holdoff: Option<Duration>) -> Desired {
         self.changed.notified().await;
-        tokio::time::sleep(holdoff).await;
+        if let Some(holdoff) = holdoff {
+            tokio::time::sleep(holdoff).await;
+        }
         self.now()
     }
 

@@ -46,13 +46,18 @@ impl Peer for Contour {
         let envoy = programs::envoy(&artifacts.cache)?;
         let version = programs::version(&program, "version", "version:")?;
         let envoy_version = programs::version(&envoy, "--version", "version")?;
-        let archive =
-            programs::pack(artifacts, NAME, &[(&program, "/bin/contour"), (&envoy, "/usr/local/bin/envoy")])?;
+        let archive = programs::pack(
+            artifacts,
+            NAME,
+            &[(&program, "/bin/contour"), (&envoy, "/usr/local/bin/envoy")],
+            None,
+        )?;
         let shown = |settings| NamedText {
             name: format!("contour.yaml ({})", word(settings)),
             text: configuration(settings).to_owned(),
         };
-        let (number, envoy_number) = (programs::number(&version), programs::number(&envoy_version));
+        let (number, envoy_number) =
+            (fairway_lab_measure::number(&version), fairway_lab_measure::number(&envoy_version));
         Ok(Prepared {
             record: PeerRecord {
                 name: NAME.to_owned(),
@@ -110,6 +115,8 @@ fn configuration(settings: Settings) -> &'static str {
 accesslog-level: disabled
 kubernetesClientQPS: 1000
 kubernetesClientBurst: 1000
+timeouts:
+  connect-timeout: 5s
 cluster:
   circuit-breakers:
     max-connections: 1000000

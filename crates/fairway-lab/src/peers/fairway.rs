@@ -40,7 +40,7 @@ impl Peer for Fairway {
         Ok(Prepared {
             record: PeerRecord {
                 name: NAME.to_owned(),
-                title: format!("Fairway {}", programs::number(&version)),
+                title: format!("Fairway {}", fairway_lab_measure::number(&version)),
                 kind: PeerKind::Controller,
                 stands_for: "itself".to_owned(),
                 versions: BTreeMap::from([(NAME.to_owned(), version)]),
@@ -109,6 +109,7 @@ fn chart_values(image: &str, placement: &Placement) -> Value {
 /// Keys of the settings ConfigMap: connections live as long as those of the other proxies in their recommended settings.
 pub(super) fn recommended_settings() -> Value {
     json!({
+        "proxy-connect-timeout": "5",
         "keep-alive": "600",
         "keep-alive-requests": "100000000",
         "upstream-keepalive-requests": "100000000",

@@ -16,23 +16,53 @@ mod route;
 mod traefik;
 mod yaml;
 
+use anyhow::Context;
+
+use adapted::Adapted;
+
 pub use artifacts::Artifacts;
 pub use described::Described;
 pub use existing::{CpuSource, Existing};
-pub use names::{CERTIFICATE, PROXY, PROXY_LABEL, RESPONSE_HEADER};
+pub use names::{CERTIFICATE, PROXY, PROXY_LABEL, RESPONSE_HEADER, label};
 pub use peer::{Peer, Placement, Prepared};
 pub use route::{Filters, Route};
 
-/// All peers, Fairway first.
+/// The peers of a run that names none, Fairway first.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Peer>> {
     let mut all: Vec<Box<dyn Peer>> = vec![Box::new(fairway::Fairway)];
-    for adapted in adapted::ADAPTED {
-        all.push(Box::new(adapted));
+    for shape in adapted::DEFAULT {
+        all.push(Box::new(Adapted::current(shape)));
     }
     all.push(Box::new(contour::Contour));
     all.push(Box::new(traefik::Traefik));
     all
+}
+
+/// Peers that only run when they are named.
+#[must_use]
+pub fn on_request() -> Vec<Box<dyn Peer>> {
+    vec![Box::new(Adapted::current(&adapted::ENVOY_CONTOUR_HOLDOFF))]
+}
+
+/// A peer by its name; nginx, HAProxy and Caddy also in another release, e.g. `nginx@1.22` or `nginx@system`.
+///
+/// # Errors
+/// There is none; the text says which there are.
+pub fn named(name: &str) -> anyhow::Result<Box<dyn Peer>> {
+    if name.contains('@') {
+        return Ok(Box::new(Adapted::named(name)?));
+    }
+    let mut known = all();
+    known.extend(on_request());
+    let names: Vec<_> = known.iter().map(|peer| peer.name().to_owned()).collect();
+    known.into_iter().find(|peer| peer.name() == name).with_context(|| {
+        format!(
+            "there is no peer {name:?}; there are {}, and other releases of {} as NAME@VERSION or NAME@system",
+            names.join(", "),
+            adapted::RELEASED.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -17,3 +17,9 @@ pub const CERTIFICATE: &str = "lab-certificate";
 /// The one header that [`Filters::response_header`] may add: Fairway, as ingress-nginx, wants its name allowed when it is
 /// installed.
 pub const RESPONSE_HEADER: &str = "X-Lab-Filter";
+
+/// A peer's name as objects of Kubernetes and images may have it: `nginx-1-22` for `nginx@1.22`.
+#[must_use]
+pub fn label(peer: &str) -> String {
+    peer.replace(['@', '.'], "-")
+}

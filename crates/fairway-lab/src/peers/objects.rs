@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use fairway_lab_results::Settings;
 
-use super::names::{CERTIFICATE, PROXY, PROXY_LABEL};
+use super::names::{CERTIFICATE, PROXY, PROXY_LABEL, label};
 use super::peer::Placement;
 use super::route::Route;
 
@@ -31,7 +31,7 @@ pub(super) fn class(peer: &str, controller: &str) -> Value {
 
 /// The name of a peer's class.
 pub(super) fn class_name(peer: &str) -> String {
-    format!("lab-{peer}")
+    format!("lab-{}", label(peer))
 }
 
 /// A Role in the watched namespace and its binding to a ServiceAccount of the placement.
@@ -76,7 +76,7 @@ pub(super) fn service(placement: &Placement, peer: &str) -> Value {
         "metadata": { "name": PROXY, "namespace": placement.namespace },
         "spec": {
             "type": "LoadBalancer",
-            "selector": { PROXY_LABEL: peer },
+            "selector": { PROXY_LABEL: label(peer) },
             "ports": [
                 { "name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP" },
                 { "name": "https", "port": 443, "targetPort": 8443, "protocol": "TCP" },
@@ -92,8 +92,8 @@ pub(super) fn deployment(placement: &Placement, peer: &str, pod: &Value) -> Valu
         "metadata": { "name": PROXY, "namespace": placement.namespace },
         "spec": {
             "replicas": placement.replicas,
-            "selector": { "matchLabels": { PROXY_LABEL: peer } },
-            "template": { "metadata": { "labels": { PROXY_LABEL: peer } }, "spec": pod },
+            "selector": { "matchLabels": { PROXY_LABEL: label(peer) } },
+            "template": { "metadata": { "labels": { PROXY_LABEL: label(peer) } }, "spec": pod },
         },
     })
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-const ADAPTED: [&str; 4] = ["nginx-reload", "haproxy", "envoy", "caddy"];
+const ADAPTED: [&str; 4] = ["nginx", "haproxy", "envoy", "caddy"];
 
 fn placement(peer: &str) -> Placement {
     Placement {
@@ -48,8 +48,39 @@ fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
 fn the_table_of_peers_is_complete_and_fairway_is_first() {
     let all = all();
     let names: Vec<_> = all.iter().map(|peer| peer.name()).collect();
-    assert_eq!(names, ["fairway", "nginx-reload", "haproxy", "envoy", "caddy", "contour", "traefik"]);
+    assert_eq!(names, ["fairway", "nginx", "haproxy", "envoy", "caddy", "contour", "traefik"]);
     assert!(all.iter().all(|peer| !peer.summary().is_empty() && peer.existing().is_none()));
+}
+
+#[test]
+fn another_release_is_a_peer_of_its_own_with_names_that_kubernetes_takes() {
+    for name in ["nginx@1.22", "haproxy@system", "envoy-contour-holdoff"] {
+        let peer = named(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(peer.name(), name);
+        let objects = peer.objects(&artifacts(), &placement("x")).unwrap();
+        let deployment = find(&objects, "Deployment");
+        let pod = &deployment["spec"]["template"];
+        let names = [
+            &pod["metadata"]["labels"][PROXY_LABEL],
+            &pod["spec"]["containers"][0]["image"],
+            &find(&objects, "IngressClass")["metadata"]["name"],
+        ];
+        assert!(names.iter().all(|name| !name.as_str().unwrap().contains('@')), "{names:?}");
+    }
+    assert_eq!(label("nginx@1.22"), "nginx-1-22");
+    for name in ["envoy@1.40", "nginx@", "ngnix", "fairway@0.1"] {
+        let error = named(name).err().unwrap_or_else(|| panic!("{name} is a peer")).to_string();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn only_the_peer_that_is_named_after_its_controller_holds_changes_back() {
+    for peer in all().into_iter().chain(on_request()).filter(|peer| peer.name() != "fairway") {
+        let Ok(objects) = peer.objects(&artifacts(), &placement("x")) else { continue };
+        let said = Value::Array(objects).to_string();
+        assert_eq!(said.contains("holdoff\""), peer.name() == "envoy-contour-holdoff", "{}", peer.name());
+    }
 }
 
 #[test]
@@ -137,7 +168,7 @@ fn a_peer_without_its_programs_says_what_is_missing() {
 fn contour_says_why_it_is_absent_without_a_cluster() {
     let reason = local::local("contour").err().unwrap().to_string();
     assert!(reason.contains("without a cluster"), "{reason}");
-    for name in ["fairway", "nginx-reload", "haproxy", "envoy", "caddy", "traefik"] {
+    for name in ["fairway", "nginx", "nginx@1.22", "haproxy", "envoy", "caddy@system", "traefik"] {
         assert!(local::local(name).is_ok(), "{name}");
     }
 }

@@ -34,7 +34,7 @@ impl Peer for Traefik {
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
         let (_, program) = programs::tool(artifacts, NAME)?;
         let version = programs::version(&program, "version", "version:")?;
-        let archive = programs::pack(artifacts, NAME, &[(&program, "/usr/bin/traefik")])?;
+        let archive = programs::pack(artifacts, NAME, &[(&program, "/usr/bin/traefik")], None)?;
         let shown = |settings| {
             let placement = Placement {
                 namespace: class_name(NAME),
@@ -49,7 +49,7 @@ impl Peer for Traefik {
         Ok(Prepared {
             record: PeerRecord {
                 name: NAME.to_owned(),
-                title: format!("Traefik {}", programs::number(&version)),
+                title: format!("Traefik {}", fairway_lab_measure::number(&version)),
                 kind: PeerKind::Controller,
                 stands_for: "itself".to_owned(),
                 versions: BTreeMap::from([(NAME.to_owned(), version)]),
@@ -97,6 +97,8 @@ pub(super) fn settings(settings: Settings) -> Vec<&'static str> {
     if settings == Settings::Recommended {
         // Its limit of 200 idle connections for each server is below what the scenarios hold open.
         all.push("--serversTransport.maxIdleConnsPerHost=4096");
+        // That of all peers; its own is 30 s.
+        all.push("--serversTransport.forwardingTimeouts.dialTimeout=5s");
     }
     all
 }

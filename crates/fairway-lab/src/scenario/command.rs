@@ -53,8 +53,17 @@ impl ListArguments {
         }
         writeln!(out, "\npeers:")?;
         for peer in peers::all() {
-            writeln!(out, "  {:<14}{}", peer.name(), peer.summary())?;
+            writeln!(out, "  {:<22}{}", peer.name(), peer.summary())?;
         }
+        for peer in peers::on_request() {
+            writeln!(out, "  {:<22}{}", peer.name(), peer.summary())?;
+        }
+        writeln!(
+            out,
+            "\nnginx, haproxy and caddy are today's, which `{}` gets. Another release is named with its version, or \
+             `system` for that of this machine: nginx@1.22, haproxy@system",
+            fairway_lab_measure::MAKE_CURRENT
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

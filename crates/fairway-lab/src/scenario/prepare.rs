@@ -88,21 +88,20 @@ fn clear(work: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The peers that were named, in the order of the laboratory.
+/// The peers that were named, in this order and each once; all where none was.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
-    let all = peers::all();
-    for name in names {
-        let known: Vec<_> = all.iter().map(|peer| peer.name()).collect();
-        anyhow::ensure!(
-            known.contains(&name.as_str()),
-            "there is no peer {name:?}; there are {}",
-            known.join(", ")
-        );
+    if names.is_empty() {
+        return Ok(peers::all());
     }
-    Ok(all
-        .into_iter()
-        .filter(|peer| names.is_empty() || names.iter().any(|name| name == peer.name()))
-        .collect())
+    let mut chosen: Vec<Box<dyn Peer>> = Vec::new();
+    for name in names {
+        if chosen.iter().all(|peer| peer.name() != name) {
+            chosen.push(peers::named(name)?);
+        }
+    }
+    // Fairway is what the others are compared with.
+    chosen.sort_by_key(|peer| peer.name() != "fairway");
+    Ok(chosen)
 }
 
 /// The folder of the results, which must be writable before hours are spent.

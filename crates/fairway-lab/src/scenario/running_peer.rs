@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
-use crate::peers::{Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route};
+use crate::peers::{Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, label};
 use fairway_lab_results::{Backstage, Event, Measure, Settings};
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
@@ -90,7 +90,7 @@ impl<'a> RunningPeer<'a> {
         let existing = contender.peer.existing();
         let placement = Placement {
             namespace: existing
-                .map_or_else(|| format!("lab-{}", contender.peer.name()), |one| one.namespace.clone()),
+                .map_or_else(|| format!("lab-{}", label(contender.peer.name())), |one| one.namespace.clone()),
             replicas: sizes.proxies,
             workers: sizes.workers,
             settings: contender.settings,
@@ -211,7 +211,7 @@ impl<'a> RunningPeer<'a> {
     pub(super) async fn metering(&self) -> anyhow::Result<Metering> {
         let (selector, source) = match self.contender.peer.existing() {
             Some(existing) => (existing.selector.clone(), existing.cpu),
-            None => (Some(format!("{PROXY_LABEL}={}", self.contender.peer.name())), CpuSource::Cgroup),
+            None => (Some(format!("{PROXY_LABEL}={}", label(self.contender.peer.name()))), CpuSource::Cgroup),
         };
         let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
         Metering::begin(Follow { cluster, namespace, selector, source }).await

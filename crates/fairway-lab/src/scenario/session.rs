@@ -32,10 +32,10 @@ pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String])
             true => Some(Arc::new(Cluster::connect().await?)),
             false => None,
         };
-        let contenders = peers::all();
-        let contenders =
-            contenders.iter().filter(|peer| handover.peers.iter().any(|known| known.name == peer.name()));
-        let mut session = Session::begin(&handover, cluster, contenders.map(AsRef::as_ref).collect()).await?;
+        let contenders: Vec<_> =
+            handover.peers.iter().map(|known| peers::named(&known.name)).collect::<Result<_, _>>()?;
+        let contenders = contenders.iter().map(AsRef::as_ref).collect();
+        let mut session = Session::begin(&handover, cluster, contenders).await?;
         let code = session.all(scenarios).await?;
         let failed = session.failed(faultless);
         for text in &failed {

@@ -220,6 +220,7 @@ impl Formula {
                     cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
                     key: Some("RSA-2048".to_owned()),
                     protocol: "http/1.1".to_owned(),
+                    group: Some("X25519".to_owned()),
                 }),
                 over_time: self.over_time(rate, slow, spike),
             },
@@ -392,6 +393,7 @@ impl Formula {
             interval: (median * 0.96, median * 1.05),
             pairs: 8,
             set_aside: 0,
+            grounds: fairway_lab_results::Grounds::default(),
         };
         vec![
             ratio("cpu per request", cpu / 21.0),

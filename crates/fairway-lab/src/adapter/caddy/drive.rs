@@ -8,10 +8,11 @@ use anyhow::Context;
 use rustix::process::Signal;
 use tokio::net::TcpStream;
 
-use crate::adapter::admin::{exchange, until};
+use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write;
 use crate::adapter::frame::Frame;
+use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
 
 use super::render::{CONFIGURATION, render};
@@ -21,8 +22,6 @@ use super::render::{CONFIGURATION, render};
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2019);
 /// How long it may take until it serves, or has taken a configuration.
 const TAKEN: Duration = Duration::from_secs(60);
-/// How often it is asked.
-const LOOK: Duration = Duration::from_millis(25);
 /// Caddy's ingress controller stops Caddy at once, without a preStop hook, and Caddy waits for what it is doing; kubelet
 /// kills after the grace period of the pod.
 const STOP: Duration = Duration::from_secs(600);
@@ -64,14 +63,13 @@ impl Caddy {
     pub async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
         store(&frame, desired, Some(ADMIN))?;
         let mut command = Command::new("caddy");
-        command.args(arguments(&frame)).envs(environment(&frame));
+        let notices = Notices::listen(&frame.folder)?;
+        command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
         let process = Process::of(&mut command)?;
-        // It answers once what it was started with is in use.
-        let is_serving =
-            async || ask("GET", "/config/apps/http/http_port", "").await.is_ok_and(|answer| is_ok(&answer));
-        until(TAKEN, LOOK, is_serving)
+        // It says so once what it was started with is in use.
+        tokio::time::timeout(TAKEN, notices.ready())
             .await
-            .context("Caddy does not serve after a minute; its log says why")?;
+            .context("Caddy does not serve after a minute; its log says why")??;
         Ok(Self { process, frame })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,18 +10,20 @@ use rustix::process::Signal;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use crate::adapter::admin::{exchange, until};
+use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write_changed;
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
+use crate::adapter::words::Words;
 
 use super::render::{BOOTSTRAP, render};
 
 /// How long it may take until it serves.
 const START: Duration = Duration::from_secs(60);
-/// How often it is asked.
-const LOOK: Duration = Duration::from_millis(50);
+/// What Envoy writes when it serves, and when it has taken clusters.
+const SERVES: &str = "starting workers";
+const TAKEN: &str = "cds: added/updated";
 /// Envoy Gateway's `minDrainDuration`: for so long it goes on accepting, so that Services and load balancers notice.
 const ACCEPTING: Duration = Duration::from_secs(10);
 /// Envoy Gateway's `drainTimeout`.
@@ -35,6 +37,7 @@ const WARM: Duration = Duration::from_secs(2);
 /// Envoy.
 pub struct Envoy {
     process: Process,
+    words: Words,
     frame: Frame,
     /// The backends that it has been told of last.
     backends: Backends,
@@ -77,13 +80,18 @@ impl Envoy {
     /// It does not start.
     pub async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
         store(&frame, desired)?;
-        let process = Process::start(Path::new("envoy"), &arguments(&frame))?;
-        let envoy = Self { process, frame, backends: desired.backends.clone() };
-        until(START, LOOK, async || {
-            envoy.ask("GET /ready").await.is_ok_and(|answer| answer.contains("LIVE"))
-        })
-        .await
-        .context("Envoy does not serve after a minute; its log says why")?;
+        let mut command = Command::new("envoy");
+        command.args(arguments(&frame)).args(["--component-log-level", "config:info,upstream:info"]);
+        let mut process = Process::of(command.stderr(Stdio::piped()))?;
+        let stderr = process.stderr().context("Envoy has no standard error")?;
+        let mut words = Words::of(stderr, &[SERVES, TAKEN])?;
+        tokio::time::timeout(START, words.until(SERVES))
+            .await
+            .context("Envoy does not serve after a minute; its log says why")??;
+        let envoy = Self { process, words, frame, backends: desired.backends.clone() };
+        // Its main thread answers once it has started the workers, and then their sockets listen.
+        let answer = envoy.ask("GET /ready").await.context("ask Envoy whether it is ready")?;
+        anyhow::ensure!(answer.contains("LIVE"), "Envoy is not ready: {}", answer.trim());
         Ok(envoy)
     }
 
@@ -97,32 +105,22 @@ impl Envoy {
         for (name, endpoints) in &self.backends {
             whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
         }
-        let fresh: Vec<_> =
-            desired.backends.keys().filter(|name| !self.backends.contains_key(*name)).collect();
-        if !fresh.is_empty() {
+        if desired.backends.keys().any(|name| !self.backends.contains_key(name)) {
+            self.words.forget();
             for (name, value) in
                 render(&self.frame, &whole).into_iter().filter(|(name, _)| is_of_clusters(name))
             {
                 write_changed(&self.frame.path(&name), &value.to_string())?;
             }
-            self.warm(&fresh).await;
+            // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
+            _ = tokio::time::timeout(WARM, self.words.until(TAKEN)).await;
         }
         self.backends.clone_from(&desired.backends);
         store(&self.frame, &whole)
     }
 
-    /// Waits until clusters are in use; one that has no endpoints may never be, and then the route is written all the same.
-    async fn warm(&self, names: &[&String]) {
-        let are_there = async || {
-            let known = self.ask("GET /clusters").await.unwrap_or_default();
-            names.iter().all(|name| known.contains(&format!("{name}::")))
-        };
-        // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
-        _ = until(WARM, LOOK / 10, are_there).await;
-    }
-
     /// Drains as Envoy Gateway's shutdown manager does: health checks fail, answers close connections, and when none is
-    /// left, or the time is over, it ends.
+    /// left, for which that program, too, looks every second, or the time is over, it ends.
     ///
     /// # Errors
     /// It has ended before.

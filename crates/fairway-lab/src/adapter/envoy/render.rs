@@ -84,7 +84,8 @@ fn cluster(frame: &Frame, name: &str) -> Value {
         "name": name,
         "type": "EDS",
         "eds_cluster_config": { "eds_config": source(frame, &endpoints_of(name)) },
-        "connect_timeout": "10s",
+        // Envoy Gateway's default is 10 s; recommended is what all peers have.
+        "connect_timeout": if frame.recommended() { "5s" } else { "10s" },
         "lb_policy": "LEAST_REQUEST",
         "per_connection_buffer_limit_bytes": 32768,
     });

@@ -1,16 +1,18 @@
 //! HAProxy as a process: its start, the runtime API, reloads that are known to have happened, its end.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
 use tokio::net::UnixStream;
 
-use crate::adapter::admin::{exchange, until};
+use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
+use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
 
 use super::render::{CONFIGURATION, maps, render, server};
@@ -21,8 +23,6 @@ const MASTER: &str = "master.sock";
 const RUNTIME: &str = "runtime.sock";
 /// How long a new worker may take to serve.
 const RELOAD: Duration = Duration::from_secs(60);
-/// How often it looks whether it does.
-const LOOK: Duration = Duration::from_millis(25);
 /// HAProxy's ingress controller lets it stop softly at once, without a preStop hook; kubelet kills after the grace period
 /// of the pod.
 const SOFT_STOP: Duration = Duration::from_secs(600);
@@ -30,6 +30,7 @@ const SOFT_STOP: Duration = Duration::from_secs(600);
 /// HAProxy.
 pub struct Haproxy {
     process: Process,
+    notices: Notices,
     frame: Frame,
     slots: Slots,
     generation: u64,
@@ -65,8 +66,13 @@ impl Haproxy {
         let mut slots = Slots::default();
         slots.fit(&desired.backends);
         store(&frame, desired, &slots, 1)?;
-        let process = Process::start(Path::new("haproxy"), &arguments(&frame))?;
-        let haproxy = Self { process, frame, slots, generation: 1, served: Some(desired.clone()) };
+        let notices = Notices::listen(&frame.folder)?;
+        let mut command = Command::new("haproxy");
+        // The form of -W in which the master says when a worker is ready.
+        command.args(arguments(&frame).iter().map(|word| if word == "-W" { "-Ws" } else { word }));
+        let process = Process::of(command.env(Notices::VARIABLE, notices.place()))?;
+        let served = Some(desired.clone());
+        let haproxy = Self { process, notices, frame, slots, generation: 1, served };
         haproxy.serving().await?;
         Ok(haproxy)
     }
@@ -105,12 +111,15 @@ impl Haproxy {
     async fn reload(&mut self, desired: &Desired) -> anyhow::Result<()> {
         self.generation += 1;
         store(&self.frame, desired, &self.slots, self.generation)?;
-        let master = self.frame.path(MASTER);
-        // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is
-        // not. There is none while the master starts itself anew.
-        until(RELOAD, LOOK, async || ask(&master, "reload").await.is_ok())
-            .await
-            .context("the master of HAProxy takes no orders")?;
+        self.notices.forget();
+        // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is not.
+        let answer = ask(&self.frame.path(MASTER), "reload").await.context("order HAProxy to reload")?;
+        // From version 3 on it answers when that is done; before, at once and with nothing.
+        anyhow::ensure!(
+            !answer.contains("Success=0"),
+            "HAProxy refuses the configuration: {}",
+            answer.trim()
+        );
         self.serving().await
     }
 
@@ -137,16 +146,22 @@ impl Haproxy {
         Ok(())
     }
 
+    /// Waits for the master's word, and looks once each time it comes: after a refusal it comes too.
     async fn serving(&self) -> anyhow::Result<()> {
         let socket = self.frame.path(RUNTIME);
         let wanted = format!("description: generation-{}", self.generation);
-        let is_served = async || {
-            let known = ask(&socket, "show info").await.unwrap_or_default();
-            known.lines().any(|line| line.eq_ignore_ascii_case(&wanted))
+        let served = async {
+            loop {
+                self.notices.ready().await?;
+                let known = ask(&socket, "show info").await.unwrap_or_default();
+                if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
+                    return Ok(());
+                }
+            }
         };
-        until(RELOAD, LOOK, is_served)
+        tokio::time::timeout(RELOAD, served)
             .await
-            .context("HAProxy has not taken the configuration within a minute; its log says why")
+            .context("HAProxy has not taken the configuration within a minute; its log says why")?
     }
 }
 

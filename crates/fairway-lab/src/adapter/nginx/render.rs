@@ -170,6 +170,7 @@ fn location(frame: &Frame, desired: &Desired, matching: &str, action: &Action) -
 fn forwarding(frame: &Frame) -> &'static str {
     if frame.recommended() {
         "      proxy_http_version 1.1;
+      proxy_connect_timeout 5s;
       proxy_set_header Upgrade $http_upgrade;
       proxy_set_header Connection $connection_upgrade;
       proxy_set_header Host $host;

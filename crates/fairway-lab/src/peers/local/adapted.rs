@@ -1,13 +1,12 @@
 //! nginx, HAProxy, Envoy and Caddy with the configurations that the adapter renders.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use crate::adapter::haproxy::Slots;
 use crate::adapter::{
     Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
-use fairway_lab_measure::Program;
+use fairway_lab_measure::{Program, Release};
 use fairway_lab_results::NamedText;
 
 use super::super::adapted::find;
@@ -17,9 +16,15 @@ use super::peer::{LocalPeer, LocalSite};
 use super::running;
 use crate::peers::names::CERTIFICATE;
 
+/// One of them.
+pub(super) struct Adapted {
+    pub(super) kind: Kind,
+    pub(super) release: Release,
+}
+
 /// Which of them.
 #[derive(Clone, Copy)]
-pub(super) enum Adapted {
+pub(super) enum Kind {
     Nginx,
     Haproxy,
     Envoy,
@@ -29,9 +34,9 @@ pub(super) enum Adapted {
 impl LocalPeer for Adapted {
     fn start(&self, artifacts: &Artifacts, site: &LocalSite) -> anyhow::Result<Program> {
         let (frame, desired) = (frame(site), desired(site));
-        let mut command = Command::new(find(artifacts, self.program())?);
-        match self {
-            Self::Nginx => {
+        let mut command = find(artifacts, self.kind.program(), &self.release)?.command();
+        match self.kind {
+            Kind::Nginx => {
                 nginx::store(&frame, &desired, 1)?;
                 command.args(nginx::arguments(&frame));
                 if rustix::process::geteuid().is_root() {
@@ -39,15 +44,15 @@ impl LocalPeer for Adapted {
                     command.args(["-g", "user root;"]);
                 }
             }
-            Self::Haproxy => {
+            Kind::Haproxy => {
                 haproxy::store(&frame, &desired, &slots(&desired), 1)?;
                 command.args(haproxy::arguments(&frame));
             }
-            Self::Envoy => {
+            Kind::Envoy => {
                 envoy::store(&frame, &desired)?;
                 command.args(envoy::arguments(&frame));
             }
-            Self::Caddy => {
+            Kind::Caddy => {
                 caddy::store(&frame, &desired, None)?;
                 command.args(caddy::arguments(&frame)).envs(caddy::environment(&frame));
             }
@@ -61,16 +66,16 @@ impl LocalPeer for Adapted {
             "(not shown)".clone_into(&mut certificate.key);
         }
         let text = |name: &str, text: String| NamedText { name: name.to_owned(), text };
-        Ok(match self {
-            Self::Nginx => vec![text(nginx::CONFIGURATION, nginx::render(&frame, &desired, 1))],
-            Self::Haproxy => {
+        Ok(match self.kind {
+            Kind::Nginx => vec![text(nginx::CONFIGURATION, nginx::render(&frame, &desired, 1))],
+            Kind::Haproxy => {
                 vec![text(haproxy::CONFIGURATION, haproxy::render(&frame, &desired, &slots(&desired), 1))]
             }
-            Self::Envoy => {
+            Kind::Envoy => {
                 let files = envoy::render(&frame, &desired).into_iter();
                 files.map(|(name, value)| text(&name, format!("{value:#}"))).collect()
             }
-            Self::Caddy => {
+            Kind::Caddy => {
                 let value = caddy::render(&frame, &desired, None);
                 vec![text(caddy::CONFIGURATION, format!("{value:#}"))]
             }
@@ -78,7 +83,7 @@ impl LocalPeer for Adapted {
     }
 }
 
-impl Adapted {
+impl Kind {
     fn program(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",

@@ -7,6 +7,8 @@ mod peer;
 mod running;
 mod traefik;
 
+use fairway_lab_measure::Release;
+
 pub use peer::{LocalPeer, LocalSite};
 
 /// A peer without a cluster.
@@ -14,14 +16,17 @@ pub use peer::{LocalPeer, LocalSite};
 /// # Errors
 /// It has no form without a cluster; the text says why.
 pub fn local(name: &str) -> anyhow::Result<Box<dyn LocalPeer>> {
-    Ok(match name {
+    let (proxy, release) = Release::of(name)?;
+    let adapted =
+        |kind| -> Box<dyn LocalPeer> { Box::new(adapted::Adapted { kind, release: release.clone() }) };
+    Ok(match proxy {
         "fairway" => Box::new(fairway::Fairway),
-        "nginx-reload" => Box::new(adapted::Adapted::Nginx),
-        "haproxy" => Box::new(adapted::Adapted::Haproxy),
-        "envoy" => Box::new(adapted::Adapted::Envoy),
-        "caddy" => Box::new(adapted::Adapted::Caddy),
+        "nginx" => adapted(adapted::Kind::Nginx),
+        "haproxy" => adapted(adapted::Kind::Haproxy),
+        "envoy" => adapted(adapted::Kind::Envoy),
+        "caddy" => adapted(adapted::Kind::Caddy),
         "traefik" => Box::new(traefik::Traefik),
-        "contour" => {
+        "contour" | "envoy-contour-holdoff" => {
             anyhow::bail!(
                 "Contour has no form without a cluster; its data plane is Envoy, which is measured here"
             )

@@ -85,7 +85,9 @@ fn dynamic(site: &LocalSite) -> Value {
     }
     if site.settings == Settings::Recommended {
         // Traefik's limit of 200 idle connections for each server is below what the scenarios hold open.
-        dynamic["http"]["serversTransports"] = json!({ "lab": { "maxIdleConnsPerHost": 4096 } });
+        dynamic["http"]["serversTransports"] = json!({
+            "lab": { "maxIdleConnsPerHost": 4096, "forwardingTimeouts": { "dialTimeout": "5s" } },
+        });
         dynamic["http"]["services"][BACKEND]["loadBalancer"]["serversTransport"] = json!("lab");
     }
     dynamic

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::definition::{Case, Parameters, plan};
+use super::definition::{Case, Parameters, odd_handshakes, plan};
 use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
 use crate::scenario::running_peer::{file_name, finish, start as begin};
@@ -83,7 +83,8 @@ async fn block(
     local
         .progress
         .say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
-    let conditions = Conditions { stolen, distance };
+    let handshakes = odd_handshakes(case.connect, &outcome.load.counts, outcome.load.tls.as_ref());
+    let conditions = Conditions { stolen, distance, handshakes };
     let finished = Finished { outcome, spent: meter.spent(), conditions, begun };
     measure(local, runner, &case.name, place, finished)
 }
@@ -136,6 +137,8 @@ struct Finished {
 struct Conditions {
     stolen: f64,
     distance: Option<Result<Distance, String>>,
+    /// Why its handshakes are not those of its case, if they are not.
+    handshakes: Option<String>,
 }
 
 impl Conditions {
@@ -148,6 +151,7 @@ impl Conditions {
                 STOLEN * 100.0
             ));
         }
-        self.distance.as_ref()?.as_ref().err().cloned()
+        let moved = self.distance.as_ref().and_then(|distance| distance.as_ref().err().cloned());
+        moved.or_else(|| self.handshakes.clone())
     }
 }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use fairway_lab_results::{Counts, Tls as Negotiated};
 use fairway_lab_traffic::load::{Plan, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
 use crate::peers::local::LocalSite;
 use crate::scenario::site::HOST;
+
+/// The group of the key exchange, in the generator's and rustls' words.
+const GROUP: &str = "X25519";
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,6 +53,16 @@ pub(super) enum Connect {
     Resumed,
 }
 
+/// Why the handshakes of a block are not those of its case, if they are not.
+pub(super) fn odd_handshakes(connect: Connect, counts: &Counts, tls: Option<&Negotiated>) -> Option<String> {
+    let (full, resumed) = (counts.full_handshakes, counts.resumed_handshakes);
+    if connect != Connect::Resumed && resumed > 0 {
+        return Some(format!("{resumed} of {} handshakes were resumed and should be full", full + resumed));
+    }
+    let group = tls.and_then(|tls| tls.group.as_deref())?;
+    (group != GROUP).then(|| format!("keys were exchanged with {group} and not with {GROUP}"))
+}
+
 /// The load of a case on a proxy.
 pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> anyhow::Result<Plan> {
     let scheme = if case.tls == Tls::None { "http" } else { "https" };
@@ -70,7 +84,37 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
         versions: vec![version],
         ciphers: vec![cipher.to_owned()],
         resumption: case.connect == Connect::Resumed,
+        // One that all peers have: a hybrid group that only some take would be their cost alone.
+        groups: vec![GROUP.to_owned()],
         ..TlsPlan::default()
     });
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_that_are_not_those_of_the_case_are_a_reason_to_discard_a_block() {
+        let counts = |full_handshakes, resumed_handshakes| Counts {
+            full_handshakes,
+            resumed_handshakes,
+            ..Counts::default()
+        };
+        let tls = |group: &str| Negotiated {
+            version: "TLSv1.3".to_owned(),
+            cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
+            key: None,
+            protocol: "http/1.1".to_owned(),
+            group: Some(group.to_owned()),
+        };
+        assert_eq!(odd_handshakes(Connect::New, &counts(10, 0), Some(&tls(GROUP))), None);
+        assert_eq!(odd_handshakes(Connect::Resumed, &counts(1, 9), Some(&tls(GROUP))), None);
+        assert_eq!(odd_handshakes(Connect::KeepAlive, &counts(0, 0), None), None);
+        let resumed = odd_handshakes(Connect::New, &counts(9, 1), Some(&tls(GROUP)));
+        assert!(resumed.is_some_and(|text| text.contains("1 of 10")));
+        let group = odd_handshakes(Connect::New, &counts(10, 0), Some(&tls("secp256r1")));
+        assert!(group.is_some_and(|text| text.contains("secp256r1")));
+    }
 }

@@ -1,7 +1,7 @@
 //! How many times as good or bad as the base each contender was, from blocks beside each other. Measures nothing.
 
-use fairway_lab_measure::{Block, ratio};
-use fairway_lab_results::{Measure, Ratio, Settings};
+use fairway_lab_measure::{Block, ratios as paired};
+use fairway_lab_results::{Distance, Grounds, Measure, Ratio, Settings};
 
 /// Of every other contender against Fairway, or against the first where Fairway is not among them; and of that one
 /// against itself. Where no pair counts there is a sentence instead.
@@ -33,24 +33,29 @@ pub(super) fn ratios(measures: &[Measure], case: &str, workers: u32) -> (Vec<Rat
                 counts.filter_map(block).collect()
             };
             let of_peer = blocks(peer, *settings, phase);
-            let Some(paired) = ratio(&of_peer, &blocks(&base.0, base.1, "block")) else {
+            let paired = paired(&of_peer, &blocks(&base.0, base.1, "block"));
+            if paired.is_empty() {
                 missing.push(format!(
                     "{case}, workers: {workers}: {peer} has no ratio of {figure}: around each of its blocks the machine changed its speed, or blocks were discarded"
                 ));
-                continue;
-            };
-            found.push(Ratio {
+            }
+            found.extend(paired.into_iter().map(|paired| Ratio {
                 figure: figure.to_owned(),
                 case: case.to_owned(),
                 peer: (*peer).to_owned(),
                 settings: *settings,
                 base: base.0.clone(),
                 workers: Some(workers),
-                median: paired.median,
-                interval: paired.interval,
+                median: paired.spread.median,
+                interval: paired.spread.interval,
                 pairs: paired.pairs,
                 set_aside: paired.set_aside,
-            });
+                grounds: Grounds {
+                    distance: Some(paired.distance).filter(|distance| *distance != Distance::Unknown),
+                    coverage: Some(paired.spread.coverage),
+                    median_of_all: Some(paired.median_of_all),
+                },
+            }));
         }
     }
     (found, missing)
@@ -87,6 +92,7 @@ mod tests {
         let (found, missing) = ratios(&steady, "HTTP 1 KB", 1);
         assert_eq!((found.len(), found[0].median), (1, 4.0));
         assert!(missing.iter().all(|told| told.contains("requests/s")), "{missing:?}");
+        assert_eq!((found[0].pairs, found[0].grounds.coverage), (1, Some(0.0)));
         let changed = [block(0, "fairway", 5.0), block(1, "envoy", 20.0), block(2, "fairway", 10.0)];
         let (found, missing) = ratios(&changed, "HTTP 1 KB", 1);
         assert!(found.is_empty());
