@@ -184,6 +184,7 @@ fn ratios(runs: &[&Run], peers: &[String], is_meant: impl Fn(&str) -> bool) -> V
             (format!("1 (A/A {})", interval(own)), Standing::Unjudged)
         } else {
             let standing = match claim(own, &run.ratios) {
+                Claim::TooFew => Standing::Unjudged,
                 Claim::None => Standing::Alike,
                 Claim::Higher => Standing::Worse,
                 Claim::Lower => Standing::Better,

@@ -295,6 +295,7 @@ mod tests {
                 interval: (median, median),
                 pairs: 15,
                 set_aside: 0,
+                grounds: fairway_lab_results::Grounds::default(),
             });
         }
         let text = text(capacity(&[&run], &published()["study2_capacity"]));
