@@ -71,7 +71,7 @@ deploy: ## deploy/fairway.yaml, from the chart
 testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
 	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 -timeout 20m ./...
 
-bench: build ## the paired benchmark beside nginx, HAProxy and Envoy, about 20 minutes
+bench: build ## the paired benchmark beside nginx, HAProxy and Envoy: 20 blocks of each
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
