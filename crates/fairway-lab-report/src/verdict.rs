@@ -325,10 +325,10 @@ mod tests {
                 peer: peer.to_owned(),
                 settings: Settings::Recommended,
                 case: "add one by one".to_owned(),
-                ms: vec![1.0, 2.0, 30.0],
+                ms: (1..=30).map(f64::from).collect(),
                 lost: 0,
                 wrong: 0,
-                routes: 3,
+                routes: 30,
                 memory_bytes: None,
             });
         }
@@ -341,6 +341,6 @@ mod tests {
             "{spikes}"
         );
         let changes = text(propagation(&[&run], &palette));
-        assert!(changes.ends_with("(add one by one): Fairway 2.00, envoy 2.00."), "{changes}");
+        assert!(changes.ends_with("(add one by one): Fairway 15.0, envoy 15.0."), "{changes}");
     }
 }
