@@ -94,6 +94,18 @@ fn verdicts(all: &[Results], palette: &Palette, published: &Value) -> Vec<Verdic
     .collect()
 }
 
+/// What was not the proxies' doing in runs of before the adapters waited for events; nginx's had another name then.
+fn caveat(runs: &[&Run]) -> &'static str {
+    let old = runs.iter().flat_map(|run| &run.propagations).any(|one| one.peer == "nginx-reload")
+        || runs.iter().flat_map(|run| &run.spikes).any(|one| one.peer == "nginx-reload");
+    if old {
+        " In this run the adapters still polled or held changes back, and connect time-outs differed: the figures of nginx, \
+         HAProxy, Caddy and Envoy contain that."
+    } else {
+        ""
+    }
+}
+
 fn count(value: &Value) -> String {
     value.as_u64().map_or_else(|| number::UNKNOWN.to_owned(), number::count)
 }
@@ -203,7 +215,11 @@ fn timeline(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> 
     let beside = direct.map_or_else(String::new, |ms| {
         format!(" (straight to the pods, at the same time, at most {})", number::figure(ms))
     });
-    let here = format!("Here the highest latency after any event was, in ms: {}{beside}.", worst.join(", "));
+    let here = format!(
+        "Here the highest latency after any event was, in ms: {}{beside}.{}",
+        worst.join(", "),
+        caveat(runs)
+    );
     let whom = "It concerns those whose clients have deadlines.";
     Some(Verdict { subject: "Latency over time.", there, here, whom })
 }
@@ -228,7 +244,7 @@ fn propagation(runs: &[&Run], palette: &Palette) -> Option<Verdict> {
         return None;
     }
     let there = "gateway-api-bench asks how long a new route takes until it serves.".to_owned();
-    let here = format!("Here that took, as a median in ms ({case}): {}.", medians.join(", "));
+    let here = format!("Here that took, as a median in ms ({case}): {}.{}", medians.join(", "), caveat(runs));
     let whom = "It concerns those who create hosts or routes by program.";
     Some(Verdict { subject: "A change takes effect.", there, here, whom })
 }
