@@ -171,6 +171,10 @@ impl<'h> Intake<'h> {
         if self.message == Message::Trailers {
             return;
         }
+        // Joined with others, an empty one would leave a blank at the end, which no value may have (§8.2.1).
+        if line.value().is_empty() {
+            return self.seen_regular();
+        }
         if matches!(self.regular, Regular::Crumb | Regular::Scattered) {
             return self.head.extend_last(b"; ", line.value(), line.sensitive);
         }

@@ -178,6 +178,13 @@ fn rfc9113_8_2_3_crumbs_are_one_cookie() {
     ]);
     assert_eq!(lines(&complete(REQUEST, &scattered))[1..], ["x: y", "z: z", "cookie: a=1; b=2; c=3; d=4"]);
     assert_eq!(lines(&complete(REQUEST, &get(&[("cookie", "a")])))[1..], ["cookie: a"]);
+    let empty = get(&[("cookie", ""), ("cookie", "a"), ("cookie", ""), ("x", "y"), ("cookie", "")]);
+    assert_eq!(
+        lines(&complete(REQUEST, &empty))[1..],
+        ["cookie: a", "x: y"],
+        "nothing is joined with nothing"
+    );
+    malformed(REQUEST, &get(&[("cookie", ""), (":path", "/")]), Defect::PseudoLate);
 }
 
 #[test]
