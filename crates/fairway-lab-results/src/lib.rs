@@ -1,7 +1,7 @@
 //! `results.json`: what a run found, in a form that other programs may read. The schema is these types; every field says
 //! its unit. `docs/lab.md` describes them for readers.
 //!
-//! A [`Results`] has one [`Run`] of each scenario; a run has [`Measure`]s, one for each stream of load of a peer in a
+//! A [`Results`] has one [`Run`] of each scenario and round; a run has [`Measure`]s, one for each stream of load of a peer in a
 //! phase, and what was derived from them: [`Ratio`]s of pairs of blocks, [`Spike`]s after events, [`Propagation`] times.
 //! Raw latencies are in `histograms.tar` next to the file: HDR histograms (V2, deflated) that measures name.
 //!

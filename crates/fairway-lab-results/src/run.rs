@@ -7,11 +7,15 @@ use crate::environment::Settings;
 use crate::figure;
 use crate::measure::Measure;
 
-/// A scenario as it was run.
+/// A scenario as it was run. A run in rounds has one for each round and scenario; peers ran forwards in odd rounds and
+/// backwards in even ones (A B B A).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, or the name of the user's file.
     pub scenario: String,
+    /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
     /// What it asks, in a sentence.
     pub purpose: String,
     /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
@@ -36,6 +40,11 @@ pub struct Run {
     /// What had no effect and why, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde wants")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A parameter of a scenario.
