@@ -112,6 +112,12 @@ impl Head {
         self.version
     }
 
+    /// Says in which version the message came.
+    #[inline]
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
     /// The method of a request.
     #[inline]
     pub fn method(&self) -> Method {

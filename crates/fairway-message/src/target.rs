@@ -120,7 +120,7 @@ pub fn request_authority<'a>(
     if hosts.next().is_some() {
         return Err(Malformed::HostRepeated);
     }
-    if host.is_none() && head.version() == Version::Http11 {
+    if host.is_none() && head.version() != Version::Http10 {
         return Err(Malformed::HostMissing);
     }
     let host = match host {

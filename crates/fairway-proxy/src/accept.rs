@@ -26,6 +26,7 @@ use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 use crate::shortage::Shortage;
 use crate::transport::Prefixed;
+use crate::wire::Wire;
 use crate::worker::{Open, Worker};
 use crate::{proxy_protocol, tls};
 
@@ -166,7 +167,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
             let peer = Peer { listener, scheme, client };
-            tokio::task::spawn_local(downstream::serve(open, peer, stream, Vec::new()));
+            tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
         }
         Port::Clear(_) | Port::Tls(_) => {
             tokio::task::spawn_local(greet(open, Caller { port, scheme, client }, stream));
@@ -193,7 +194,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
                 let peer = Peer { listener, scheme, client };
-                Box::pin(downstream::serve(open, peer, stream, rest)).await;
+                Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
             }
             None => open.counters.refused(Fault::NoListener),
         },
@@ -201,7 +202,10 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
             let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
             if let Some((listener, stream)) = shaken {
                 let peer = Peer { listener, scheme, client };
-                Box::pin(downstream::serve(open, peer, stream, Vec::new())).await;
+                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                    return Box::pin(downstream::serve_http2(open, peer, Wire::new(stream))).await;
+                }
+                Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::spares::{Spare, Spares};
 const MOST: usize = 4 * 1024 * 1024;
 
 /// Memory for one future.
-type Frame<F> = Pin<Box<Option<F>>>;
+pub(crate) type Frame<F> = Pin<Box<Option<F>>>;
 
 /// Frames for futures of one kind.
 pub(crate) struct Frames<F> {
@@ -33,18 +33,23 @@ impl<F: Future> Frames<F> {
 
     /// Runs a future in a frame. It is dropped with what is returned.
     pub(crate) fn run(&self, future: F) -> Running<'_, F> {
+        Running { frames: self, frame: Some(self.lay(future)) }
+    }
+
+    /// Lays a future into a frame, for [`Frames::take_back`] when it is over.
+    pub(crate) fn lay(&self, future: F) -> Frame<F> {
         let spare = self.spare.borrow_mut().take();
-        let frame = match spare {
+        match spare {
             Some(mut frame) => {
                 frame.set(Some(future));
                 frame
             }
             None => Box::pin(Some(future)),
-        };
-        Running { frames: self, frame: Some(frame) }
+        }
     }
 
-    fn take_back(&self, mut frame: Frame<F>) {
+    /// Drops what is in a frame, and keeps its memory.
+    pub(crate) fn take_back(&self, mut frame: Frame<F>) {
         frame.set(None);
         self.spare.borrow_mut().keep(frame);
     }

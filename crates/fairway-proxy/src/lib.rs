@@ -19,6 +19,7 @@ mod fault;
 mod filter;
 mod frames;
 mod h1;
+mod h2;
 mod listener;
 mod listening;
 mod memory;

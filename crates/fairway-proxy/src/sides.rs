@@ -2,10 +2,12 @@
 //! never knows which protocol it speaks with, nor whether it has a connection for itself.
 
 use std::net::IpAddr;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
+
+use crate::wire::GATHER;
 
 /// How far the body came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +88,21 @@ pub(crate) struct Reply {
 
 /// Bodies in both directions, and what both sides have.
 pub(crate) trait Channel {
-    /// Hands what has arrived of the body to `sink`. `End` may be repeated.
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    /// Hands what has arrived of the body to `sink`, some `most` bytes at a time. `End` may be repeated.
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>;
 
-    /// Takes data of the body to send. Always takes all; callers flush before they read more, so what waits is bounded
-    /// by one read.
+    /// Ready with how many bytes can be sent now, at least 1. To be asked before they are read from elsewhere, so that
+    /// nothing piles up here that the peer does not take.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        if self.queued() > GATHER {
+            ready!(self.poll_flush(cx))?;
+        }
+        Poll::Ready(Ok(usize::MAX))
+    }
+
+    /// Takes data of the body to send. Always takes all: what has no room is kept.
     fn send_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Result<(), Failure>;
 
     /// Ends the body that is sent.

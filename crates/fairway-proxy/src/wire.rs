@@ -71,21 +71,21 @@ impl Workspace {
 
 /// Bytes in order, consumed from the front.
 #[derive(Default)]
-struct Backlog {
+pub(crate) struct Backlog {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Backlog {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    fn pending(&self) -> &[u8] {
+    pub(crate) fn pending(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -93,7 +93,7 @@ impl Backlog {
         }
     }
 
-    fn extend(&mut self, data: &[u8], workspace: &Workspace) {
+    pub(crate) fn extend(&mut self, data: &[u8], workspace: &Workspace) {
         if data.is_empty() {
             return;
         }
@@ -111,7 +111,7 @@ impl Backlog {
         }
     }
 
-    fn release(&mut self, workspace: &Workspace) {
+    pub(crate) fn release(&mut self, workspace: &Workspace) {
         if self.is_empty() && self.bytes.capacity() > 0 {
             self.start = 0;
             workspace.give_back(std::mem::take(&mut self.bytes));
@@ -208,20 +208,23 @@ impl<S: Transport> Wire<S> {
         }
     }
 
-    /// Hands the bytes that are there, or those of one read, to `take`, which returns how many it used; the rest stays.
+    /// Hands the bytes that are there, or those of one read, but not more than `most`, to `take`, which returns how many it
+    /// used; the rest stays.
     pub(crate) fn poll_input<T, E>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
+        most: usize,
         take: impl FnOnce(&mut Context<'_>, &[u8]) -> (usize, Result<T, E>),
     ) -> Poll<io::Result<Input<Result<T, E>>>> {
         if !self.inbox.is_empty() {
-            let (used, taken) = take(cx, self.inbox.pending());
+            let pending = self.inbox.pending();
+            let (used, taken) = take(cx, &pending[..pending.len().min(most)]);
             self.inbox.consume(used);
             return Poll::Ready(Ok(Input::Taken(taken)));
         }
         let mut scratch = workspace.scratch.borrow_mut();
-        let count = ready!(read(&mut self.stream, cx, &mut scratch))?;
+        let count = ready!(read(&mut self.stream, cx, &mut scratch[..most.min(SCRATCH)]))?;
         if count == 0 {
             return Poll::Ready(Ok(Input::Eof));
         }
@@ -229,6 +232,43 @@ impl<S: Transport> Wire<S> {
         let (used, taken) = take(cx, &scratch[..count]);
         self.inbox.extend(&scratch[used..count], workspace);
         Poll::Ready(Ok(Input::Taken(taken)))
+    }
+
+    /// Hands what was read and not used, with the bytes of one more read of at most `most`, to `take`, which returns how many
+    /// it used; the rest stays. Ready with the number of new bytes: 0 at the end of the stream.
+    pub(crate) fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        (workspace, most): (&Workspace, usize),
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut scratch = workspace.scratch.borrow_mut();
+        let count = ready!(read(&mut self.stream, cx, &mut scratch[..most.min(SCRATCH)]))?;
+        self.received += count as u64;
+        if self.inbox.is_empty() {
+            let used = take(&scratch[..count]);
+            self.inbox.extend(&scratch[used..count], workspace);
+        } else {
+            self.inbox.extend(&scratch[..count], workspace);
+            self.take_residue(take);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Hands what was read and not used to `take`, which returns how many bytes of it it used.
+    pub(crate) fn take_residue(&mut self, take: impl FnOnce(&[u8]) -> usize) {
+        let used = take(self.inbox.pending());
+        self.inbox.consume(used);
+    }
+
+    /// Writes past the outbox, which is empty. Ready with how many bytes the stream took, at least 1.
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.sent += count as u64;
+        Poll::Ready(Ok(count))
     }
 
     /// While nothing else is read: keeps what comes, so that the end behind it is seen. Of a peer that has sent more than
@@ -251,6 +291,11 @@ impl<S: Transport> Wire<S> {
     /// Bytes that were read and not consumed.
     pub(crate) fn residue(&self) -> usize {
         self.inbox.pending().len()
+    }
+
+    /// They themselves.
+    pub(crate) fn pending(&self) -> &[u8] {
+        self.inbox.pending()
     }
 
     /// The end of the outbox, to write heads and small pieces to.

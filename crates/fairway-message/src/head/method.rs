@@ -51,13 +51,15 @@ impl Method {
     }
 }
 
-/// The two versions spoken here.
+/// The versions spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// `HTTP/1.0`
     Http10,
     /// `HTTP/1.1`
     Http11,
+    /// `HTTP/2`
+    Http2,
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ fn words(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, (peer, time)
     let version: &[u8] = match request.version() {
         fairway_message::Version::Http10 => b" HTTP/1.0",
         fairway_message::Version::Http11 => b" HTTP/1.1",
+        fairway_message::Version::Http2 => b" HTTP/2.0",
     };
     out.extend_from_slice(version);
     write!(out, "\" {} {} ", record.status, record.body_bytes).expect("a vector takes every write");

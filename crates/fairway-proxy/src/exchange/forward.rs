@@ -187,7 +187,7 @@ fn put_aside<N: Network, D: Downstream>(
     let mut cx = Context::from_waker(Waker::noop());
     let mut left = WORTH_DRAINING;
     while left > 0 {
-        let step = lease.up().poll_body(&mut cx, |_, data| {
+        let step = lease.up().poll_body(&mut cx, left, |_, data| {
             left = left.saturating_sub(data.len());
             Ok(())
         });

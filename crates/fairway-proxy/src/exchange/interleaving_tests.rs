@@ -185,7 +185,7 @@ impl Drop for Part {
 }
 
 impl Channel for Part {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, mut sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, mut sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {

@@ -10,7 +10,6 @@ use crate::fault::Fault;
 use crate::network::Network;
 use crate::pace::Pace;
 use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
-use crate::wire::GATHER;
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +68,8 @@ struct Flow {
     stage: Stage,
     awaited: Awaited,
     moved: u64,
+    /// Whether the client has no room for more.
+    is_full: bool,
     /// What the last look saw, moved and sent: a change is progress.
     seen: (u64, u64),
     /// When the last progress was made.
@@ -82,6 +83,7 @@ impl Flow {
             stage: Stage::Flowing,
             awaited: Awaited::Unknown,
             moved: 0,
+            is_full: false,
             seen: (0, 0),
             since: began,
             pace: Pace::new(rate),
@@ -99,11 +101,11 @@ impl Flow {
                 ready!(down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Ready(Ok(()));
             }
-            if down.queued() > GATHER {
-                ready!(down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
-            }
+            let room = down.poll_room(cx);
+            self.is_full = room.is_pending();
+            let room = ready!(room).map_err(|_| Fault::ClientGone)?;
             let moved = &mut self.moved;
-            let step = up.poll_body(cx, |cx, data| {
+            let step = up.poll_body(cx, room, |cx, data| {
                 *moved += data.len() as u64;
                 down.send_data(cx, data).map_err(|_| Failure::Refused)
             });
@@ -150,7 +152,7 @@ impl Flow {
         }
         // The first look comes right after the head: the clock was just read.
         self.seen = seen;
-        let waits = client_side.down.queued() > 0 || self.stage == Stage::Finished;
+        let waits = self.is_full || client_side.down.queued() > 0 || self.stage == Stage::Finished;
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,

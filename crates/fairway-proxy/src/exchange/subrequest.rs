@@ -61,7 +61,7 @@ pub(super) struct Unseen<B> {
 /// Who is behind an unseen client.
 pub(super) trait Behind {
     /// As [`Channel::poll_body`].
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>;
 
@@ -76,7 +76,7 @@ pub(super) trait Behind {
 pub(super) struct Asker<'c, D>(pub(super) &'c mut D);
 
 impl<D: Downstream> Behind for Asker<'_, D> {
-    fn poll_body<F>(&mut self, _: &mut Context<'_>, _: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, _: &mut Context<'_>, _: usize, _: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
@@ -94,7 +94,7 @@ impl<D: Downstream> Behind for Asker<'_, D> {
 
 /// Behind a copy: nobody but the body of the request that is copied.
 impl Behind for CopyReader {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
@@ -117,11 +117,11 @@ impl<B: Behind> Unseen<B> {
 }
 
 impl<B: Behind> Channel for Unseen<B> {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        self.behind.poll_body(cx, sink)
+        self.behind.poll_body(cx, most, sink)
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {

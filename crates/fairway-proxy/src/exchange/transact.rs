@@ -137,7 +137,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}
-                102..=199 if self.env.intake.version == Version::Http11 => {
+                102..=199 if self.env.intake.version != Version::Http10 => {
                     client_side.down.send_interim(&buffers.answer);
                 }
                 102..=199 => {}

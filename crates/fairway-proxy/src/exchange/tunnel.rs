@@ -14,9 +14,6 @@ use crate::network::Network;
 use crate::sides::{BodyStep, Channel, Downstream, Upstream};
 use crate::worker::Worker;
 
-/// What waits in one direction before the other end must take it.
-const HIGH: usize = 64 * 1024;
-
 /// How far one direction is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -80,16 +77,20 @@ fn poll_direction<A: Channel, B: Channel>(
     (from, to): (&mut A, &mut B),
 ) -> Poll<Result<(), ()>> {
     loop {
-        if to.queued() > HIGH || *state != Direction::Open {
-            ready!(to.poll_flush(cx)).map_err(|_| ())?;
-        }
+        let room = match *state {
+            Direction::Open => ready!(to.poll_room(cx)).map_err(|_| ())?,
+            Direction::Closing | Direction::Closed => {
+                ready!(to.poll_flush(cx)).map_err(|_| ())?;
+                0
+            }
+        };
         match state {
             Direction::Closed => return Poll::Ready(Ok(())),
             Direction::Closing => {
                 ready!(to.poll_close(cx)).map_err(|_| ())?;
                 *state = Direction::Closed;
             }
-            Direction::Open => match from.poll_body(cx, |cx, bytes| to.send_data(cx, bytes)) {
+            Direction::Open => match from.poll_body(cx, room, |cx, bytes| to.send_data(cx, bytes)) {
                 Poll::Ready(Ok(BodyStep::More)) => {}
                 Poll::Ready(Ok(BodyStep::End)) => *state = Direction::Closing,
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(())),

@@ -89,6 +89,18 @@ impl<S: Transport> H1<S> {
         self.wire.outbox(&self.workspace).extend_from_slice(bytes);
     }
 
+    /// Whether what came first, and is no request, begins a connection of HTTP/2 (RFC 9113 §3.4).
+    pub(crate) fn begins_http2(&self) -> bool {
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let came = self.wire.pending();
+        came.starts_with(PREFACE) || PREFACE.starts_with(came)
+    }
+
+    /// The bytes below, for another protocol.
+    pub(crate) fn into_wire(self) -> Wire<S> {
+        self.wire
+    }
+
     /// Bytes that were read and belong to what comes next.
     pub(crate) fn residue(&self) -> usize {
         self.wire.residue()
@@ -106,7 +118,12 @@ impl<S: Transport> H1<S> {
 }
 
 impl<S: Transport> Channel for H1<S> {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, mut sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+        mut sink: F,
+    ) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
@@ -115,7 +132,7 @@ impl<S: Transport> Channel for H1<S> {
             return Poll::Ready(Ok(BodyStep::End));
         }
         let input =
-            ready!(wire.poll_input(cx, workspace, |cx, bytes| drain(reader, bytes, |data| sink(cx, data))));
+            ready!(wire.poll_input(cx, workspace, most, |cx, bytes| drain(reader, bytes, |data| sink(cx, data))));
         Poll::Ready(match input {
             Ok(Input::Taken(step)) => step,
             Ok(Input::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),

@@ -178,9 +178,12 @@ impl RequestBody {
         replay: &mut Vec<u8>,
     ) -> Poll<Result<(), BodyFault>> {
         loop {
-            if up.queued() > GATHER || self.sending == Sending::Finished {
-                ready!(up.poll_flush(cx)).map_err(|_| BodyFault::Upstream)?;
-            }
+            let room = match self.sending {
+                Sending::Finished => ready!(up.poll_flush(cx)).map(|()| 0),
+                Sending::Sent => Ok(0),
+                Sending::Flowing => ready!(up.poll_room(cx)),
+            };
+            let room = room.map_err(|_| BodyFault::Upstream)?;
             match (self.sending, self.arrival) {
                 (Sending::Sent, _) => return Poll::Ready(Ok(())),
                 (Sending::Finished, _) => self.sending = Sending::Sent,
@@ -191,7 +194,7 @@ impl RequestBody {
                     self.sending = Sending::Finished;
                 }
                 (Sending::Flowing, Arrival::Coming) => {
-                    if self.poll_piece(cx, down, up, replay)?.is_pending() {
+                    if self.poll_piece(cx, (down, room), up, replay)?.is_pending() {
                         // What is there leaves before more is waited for.
                         if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
                             return Poll::Ready(Err(BodyFault::Upstream));
@@ -206,12 +209,12 @@ impl RequestBody {
     fn poll_piece<D: Downstream, U: Upstream>(
         &mut self,
         cx: &mut Context<'_>,
-        down: &mut D,
+        (down, room): (&mut D, usize),
         up: &mut U,
         replay: &mut Vec<u8>,
     ) -> Result<Poll<()>, BodyFault> {
         let mut refusal = BodyFault::Upstream;
-        let step = down.poll_body(cx, |cx, data| {
+        let step = down.poll_body(cx, room, |cx, data| {
             self.received += data.len() as u64;
             if self.bounds.most.is_some_and(|most| self.received > most) {
                 refusal = BodyFault::Downstream(Fault::BodyTooLarge);

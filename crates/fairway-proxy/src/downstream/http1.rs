@@ -71,12 +71,18 @@ pub(crate) fn serve<N: Network, S: Transport>(
     let frames = open.reuse.frames.of(exchange::<N, H1<S>>);
     async move {
         let worker = &*open;
-        let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+        let registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
         let mut now = Instant::now();
         loop {
             // Taken apart before anything is waited for: what is held over a wait, every connection has room for.
             let next = next(worker, &mut connection, now).await;
             let (buffers, arrival) = match next {
+                Next::Request(_, Err(_)) if connection.served == 0 && connection.down.begins_http2() => {
+                    // Prior knowledge: nothing but its first bytes says so.
+                    let ClientSide { down, peer, .. } = *connection;
+                    drop(registered);
+                    break Box::pin(super::http2::serve(open, peer, down.into_wire())).await;
+                }
                 Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {
                     worker.counters.refused(Fault::ClientTimeout);

@@ -1,0 +1,471 @@
+//! A client's HTTP/2 connection: reads frames, runs an exchange for each stream, and writes once for all of them.
+//!
+//! ```text
+//!          ┌────────────────────────────── turn ─────────────────────────────┐
+//! bytes ──►│ read: events of the codec ─► poll exchanges that are ready ─► write │──► bytes
+//!          └──────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A stream that the client resets is only marked: its exchange sees that at its next step, ends, is logged, and frees its
+//! slot. Until then the stream counts as open, which bounds how fast a client can open and reset streams.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fairway_http2::fields::Limits;
+use fairway_http2::{Config, Event, Wait};
+use fairway_message::{BodySize, Head, Known, Malformed, Version};
+
+use super::slots::{MOST, Slots};
+use crate::clock::{Deadline, Instant};
+use crate::exchange::{ClientSide, Ending, Request, exchange};
+use crate::h2::{H2Side, SharedStreams, Streams};
+use crate::network::Network;
+use crate::peer::Peer;
+use crate::sides::{Arrival, Persistence, Upgrade};
+use crate::transport::Transport;
+use crate::wire::{Wire, Workspace};
+use crate::worker::{Loan, Open, Phase, Worker};
+
+/// How much one read may bring.
+const READ: usize = 64 * 1024;
+
+/// Polls of exchanges, and reads counted as several, in one turn of the task: other connections come first then.
+const TURN: usize = 256;
+
+/// A connection without streams keeps its memory so long.
+const REST: Duration = Duration::from_secs(1);
+
+/// How long the client may take to notice that the connection ends.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What an exchange gives back.
+type Over = (Box<ClientSide<H2Side>>, Ending, Instant);
+
+/// Serves streams until the connection ends.
+pub(crate) fn serve<N: Network, S: Transport>(
+    open: Open<N>,
+    peer: Peer,
+    wire: Wire<S>,
+) -> impl Future<Output = ()> {
+    let frames = open.reuse.frames.of(exchange::<N, H2Side>);
+    let slots = Slots::new(frames);
+    let connection = Connection::new(&open, peer, wire, slots);
+    // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
+    tokio::task::unconstrained(run(open, Box::new(connection), exchange::<N, H2Side>))
+}
+
+async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
+    open: Open<N>,
+    mut connection: Box<Connection<N, S, F>>,
+    begin: impl Fn(Request<N, H2Side>) -> F,
+) {
+    let worker = &*open;
+    let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+    poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
+    if connection.stage != Stage::Broken {
+        let _ = tokio::time::timeout(LINGER, connection.linger()).await;
+    }
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// What waits is written, and nothing is read any more.
+    Closing,
+    /// Nobody is there: exchanges end, and that is all.
+    Broken,
+}
+
+/// What is to be read next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// What was read already.
+    Residue,
+    /// More.
+    Hungry,
+    /// Nothing until this has happened.
+    Held(Wait),
+    /// Nothing any more.
+    Over,
+}
+
+/// A connection.
+struct Connection<N: Network, S, F> {
+    wire: Wire<S>,
+    workspace: Rc<Workspace>,
+    streams: SharedStreams,
+    slots: Slots<F>,
+    /// By slot, the client's sides that no exchange has.
+    sides: Vec<Option<Box<ClientSide<H2Side>>>>,
+    /// What the next head is read into.
+    loan: Option<Loan<N>>,
+    peer: Peer,
+    /// Streams until now.
+    served: u64,
+    stage: Stage,
+    reading: Reading,
+    clock: Clock,
+}
+
+/// The times of a connection.
+struct Clock {
+    began: Instant,
+    /// Of the last byte read or written.
+    moved: Instant,
+    deadline: Deadline,
+    /// How many streams there had been when memory was given back.
+    rested_after: u64,
+}
+
+impl Clock {
+    /// The codec's time.
+    fn micros(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
+    fn new(worker: &Rc<Worker<N>>, peer: Peer, wire: Wire<S>, slots: Slots<F>) -> Self {
+        let now = Instant::now();
+        let head = worker.options.limits.head();
+        let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
+        let config = Config { streams: MOST as u32, limits, ..Config::default() };
+        let workspace = Rc::clone(&worker.reuse.workspace);
+        let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
+        let clock = Clock { began: now, moved: now, deadline: Deadline::unset(), rested_after: 0 };
+        let (stage, reading) = (Stage::Open, Reading::Residue);
+        Self { wire, workspace, streams, slots, sides: Vec::new(), loan: None, peer, served: 0, stage, reading, clock }
+    }
+
+    /// Ready when the connection is over, but for what the client may still read.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Rc<Worker<N>>,
+        begin: &impl Fn(Request<N, H2Side>) -> F,
+    ) -> Poll<()> {
+        self.slots.listen(cx);
+        self.drain(worker);
+        let mut polled = 0;
+        loop {
+            let has_read = self.read(cx, worker, begin);
+            let round = self.poll_exchanges();
+            polled += round + 8 * usize::from(has_read);
+            let has_written = self.write(cx);
+            if self.is_over() {
+                return Poll::Ready(());
+            }
+            if polled > TURN {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            if round == 0 && !has_read && !has_written && self.slots.rest() {
+                break;
+            }
+        }
+        self.loan = None;
+        self.poll_times(cx, worker)
+    }
+
+    /// A worker that stops, or a listener that is gone, takes no more streams here.
+    fn drain(&mut self, worker: &Rc<Worker<N>>) {
+        let most = worker.adopted().settings().downstream.requests_per_connection;
+        if worker.phase_of(self.peer.listener) != Phase::Running || self.served >= most {
+            let now = self.clock.micros(Instant::now());
+            self.streams.borrow_mut().codec.go_away(now);
+        }
+    }
+
+    /// Reads once. Says whether something came.
+    fn read(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Rc<Worker<N>>,
+        begin: &impl Fn(Request<N, H2Side>) -> F,
+    ) -> bool {
+        if self.stage != Stage::Open || !self.may_read() {
+            return false;
+        }
+        let Self { wire, workspace, streams, slots, sides, loan, peer, served, reading, clock, .. } = self;
+        let now = Instant::now();
+        let micros = clock.micros(now);
+        let mut intake = Intake { worker, streams, slots, sides, loan, peer, served, begin };
+        let mut next = Reading::Hungry;
+        let take = |bytes: &[u8]| {
+            let used;
+            (used, next) = intake.take(micros, bytes);
+            used
+        };
+        let came = if *reading == Reading::Residue {
+            wire.take_residue(take);
+            Poll::Ready(Ok(1))
+        } else {
+            wire.poll_more(cx, (workspace, READ), take)
+        };
+        match came {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(1..)) => clock.moved = now,
+            Poll::Ready(Ok(0) | Err(_)) => self.break_off(),
+        }
+        self.reading = next;
+        if next == Reading::Over && self.stage == Stage::Open {
+            self.close();
+        }
+        true
+    }
+
+    /// Whether what held reading up is over.
+    fn may_read(&mut self) -> bool {
+        let is_over = match self.reading {
+            Reading::Hungry | Reading::Residue => return true,
+            Reading::Held(Wait::Flush) => self.streams.borrow().codec.pending().is_empty(),
+            Reading::Held(Wait::Release) => self.streams.borrow().open_streams() < MOST,
+            Reading::Over => false,
+        };
+        if is_over {
+            self.reading = Reading::Residue;
+        }
+        is_over
+    }
+
+    fn poll_exchanges(&mut self) -> usize {
+        let Self { slots, sides, streams, .. } = self;
+        slots.poll_round(|slot, (side, _, _)| {
+            streams.borrow_mut().close(slot);
+            sides[slot] = Some(side);
+        })
+    }
+
+    /// Writes what waits. Says whether that made room which an exchange waits for.
+    fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.stage == Stage::Broken {
+            return false;
+        }
+        let Self { wire, streams, slots, clock, .. } = self;
+        let mut shared = streams.borrow_mut();
+        let mut failed = false;
+        let mut moved = false;
+        while !shared.codec.pending().is_empty() {
+            match wire.poll_write(cx, shared.codec.pending()) {
+                Poll::Ready(Ok(count)) => {
+                    shared.codec.wrote(count);
+                    moved = true;
+                }
+                Poll::Ready(Err(_)) => {
+                    failed = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if let Poll::Ready(Err(_)) = wire.poll_flush(cx) {
+            failed = true;
+        }
+        let mut has_room = false;
+        if moved {
+            clock.moved = Instant::now();
+            for slot in shared.unblocked() {
+                slots.ring(slot);
+                has_room = true;
+            }
+        }
+        drop(shared);
+        if failed {
+            self.break_off();
+        }
+        has_room || failed
+    }
+
+    /// The client has gone.
+    fn break_off(&mut self) {
+        self.stage = Stage::Broken;
+        for slot in self.streams.borrow_mut().all_broke() {
+            self.slots.ring(slot);
+        }
+    }
+
+    /// The connection ends with an error that the client is told.
+    fn close(&mut self) {
+        self.stage = Stage::Closing;
+        for slot in self.streams.borrow_mut().all_broke() {
+            self.slots.ring(slot);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let streams = self.streams.borrow();
+        let idle = streams.open_streams() == 0;
+        match self.stage {
+            Stage::Broken => idle,
+            Stage::Closing => idle && streams.codec.pending().is_empty(),
+            Stage::Open => idle && streams.codec.is_done() && streams.codec.pending().is_empty(),
+        }
+    }
+
+    /// Sees to what is late, and waits for what will be next.
+    fn poll_times(&mut self, cx: &mut Context<'_>, worker: &Rc<Worker<N>>) -> Poll<()> {
+        loop {
+            let now = Instant::now();
+            let settings = worker.adopted();
+            let settings = &settings.settings().downstream;
+            let (idle, waits) = {
+                let streams = self.streams.borrow();
+                (streams.open_streams() == 0, !streams.codec.pending().is_empty())
+            };
+            let rests = self.clock.rested_after == self.served;
+            let patience = match (waits, idle) {
+                (true, _) => Some(settings.write_timeout),
+                (false, true) if rests => Some(settings.idle_timeout),
+                (false, true) => Some(REST),
+                (false, false) => None,
+            };
+            let limit = patience.map(|patience| self.clock.moved + patience);
+            if limit.is_some_and(|limit| limit <= now) && patience == Some(REST) && !rests {
+                self.rest();
+                continue;
+            }
+            if limit.is_some_and(|limit| limit <= now) {
+                // One that takes nothing is not told either.
+                self.break_off();
+                if self.is_over() {
+                    return Poll::Ready(());
+                }
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let micros = self.clock.micros(now);
+            let codec = self.streams.borrow().codec.deadline();
+            if codec.is_some_and(|codec| codec <= micros) {
+                if self.streams.borrow_mut().codec.pass(micros).is_some() {
+                    self.close();
+                }
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let codec = codec.map(|codec| self.clock.began + Duration::from_micros(codec));
+            let Some(next) = limit.into_iter().chain(codec).min() else { return Poll::Pending };
+            self.clock.deadline.set(now, next.saturating_duration_since(now));
+            if self.clock.deadline.poll_passed(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Nothing is asked for now: memory goes back.
+    fn rest(&mut self) {
+        self.clock.rested_after = self.served;
+        self.slots.clear();
+        self.sides = Vec::new();
+        self.streams.borrow_mut().rest();
+        self.wire.rest(&self.workspace);
+    }
+
+    /// Ends our direction, and reads until the client ends its own: closing with unread input would reset what it has not
+    /// read (RFC 9113 §5.4.1, RFC 9112 §9.6).
+    async fn linger(&mut self) {
+        let Self { wire, workspace, .. } = self;
+        if poll_fn(|cx| wire.poll_shutdown(cx)).await.is_err() {
+            return;
+        }
+        wire.take_residue(<[u8]>::len);
+        while let Ok(1..) = poll_fn(|cx| wire.poll_more(cx, (workspace, READ), <[u8]>::len)).await {}
+    }
+}
+
+/// What events of the codec act on.
+struct Intake<'c, N: Network, F, B> {
+    worker: &'c Rc<Worker<N>>,
+    streams: &'c SharedStreams,
+    slots: &'c mut Slots<F>,
+    sides: &'c mut Vec<Option<Box<ClientSide<H2Side>>>>,
+    loan: &'c mut Option<Loan<N>>,
+    peer: &'c Peer,
+    served: &'c mut u64,
+    begin: &'c B,
+}
+
+impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intake<'_, N, F, B> {
+    /// Takes what it can of the input; gives how much that was.
+    fn take(&mut self, now: u64, bytes: &[u8]) -> (usize, Reading) {
+        let mut used = 0;
+        loop {
+            let loan = self.loan.get_or_insert_with(|| self.worker.lend_buffers());
+            let mut streams = self.streams.borrow_mut();
+            let (count, event) = streams.codec.receive(now, &bytes[used..], &mut loan.request);
+            used += count;
+            match event {
+                Event::NeedMore => return (used, Reading::Hungry),
+                Event::Wait(wait) => return (used, Reading::Held(wait)),
+                Event::Closed(_) => return (used, Reading::Over),
+                Event::Head { stream, end, length, .. } => {
+                    let arrival = arrival(&mut loan.request, count, (end, length));
+                    let slot = streams.open(stream, end);
+                    drop(streams);
+                    self.begin(slot, Ok(arrival));
+                }
+                Event::HeadTooLarge { stream, end } => {
+                    let slot = streams.open(stream, end);
+                    drop(streams);
+                    self.begin(slot, Err(Malformed::HeadTooLarge));
+                }
+                Event::Data { stream, bytes, end } => self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams),
+                Event::Trailers { stream } => {
+                    let head = &loan.request;
+                    if let Some(slot) = streams.slot(stream) {
+                        streams.trailers_came(slot, head);
+                        self.slots.ring(slot);
+                    }
+                }
+                Event::Reset { stream, .. } => self.at(stream, Streams::broke, streams),
+                Event::Writable { .. } => streams.unblocked().for_each(|slot| self.slots.ring(slot)),
+                Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
+            }
+        }
+    }
+
+    /// Acts on a stream that has a slot, and has its exchange look.
+    fn at(&self, stream: u32, act: impl FnOnce(&mut Streams, usize), mut streams: std::cell::RefMut<'_, Streams>) {
+        if let Some(slot) = streams.slot(stream) {
+            act(&mut streams, slot);
+            self.slots.ring(slot);
+        }
+    }
+
+    fn begin(&mut self, slot: usize, arrival: Result<Arrival, Malformed>) {
+        let Some(loan) = self.loan.take() else { return };
+        if self.sides.len() <= slot {
+            self.sides.resize_with(slot + 1, || None);
+        }
+        let mut side = self.sides[slot].take().unwrap_or_else(|| {
+            let down = H2Side::new(self.streams, slot);
+            Box::new(ClientSide { down, deadline: Deadline::unset(), peer: *self.peer, served: 0 })
+        });
+        side.down.renew();
+        side.served = *self.served;
+        *self.served += 1;
+        let exchange = (self.begin)((Rc::clone(self.worker), side, loan, arrival));
+        self.slots.begin(slot, exchange);
+    }
+}
+
+/// What a head says about this hop; it is removed from the head.
+fn arrival(head: &mut Head, head_bytes: usize, (end, length): (bool, Option<u64>)) -> Arrival {
+    head.set_version(Version::Http2);
+    let body = match (end, length) {
+        (true, _) => BodySize::None,
+        (false, Some(length)) => BodySize::Exact(length),
+        (false, None) => BodySize::Unknown,
+    };
+    let expects_continue = match head.first(Known::Expect) {
+        None => Ok(false),
+        Some(expected) if expected.eq_ignore_ascii_case(b"100-continue") => Ok(true),
+        Some(_) => Err(Malformed::ExpectationUnsupported),
+    };
+    head.remove_known(Known::Te);
+    let (persistence, upgrade) = (Persistence::KeepAlive, Upgrade::None);
+    Arrival { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }
+}

@@ -1,0 +1,8 @@
+//! A client's connection, by the protocol that it speaks.
+
+mod http1;
+mod http2;
+mod slots;
+
+pub(crate) use http1::serve as serve_http1;
+pub(crate) use http2::serve as serve_http2;

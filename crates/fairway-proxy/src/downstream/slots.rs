@@ -1,0 +1,144 @@
+//! The exchanges of one connection, which polls them itself: a bit for each says whether it is to be polled, and its waker
+//! sets that bit. No exchange is a task of its own, so the connection decides on the order, and writes once for all.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::frames::{Frame, Frames};
+
+/// Exchanges that one connection can have.
+pub(super) const MOST: usize = 128;
+
+const WORDS: usize = MOST / 64;
+
+/// The exchanges of a connection, by slot.
+pub(super) struct Slots<F> {
+    frames: Rc<Frames<F>>,
+    bell: Arc<Bell>,
+    slots: Vec<Slot<F>>,
+}
+
+struct Slot<F> {
+    /// None while there is no exchange.
+    frame: Option<Frame<F>>,
+    waker: Waker,
+}
+
+/// Which exchanges are to be polled, and by whom.
+#[derive(Default)]
+struct Bell {
+    ready: [AtomicU64; WORDS],
+    /// Whether the connection is about to look anyway.
+    is_heard: AtomicBool,
+    /// The connection's task, which stays the same.
+    task: OnceLock<Waker>,
+}
+
+/// What an exchange is polled with.
+struct Pull {
+    bell: Arc<Bell>,
+    slot: usize,
+}
+
+impl Bell {
+    fn ring(&self, slot: usize) {
+        self.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
+        if !self.is_heard.load(Ordering::SeqCst)
+            && let Some(task) = self.task.get()
+        {
+            task.wake_by_ref();
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.ready.iter().all(|word| word.load(Ordering::SeqCst) == 0)
+    }
+}
+
+impl Wake for Pull {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.bell.ring(self.slot);
+    }
+}
+
+impl<F: Future> Slots<F> {
+    /// None yet; they will run in these frames.
+    pub(super) fn new(frames: Rc<Frames<F>>) -> Self {
+        Self { frames, bell: Arc::default(), slots: Vec::new() }
+    }
+
+    /// An exchange begins. It is polled with the next round.
+    pub(super) fn begin(&mut self, slot: usize, exchange: F) {
+        while self.slots.len() <= slot {
+            let pull = Pull { bell: Arc::clone(&self.bell), slot: self.slots.len() };
+            self.slots.push(Slot { frame: None, waker: Arc::new(pull).into() });
+        }
+        self.slots[slot].frame = Some(self.frames.lay(exchange));
+        self.ring(slot);
+    }
+
+    /// Something happened that this exchange waits for.
+    pub(super) fn ring(&self, slot: usize) {
+        self.bell.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
+    }
+
+    /// From now on wakers only set their bits: the connection looks at them before it waits.
+    pub(super) fn listen(&self, cx: &Context<'_>) {
+        let task = self.bell.task.get_or_init(|| cx.waker().clone());
+        debug_assert!(task.will_wake(cx.waker()), "a connection stays in its task");
+        self.bell.is_heard.store(true, Ordering::SeqCst);
+    }
+
+    /// The connection is about to wait. Says whether it may: no exchange is to be polled.
+    pub(super) fn rest(&self) -> bool {
+        self.bell.is_heard.store(false, Ordering::SeqCst);
+        self.bell.is_silent()
+    }
+
+    /// Polls each exchange that is to be polled once, and hands the slots of those that are over to `over` with what came
+    /// of them. Says how many were polled.
+    pub(super) fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
+        let mut polled = 0;
+        for (index, word) in self.bell.ready.iter().enumerate() {
+            let mut bits = word.swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                let slot = index * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if let Some(output) = poll(&mut self.slots, slot, &self.frames) {
+                    over(slot, output);
+                }
+                polled += 1;
+            }
+        }
+        polled
+    }
+
+    /// No exchange is there: memory goes back.
+    pub(super) fn clear(&mut self) {
+        self.slots = Vec::new();
+    }
+}
+
+fn poll<F: Future>(slots: &mut [Slot<F>], slot: usize, frames: &Frames<F>) -> Option<F::Output> {
+    let Slot { frame, waker } = slots.get_mut(slot)?;
+    let exchange = frame.as_mut().map(Pin::as_mut).and_then(Option::as_pin_mut)?;
+    let Poll::Ready(output) = exchange.poll(&mut Context::from_waker(waker)) else { return None };
+    if let Some(frame) = frame.take() {
+        frames.take_back(frame);
+    }
+    Some(output)
+}
+
+impl<F> Drop for Slots<F> {
+    fn drop(&mut self) {
+        // What still runs ends here, whatever its wakers do later.
+        self.slots.clear();
+    }
+}
