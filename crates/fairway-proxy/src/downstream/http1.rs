@@ -77,10 +77,12 @@ pub(crate) fn serve<N: Network, S: Transport>(
             // Taken apart before anything is waited for: what is held over a wait, every connection has room for.
             let next = next(worker, &mut connection, now).await;
             let (buffers, arrival) = match next {
-                Next::Request(_, Err(_)) if connection.served == 0 && connection.down.begins_http2() => {
+                Next::Request(buffers, Err(_))
+                    if connection.served == 0 && connection.down.begins_http2() =>
+                {
                     // Prior knowledge: nothing but its first bytes says so.
                     let ClientSide { down, peer, .. } = *connection;
-                    drop(registered);
+                    drop((buffers, registered));
                     break Box::pin(super::http2::serve(open, peer, down.into_wire())).await;
                 }
                 Next::Request(buffers, arrival) => (buffers, arrival),

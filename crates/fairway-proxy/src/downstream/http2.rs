@@ -119,6 +119,8 @@ struct Clock {
     deadline: Deadline,
     /// How many streams there had been when memory was given back.
     rested_after: u64,
+    /// Whether it ended because nothing was asked for.
+    is_ending: bool,
 }
 
 impl Clock {
@@ -136,9 +138,22 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let config = Config { streams: MOST as u32, limits, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
         let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
-        let clock = Clock { began: now, moved: now, deadline: Deadline::unset(), rested_after: 0 };
+        let clock =
+            Clock { began: now, moved: now, deadline: Deadline::unset(), rested_after: 0, is_ending: false };
         let (stage, reading) = (Stage::Open, Reading::Residue);
-        Self { wire, workspace, streams, slots, sides: Vec::new(), loan: None, peer, served: 0, stage, reading, clock }
+        Self {
+            wire,
+            workspace,
+            streams,
+            slots,
+            sides: Vec::new(),
+            loan: None,
+            peer,
+            served: 0,
+            stage,
+            reading,
+            clock,
+        }
     }
 
     /// Ready when the connection is over, but for what the client may still read.
@@ -310,6 +325,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     fn poll_times(&mut self, cx: &mut Context<'_>, worker: &Rc<Worker<N>>) -> Poll<()> {
         loop {
             let now = Instant::now();
+            let micros = self.clock.micros(now);
             let settings = worker.adopted();
             let settings = &settings.settings().downstream;
             let (idle, waits) = {
@@ -328,6 +344,13 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 self.rest();
                 continue;
             }
+            if limit.is_some_and(|limit| limit <= now) && !waits && !self.clock.is_ending {
+                self.clock.is_ending = true;
+                self.clock.moved = now;
+                self.streams.borrow_mut().codec.go_away(micros);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if limit.is_some_and(|limit| limit <= now) {
                 // One that takes nothing is not told either.
                 self.break_off();
@@ -337,7 +360,6 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let micros = self.clock.micros(now);
             let codec = self.streams.borrow().codec.deadline();
             if codec.is_some_and(|codec| codec <= micros) {
                 if self.streams.borrow_mut().codec.pass(micros).is_some() {
@@ -412,7 +434,9 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                     drop(streams);
                     self.begin(slot, Err(Malformed::HeadTooLarge));
                 }
-                Event::Data { stream, bytes, end } => self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams),
+                Event::Data { stream, bytes, end } => {
+                    self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams)
+                }
                 Event::Trailers { stream } => {
                     let head = &loan.request;
                     if let Some(slot) = streams.slot(stream) {
@@ -428,7 +452,12 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
     }
 
     /// Acts on a stream that has a slot, and has its exchange look.
-    fn at(&self, stream: u32, act: impl FnOnce(&mut Streams, usize), mut streams: std::cell::RefMut<'_, Streams>) {
+    fn at(
+        &self,
+        stream: u32,
+        act: impl FnOnce(&mut Streams, usize),
+        mut streams: std::cell::RefMut<'_, Streams>,
+    ) {
         if let Some(slot) = streams.slot(stream) {
             act(&mut streams, slot);
             self.slots.ring(slot);

@@ -2,6 +2,8 @@
 
 mod http1;
 mod http2;
+#[cfg(test)]
+mod http2_tests;
 mod slots;
 
 pub(crate) use http1::serve as serve_http1;

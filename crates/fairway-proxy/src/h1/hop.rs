@@ -131,8 +131,9 @@ impl<S: Transport> Channel for H1<S> {
         if reader.is_done() {
             return Poll::Ready(Ok(BodyStep::End));
         }
-        let input =
-            ready!(wire.poll_input(cx, workspace, most, |cx, bytes| drain(reader, bytes, |data| sink(cx, data))));
+        let input = ready!(
+            wire.poll_input(cx, workspace, most, |cx, bytes| drain(reader, bytes, |data| sink(cx, data)))
+        );
         Poll::Ready(match input {
             Ok(Input::Taken(step)) => step,
             Ok(Input::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),

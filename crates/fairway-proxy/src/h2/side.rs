@@ -32,7 +32,12 @@ impl H2Side {
 }
 
 impl Channel for H2Side {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, mut sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+        mut sink: F,
+    ) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {

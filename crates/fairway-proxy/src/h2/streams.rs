@@ -84,7 +84,11 @@ impl Stream {
 
 impl Streams {
     /// Of a connection that just began, at `now` in microseconds.
-    pub(crate) fn begin(config: Config, now: u64, (peer, workspace): (Option<IpAddr>, &Rc<Workspace>)) -> SharedStreams {
+    pub(crate) fn begin(
+        config: Config,
+        now: u64,
+        (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
+    ) -> SharedStreams {
         let codec = Server::new(config, now);
         let streams = Self { codec, peer, workspace: Rc::clone(workspace), streams: Vec::new() };
         Rc::new(RefCell::new(streams))

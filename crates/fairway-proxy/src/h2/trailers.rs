@@ -35,7 +35,9 @@ impl Trailers {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
-        starts.zip(&self.ends).map(|(start, (name, value))| (&self.bytes[start..*name], &self.bytes[*name..*value]))
+        starts
+            .zip(&self.ends)
+            .map(|(start, (name, value))| (&self.bytes[start..*name], &self.bytes[*name..*value]))
     }
 }
 
@@ -45,7 +47,8 @@ mod tests {
 
     #[test]
     fn they_come_out_as_they_went_in() {
-        let fields: [(&[u8], &[u8]); 3] = [(b"grpc-status", b"0"), (b"empty", b""), (b"grpc-message", b"fine")];
+        let fields: [(&[u8], &[u8]); 3] =
+            [(b"grpc-status", b"0"), (b"empty", b""), (b"grpc-message", b"fine")];
         let trailers = Trailers::collect(fields.into_iter());
         assert_eq!(trailers.iter().collect::<Vec<_>>(), fields);
         assert!(!trailers.is_empty() && Trailers::default().is_empty());

@@ -1,0 +1,450 @@
+//! Connections of HTTP/2 clients in virtual time: the codec's other end asks, scripted endpoints of HTTP/1 answer.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_http2::{Client, Code, Config, Event};
+use fairway_message::Head;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::testing::{Meeting, OK, Stage, endpoint, on_stage, read_head};
+use crate::worker::Phase;
+
+/// What came of a stream.
+#[derive(Default)]
+struct Answer {
+    /// 0 before its final head.
+    status: u16,
+    interim: Vec<u16>,
+    body: Vec<u8>,
+    trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    is_whole: bool,
+    reset: Option<Code>,
+}
+
+/// A client.
+struct Browser {
+    stream: DuplexStream,
+    codec: Client,
+    head: Head,
+    input: Vec<u8>,
+    answers: BTreeMap<u32, Answer>,
+    /// The last stream of the server's GOAWAY.
+    goes_away: Option<u32>,
+    /// Whether what comes is given credit for.
+    consumes: bool,
+    is_closed: bool,
+}
+
+impl Browser {
+    fn new(stage: &Stage) -> Self {
+        Self::with(stage, Config::default())
+    }
+
+    fn with(stage: &Stage, config: Config) -> Self {
+        Self {
+            stream: stage.client().stream,
+            codec: Client::new(config, 0),
+            head: Head::new(),
+            input: Vec::new(),
+            answers: BTreeMap::new(),
+            goes_away: None,
+            consumes: true,
+            is_closed: false,
+        }
+    }
+
+    /// Asks for `path`; `end` says whether that is all of the request.
+    fn ask(&mut self, method: &[u8], path: &[u8], end: bool) -> u32 {
+        let mut head = Head::new();
+        head.start_request(method, path);
+        head.append(b"Host", b"a");
+        let id = self.codec.send_head(&head, path, b"http", end).expect("the server takes one more");
+        self.answers.insert(id, Answer::default());
+        id
+    }
+
+    fn get(&mut self, path: &str) -> u32 {
+        self.ask(b"GET", path.as_bytes(), true)
+    }
+
+    async fn flush(&mut self) {
+        let pending = self.codec.pending().to_vec();
+        if self.stream.write_all(&pending).await.is_ok() {
+            self.codec.wrote(pending.len());
+        }
+    }
+
+    /// Writes and reads until `is_done`; panics after an hour of virtual time.
+    async fn until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+        let done = async {
+            loop {
+                self.flush().await;
+                if is_done(self) {
+                    return;
+                }
+                let before = self.input.len();
+                match self.stream.read_buf(&mut self.input).await {
+                    Ok(1..) => self.take(),
+                    Ok(0) | Err(_) => {
+                        self.is_closed = true;
+                        assert!(is_done(self), "the connection ended before: {what}; {before} bytes left");
+                        return;
+                    }
+                }
+            }
+        };
+        timeout(Duration::from_secs(3600), done).await.unwrap_or_else(|_| panic!("an hour without: {what}"));
+    }
+
+    fn take(&mut self) {
+        let mut used = 0;
+        loop {
+            let (count, event) = self.codec.receive(0, &self.input[used..], &mut self.head);
+            used += count;
+            match event {
+                Event::NeedMore | Event::Wait(_) => break,
+                Event::Head { stream, end, .. } => {
+                    let answer = self.answers.get_mut(&stream).unwrap();
+                    match self.head.status() {
+                        interim @ 100..=199 => answer.interim.push(interim),
+                        status => (answer.status, answer.is_whole) = (status, end),
+                    }
+                }
+                Event::Data { stream, bytes, end } => {
+                    let answer = self.answers.get_mut(&stream).unwrap();
+                    answer.body.extend_from_slice(bytes);
+                    answer.is_whole = end;
+                    let count = bytes.len() as u32;
+                    if self.consumes {
+                        self.codec.consume(stream, count);
+                    }
+                }
+                Event::Trailers { stream } => {
+                    let answer = self.answers.get_mut(&stream).unwrap();
+                    answer.is_whole = true;
+                    let fields = self.head.fields();
+                    answer.trailers =
+                        fields.map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
+                }
+                Event::Reset { stream, code, .. } => {
+                    self.answers.get_mut(&stream).unwrap().reset = Some(code);
+                }
+                Event::GoAway { last, .. } => self.goes_away = Some(last),
+                Event::Closed(fault) => panic!("the server broke a rule: {fault:?}"),
+                _ => {}
+            }
+        }
+        self.input.drain(..used);
+        let over: Vec<u32> =
+            self.answers.iter().filter(|(_, one)| one.is_over()).map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.codec.release(id));
+    }
+
+    async fn answered(&mut self, id: u32) -> &Answer {
+        self.until("an answer", |browser| browser.answers[&id].is_over()).await;
+        &self.answers[&id]
+    }
+}
+
+impl Answer {
+    fn is_over(&self) -> bool {
+        self.is_whole || self.reset.is_some()
+    }
+}
+
+/// Ends when the proxy has closed its side and nothing is under way.
+async fn comes_to_rest(stage: &Stage) {
+    for _ in 0..1_000 {
+        if stage.at_rest().is_ok() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    stage.at_rest().unwrap();
+}
+
+/// Answers with the path as body, each after as many milliseconds as the path says.
+async fn echoing(mut stream: DuplexStream) {
+    while let Some(path) = read_path(&mut stream).await {
+        let wait = path.trim_start_matches('/').parse().unwrap_or(0);
+        sleep(Duration::from_millis(wait)).await;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_path(stream: &mut DuplexStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(stream.read_u8().await.ok()?);
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    text.split(' ').nth(1).map(str::to_owned)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_streams_at_once_get_their_own_answers_as_they_come() {
+    on_stage(async {
+        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let began = Instant::now();
+        let ids: Vec<u32> = (0..100).map(|at| browser.get(&format!("/{}", 1000 - 7 * at))).collect();
+        browser.until("all answers", |browser| browser.answers.values().all(Answer::is_over)).await;
+        assert!(began.elapsed() < Duration::from_millis(1100), "they wait side by side");
+        for (at, id) in ids.into_iter().enumerate() {
+            let answer = &browser.answers[&id];
+            assert_eq!((answer.status, &answer.body[..]), (200, format!("/{}", 1000 - 7 * at).as_bytes()));
+        }
+        let id = browser.get("/again");
+        assert_eq!(browser.answered(id).await.body, b"/again", "a slot is used again");
+        drop(browser);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_ends_its_exchange_and_no_other() {
+    on_stage(async {
+        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let (first, second) = (browser.get("/500"), browser.get("/600"));
+        browser.flush().await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(stage.worker.exchanges(), 2);
+        browser.codec.reset(first, Code::Cancel);
+        browser.flush().await;
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(stage.worker.exchanges(), 1, "it ended at once");
+        assert_eq!(browser.answered(second).await.body, b"/600");
+        assert_eq!(browser.answers[&first].status, 0);
+        drop(browser);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_takes_its_exchanges_with_it() {
+    on_stage(async {
+        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        (0..20).for_each(|_| _ = browser.get("/5000"));
+        browser.flush().await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(stage.worker.exchanges(), 20);
+        drop(browser);
+        sleep(Duration::from_millis(1)).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+/// Reads a body of this length, slowly, and answers with its sum.
+async fn summing(mut stream: DuplexStream, length: usize) {
+    assert!(read_head(&mut stream).await);
+    let (mut sum, mut left) = (0u64, length);
+    let mut piece = vec![0; 1000];
+    while left > 0 {
+        let most = left.min(piece.len());
+        let count = stream.read(&mut piece[..most]).await.unwrap();
+        sum += piece[..count].iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        left -= count;
+    }
+    let sum = sum.to_string();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{sum}", sum.len());
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_larger_than_all_windows_arrives_whole() {
+    on_stage(async {
+        const LENGTH: usize = 900 * 1024;
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(|stream| summing(stream, LENGTH)));
+        let mut browser = Browser::new(&stage);
+        let mut head = Head::new();
+        head.start_request(b"POST", b"/");
+        head.append(b"Host", b"a");
+        head.append(b"Content-Length", LENGTH.to_string().as_bytes());
+        let id = browser.codec.send_head(&head, b"/", b"http", false).unwrap();
+        browser.answers.insert(id, Answer::default());
+        let body: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let mut sent = 0;
+        while sent < LENGTH {
+            browser.until("room", |browser| browser.codec.room(id) > 0).await;
+            sent += browser.codec.send_data(id, &body[sent..], true);
+        }
+        let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(browser.answered(id).await.body, sum.to_string().as_bytes());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_stops_the_endpoint_and_is_given_up() {
+    on_stage(async {
+        let written = Rc::new(Cell::new(0));
+        let counter = Rc::clone(&written);
+        let stage = Stage::new(
+            1,
+            |_, _| {},
+            move |_| {
+                let counter = Rc::clone(&counter);
+                Meeting::with(move |mut stream| async move {
+                    assert!(read_head(&mut stream).await);
+                    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n";
+                    stream.write_all(head).await.unwrap();
+                    while stream.write_all(&[b'x'; 1000]).await.is_ok() {
+                        counter.set(counter.get() + 1000);
+                    }
+                })
+            },
+        );
+        let mut browser = Browser::with(&stage, Config { stream_window: 16 * 1024, ..Config::default() });
+        browser.consumes = false;
+        let id = browser.get("/");
+        let began = Instant::now();
+        browser.until("a window full", |browser| browser.answers[&id].body.len() == 16 * 1024).await;
+        sleep(Duration::from_secs(1)).await;
+        // A window at the client, and what the pipe to the endpoint holds; the proxy itself reads nothing beyond.
+        assert!(written.get() <= 16 * 1024 + 64 * 1024 + 1000, "{} bytes were taken", written.get());
+        assert!(browser.answered(id).await.reset.is_some());
+        assert!(began.elapsed() >= Duration::from_secs(30), "after {:?}", began.elapsed());
+        drop(browser);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_drains_ends_the_connection_behind_the_last_answer() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/3000");
+        browser.flush().await;
+        sleep(Duration::from_millis(100)).await;
+        stage.worker.enter(Phase::Draining);
+        browser.until("GOAWAY", |browser| browser.goes_away.is_some()).await;
+        assert_eq!(browser.answered(id).await.body, b"/3000");
+        browser.until("the end", |browser| browser.is_closed).await;
+        assert_eq!(browser.goes_away, Some(id), "the second GOAWAY says which stream was the last");
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_streams_ends_after_the_idle_time() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/0");
+        browser.answered(id).await;
+        let idle = stage.worker.adopted().settings().downstream.idle_timeout;
+        let began = Instant::now();
+        browser.until("the end", |browser| browser.is_closed).await;
+        assert!(
+            began.elapsed() >= idle && began.elapsed() < idle + Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
+        assert!(browser.goes_away.is_some(), "it is told");
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_and_interim_answers_pass() {
+    async fn with_trailers(mut stream: DuplexStream) {
+        assert!(read_head(&mut stream).await);
+        let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n\
+            HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Checksum\r\n\r\n\
+            3\r\nabc\r\n0\r\nChecksum: 17\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+    }
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(with_trailers));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/");
+        let answer = browser.answered(id).await;
+        assert_eq!((answer.status, &answer.interim[..], &answer.body[..]), (200, &[103][..], &b"abc"[..]));
+        assert_eq!(answer.trailers, [(b"checksum".to_vec(), b"17".to_vec())]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_breaks_off_is_a_reset() {
+    async fn breaking(mut stream: DuplexStream) {
+        assert!(read_head(&mut stream).await);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await.unwrap();
+    }
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(breaking));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/");
+        let answer = browser.answered(id).await;
+        assert_eq!((answer.status, answer.is_whole, answer.reset), (200, false, Some(Code::Internal)));
+        let id = browser.get("/");
+        browser.until("another head", |browser| browser.answers[&id].status == 200).await;
+    })
+    .await;
+}
+
+/// Wherever a connection is dropped, every count comes to rest.
+#[tokio::test(start_paused = true)]
+async fn a_connection_can_be_dropped_at_any_point() {
+    on_stage(async {
+        for step in 0..60 {
+            let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+            let (client, serving) = stage.unserved();
+            let mut browser = Browser { stream: client.stream, ..Browser::new(&stage) };
+            (0..4).for_each(|at| _ = browser.get(&format!("/{at}")));
+            browser.flush().await;
+            let polls = RefCell::new(0);
+            let mut serving = Box::pin(serving);
+            let some = std::future::poll_fn(|cx| {
+                *polls.borrow_mut() += 1;
+                if *polls.borrow() > step {
+                    return std::task::Poll::Ready(());
+                }
+                serving.as_mut().poll(cx)
+            });
+            let _ = timeout(Duration::from_secs(1), some).await;
+            drop(serving);
+            drop(browser);
+            comes_to_rest(&stage).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_preface_is_refused_as_before() {
+    on_stage(async {
+        let stage = Stage::new(
+            1,
+            |_, _| {},
+            |to| {
+                assert_eq!(to, endpoint(0));
+                Meeting::with(|mut stream| async move {
+                    read_head(&mut stream).await;
+                    stream.write_all(OK).await.unwrap();
+                })
+            },
+        );
+        let mut client = stage.client();
+        assert_eq!(client.ask("PRI * HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap().status, 400);
+    })
+    .await;
+}
