@@ -10,6 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::words::Words;
 
+/// How long a proxy that refuses to serve may take to end.
+const ABOUT_TO_END: Duration = Duration::from_secs(1);
+
 /// The process of a proxy. Dropped, it is killed.
 pub struct Process {
     child: Child,
@@ -75,7 +78,14 @@ impl Process {
         let end = tokio::select! {
             // What was done by a proxy that ends just now was done.
             biased;
-            done = work => return done,
+            done = work => match done {
+                Ok(done) => return Ok(done),
+                // It may have failed because the proxy is about to end.
+                Err(error) => match tokio::time::timeout(ABOUT_TO_END, self.ended()).await {
+                    Ok(end) => end,
+                    Err(_) => return Err(error),
+                },
+            },
             end = self.ended() => end,
         };
         anyhow::bail!("{end}; its last lines: {}", words.last().await)
@@ -151,6 +161,19 @@ mod tests {
             let error = waited.expect("it is noticed").unwrap_err().to_string();
             assert!(error.contains("sh ended: exit status: 3"), "{error}");
             assert!(error.ends_with("one; no such directive: frnt-end"), "{error}");
+        });
+    }
+
+    #[test]
+    fn work_that_fails_because_the_proxy_ends_says_how_it_ended() {
+        run(async {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo 'address already in use' >&2; exit 1"]);
+            let mut process = Process::of(command.stderr(Stdio::piped())).unwrap();
+            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let refused = async { anyhow::bail!("connection refused") };
+            let error = process.alive::<()>(&mut words, refused).await.unwrap_err().to_string();
+            assert!(error.contains("exit status: 1") && error.ends_with("address already in use"), "{error}");
         });
     }
 

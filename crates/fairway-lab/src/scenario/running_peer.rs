@@ -325,7 +325,7 @@ fn is_route(object: &Value) -> bool {
 /// Waits for a peer's Deployments, and says where it is.
 async fn installed(cluster: &Cluster, placement: &Placement) -> anyhow::Result<IpAddr> {
     for (deployment, _) in cluster.deployments(&placement.namespace).await? {
-        cluster.settled(&placement.namespace, &deployment).await?;
+        cluster.started(&placement.namespace, &deployment).await?;
     }
     cluster.address(&placement.namespace, PROXY).await
 }

@@ -68,11 +68,15 @@ impl Caddy {
         command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
         let mut process = Process::of(command.stderr(Stdio::piped()))?;
         let mut words = Words::of(process.stderr().context("Caddy has no standard error")?, &[])?;
-        // It says so once what it was started with is in use.
+        // It says so once what it was started with is in use, and also when it cannot be: then it has none.
         let ready = async {
             tokio::time::timeout(TAKEN, notices.ready())
                 .await
-                .context("Caddy does not serve after a minute; its log says why")?
+                .context("Caddy does not serve after a minute; its log says why")??;
+            let apps = ask("GET", "/config/apps", "").await.context("ask Caddy what it serves")?;
+            let is_serving = is_ok(&apps) && !apps.trim_end().ends_with("null");
+            anyhow::ensure!(is_serving, "Caddy serves nothing: {}", apps.trim());
+            Ok(())
         };
         process.alive(&mut words, ready).await?;
         Ok(Self { process, frame })
