@@ -122,9 +122,9 @@ mod tests {
             append(&place, name, content).unwrap();
             let status = Command::new("tar").arg("-xf").arg(&place).arg("-C").arg(folder.path()).status();
             assert!(status.unwrap().success());
-            assert_eq!(&std::fs::read(folder.path().join(name)).unwrap(), content);
+            assert_eq!(&fs::read(folder.path().join(name)).unwrap(), content);
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + contents.len());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + contents.len());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Testbed {
 const BUILT: [&str; 3] = ["kubernetes-", "containerd-", "coredns-"];
 /// How long that is likely to take, and bringing a testbed up, seconds.
 const BUILD_S: f64 = 300.0;
-const UP_S: f64 = 30.0;
+const UP_S: f64 = 15.0;
 
 impl Testbed {
     /// What bringing one up will take here, given the laboratory's cache.

@@ -65,10 +65,12 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     let mut steps = Steps::new(progress, 0, outline(&handover, &chosen, &pieces));
     steps.announce();
     let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
-    if is_done(&mut handover, arguments)? {
-        return finish(&handover, arguments);
-    }
-    let outcome = measure(&mut handover, arguments, scenarios, Around { archives, steps, progress });
+    let around = Around { archives, steps, progress };
+    let outcome = match is_done(&mut handover, arguments) {
+        Ok(true) => finish(&handover, arguments),
+        Ok(false) => measure(&mut handover, arguments, scenarios, around),
+        Err(error) => Err(error),
+    };
     let cleared = clear(&handover.artifacts.folder);
     let code = outcome?;
     cleared.map(|()| code)
@@ -96,11 +98,11 @@ fn permitted(
 
 /// All steps of a run that are left, from the first peer that is prepared to the end of the testbed.
 fn outline(handover: &Handover, chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<Step> {
-    let prepare = |peer: &Box<dyn Peer>| {
+    let prepared = chosen.iter().map(|peer| {
         let errand = peer.errand(&handover.artifacts);
         Step { what: format!("prepare {}: {}", peer.name(), errand.what), seconds: errand.seconds }
-    };
-    let mut all: Vec<_> = chosen.iter().map(prepare).collect();
+    });
+    let mut all: Vec<_> = prepared.collect();
     let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
     if in_cluster {
         let errand = Testbed::errand(&handover.artifacts.cache);
@@ -139,7 +141,6 @@ pub(super) fn is_done(handover: &mut Handover, arguments: &RunArguments) -> anyh
 
 /// The end of a run that had nothing left to do.
 fn finish(handover: &Handover, arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    clear(&handover.artifacts.folder)?;
     let results = fairway_lab_results::read(&handover.folder)?;
     let failed = session::failed(&results, &arguments.fail_on_errors);
     let progress = Progress::begin();
