@@ -1,4 +1,4 @@
-//! What a run is to measure and with which programs, in the words of the results: a run is continued only by the same.
+//! What a run is to measure and with which programs, in the words of the results: a run is continued only by the same. Never measures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,6 +8,9 @@ use fairway_lab_results::{PeerRecord, PlannedScenario, RunPlan};
 
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
+use super::earlier::{self, Beginning, beginning};
+use super::handover::Handover;
+use super::progress::Progress;
 use crate::peers::Artifacts;
 
 /// The plan of a run whose programs are not known yet.
@@ -30,8 +33,33 @@ pub(super) fn plan(arguments: &RunArguments, scenarios: &[Scenario], peers: Vec<
     }
 }
 
+/// Completes the plan of a run whose peers are prepared, and finds out whether it begins afresh, continues an earlier one, or
+/// has nothing left to do.
+pub(super) fn is_done(handover: &mut Handover, arguments: &RunArguments) -> anyhow::Result<bool> {
+    let progress = Progress::begin();
+    handover.plan.programs = programs(&handover.peers, &handover.artifacts);
+    match beginning(&handover.folder, &arguments.results, &handover.plan)? {
+        Beginning::Afresh(why) => {
+            if let Some(why) = why {
+                progress.say(&why);
+            }
+            handover.preparation.resumes = false;
+            Ok(false)
+        }
+        Beginning::Continue(earlier) => {
+            progress.say(&format!("the run there is continued: {}", earlier::progress(&earlier)));
+            handover.preparation.resumes = true;
+            Ok(false)
+        }
+        Beginning::Done(_) => {
+            progress.say("the run there is complete: nothing is left to measure");
+            Ok(true)
+        }
+    }
+}
+
 /// Versions of the peers, the revision of the checkout, digests of Fairway and of the laboratory, and the machine.
-pub(super) fn programs(peers: &[PeerRecord], artifacts: &Artifacts) -> BTreeMap<String, String> {
+fn programs(peers: &[PeerRecord], artifacts: &Artifacts) -> BTreeMap<String, String> {
     let versions = peers.iter().flat_map(|peer| {
         peer.versions.iter().map(|(program, version)| (format!("{} ({program})", peer.name), version.clone()))
     });

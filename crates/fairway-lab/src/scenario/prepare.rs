@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::disk_reserve::DiskReserve;
-use super::earlier::{self, Beginning, beginning};
+use super::earlier::{Beginning, beginning};
 use super::handover::{Handover, Preparation, TESTBED};
 use super::progress::Progress;
 use super::rounds::{self, Piece};
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     steps.announce();
     let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
     let around = Around { archives, steps, progress };
-    let outcome = match is_done(&mut handover, arguments) {
+    let outcome = match planned::is_done(&mut handover, arguments) {
         Ok(true) => finish(&handover, arguments),
         Ok(false) => measure(&mut handover, arguments, scenarios, around),
         Err(error) => Err(error),
@@ -112,31 +112,6 @@ fn outline(handover: &Handover, chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) 
     all.extend(session::measuring(pieces, &names, &handover.settings));
     all.extend(in_cluster.then(session::take_down));
     all
-}
-
-/// Completes the plan of a run whose peers are prepared, and finds out whether it begins afresh, continues an earlier one, or
-/// has nothing left to do.
-pub(super) fn is_done(handover: &mut Handover, arguments: &RunArguments) -> anyhow::Result<bool> {
-    let progress = Progress::begin();
-    handover.plan.programs = planned::programs(&handover.peers, &handover.artifacts);
-    match beginning(&handover.folder, &arguments.results, &handover.plan)? {
-        Beginning::Afresh(why) => {
-            if let Some(why) = why {
-                progress.say(&why);
-            }
-            handover.preparation.resumes = false;
-            Ok(false)
-        }
-        Beginning::Continue(earlier) => {
-            progress.say(&format!("the run there is continued: {}", earlier::progress(&earlier)));
-            handover.preparation.resumes = true;
-            Ok(false)
-        }
-        Beginning::Done(_) => {
-            progress.say("the run there is complete: nothing is left to measure");
-            Ok(true)
-        }
-    }
 }
 
 /// The end of a run that had nothing left to do.

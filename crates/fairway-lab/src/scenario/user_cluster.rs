@@ -9,6 +9,7 @@ use anyhow::Context;
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::handover::Handover;
+use super::planned;
 use super::session::{self, Session};
 use super::site::NAMESPACE;
 use crate::cluster::Cluster;
@@ -58,7 +59,7 @@ pub(super) fn run(
     for peer in peers {
         handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
-    if super::prepare::is_done(&mut handover, arguments)? {
+    if planned::is_done(&mut handover, arguments)? {
         return Ok(ExitCode::SUCCESS);
     }
     let earlier = session::earlier(&handover)?;
