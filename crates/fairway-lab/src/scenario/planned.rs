@@ -1,4 +1,5 @@
-//! What a run is to measure and with which programs, in the words of the results: a run is continued only by the same. Never measures.
+//! What a run is to measure and with which programs, in the words of the results: a run is continued only by the same.
+//! Never measures.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! The second part of a run: scenarios with contenders, one after the other, and the results, which are written after each
-//! so that nothing is lost and a run that was interrupted can be continued. Runs inside of the testbed, or anywhere for scenarios without a cluster.
+//! so that nothing is lost and a run that was interrupted can be continued. Runs inside of the testbed, or anywhere for
+//! scenarios without a cluster.
 
 use std::path::Path;
 use std::process::ExitCode;
