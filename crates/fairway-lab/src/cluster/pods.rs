@@ -156,7 +156,12 @@ mod tests {
     #[test]
     fn a_container_that_dies_again_and_again_is_named_and_one_that_starts_is_not() {
         let pod = |state: serde_json::Value| -> Pod {
-            let container = |name: &str, state: &serde_json::Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 1, "state": state});
+            let container = |name: &str, state: &serde_json::Value| {
+                let mut container = json!({"name": name, "image": "", "imageID": "", "ready": false});
+                container["restartCount"] = json!(1);
+                container["state"] = state.clone();
+                container
+            };
             let fine = json!({"running": {}});
             let containers = [container("metrics", &fine), container("proxy", &state)];
             serde_json::from_value(
