@@ -24,7 +24,7 @@ pub struct Run {
     pub parameters: Vec<Parameter>,
     /// What was shortened or scaled, one sentence each.
     pub shortened: Vec<String>,
-    /// How long it took, seconds.
+    /// How long it took, seconds; 0 if it did not end.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// All streams, those of discarded blocks too.
@@ -42,8 +42,16 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
+impl Run {
+    /// Whether every peer had its turn with all settings: it was measured, or is absent with a reason.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.seconds > 0.0
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde wants")]
-fn is_zero(number: &u32) -> bool {
+pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 

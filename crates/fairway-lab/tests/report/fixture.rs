@@ -69,6 +69,7 @@ pub(crate) fn results(extent: Extent) -> Results {
         absent: vec![Absent {
             peer: "caddy".to_owned(),
             scenario: None,
+            round: 0,
             reason: "synthetic: apt-get has no package caddy".to_owned(),
         }],
         runs,
@@ -76,6 +77,7 @@ pub(crate) fn results(extent: Extent) -> Results {
             "Synthetic: every figure comes from a formula in a test.".to_owned(),
             "Generator, proxies and backends share two CPUs.".to_owned(),
         ],
+        plan: None,
     }
 }
 
