@@ -115,7 +115,6 @@ impl Frame {
         if points.is_empty() {
             return;
         }
-        let weak = series.weak_from.unwrap_or(points.len()).min(points.len());
         html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\"");
         html.attribute("data-peer", &series.peer).raw(">");
         if series.look == Look::Failures {
@@ -125,23 +124,20 @@ impl Frame {
                 self.line(html, "failure", (x, bottom - 7.0), (x, bottom));
             }
         } else {
-            self.path(&points[..weak], series.look, "", html);
-            self.path(&points[weak.saturating_sub(1)..], series.look, "weak", html);
-            let marks = if series.look == Look::Dotted { 0 } else { weak };
-            for (at, point) in points.iter().enumerate().skip(marks) {
+            self.path(&points, series.look, html);
+            for point in points.iter().filter(|_| series.look == Look::Dotted) {
                 let (x, y) = self.at(*point);
-                html.raw(if at >= weak { "<circle class=\"hollow\" r=\"2.5\"" } else { "<circle r=\"3\"" });
-                html.raw(" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
+                html.raw("<circle r=\"3\" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
             }
         }
         html.raw("</g>");
     }
 
-    fn path(&self, points: &[Point], look: Look, class: &'static str, html: &mut Html) {
+    fn path(&self, points: &[Point], look: Look, html: &mut Html) {
         if points.len() < 2 {
             return;
         }
-        html.raw("<path class=\"").raw(class).raw("\" d=\"");
+        html.raw("<path d=\"");
         for (at, point) in points.iter().enumerate() {
             let (x, y) = self.at(*point);
             match (at, look) {
