@@ -138,10 +138,10 @@ pub(super) fn median_of(sorted: &[f64]) -> Option<Interval> {
     Interval::of(sorted)
 }
 
-/// `2.90 – 4.10 (95.7%)`.
+/// `2.90 – 4.10, covers 95.7%`.
 pub(super) fn interval(of: &Interval) -> String {
     let (low, high) = of.interval;
-    format!("{} – {} ({:.1}%)", number::figure(low), number::figure(high), of.coverage * 100.0)
+    format!("{} – {}, covers {:.1}%", number::figure(low), number::figure(high), of.coverage * 100.0)
 }
 
 /// From the write to the effect: distributions and a table.
@@ -166,7 +166,7 @@ pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
         "peer",
         "#changes",
         "#p50 ms",
-        "#interval of p50 (covers)",
+        "#interval of p50, and what it covers",
         "#p90 ms",
         "#p99 ms",
         "#max ms",
@@ -184,7 +184,7 @@ pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
         table.group(&part(&one.case, one.settings));
         table.row(times(one, builder));
     }
-    builder.reading("All changes of all rounds are one list. The interval beside the median is made of two of its values (order statistics), and how often such an interval covers the true median stands in brackets. “Too few” stands for a percentile with fewer than ten values above it; the slowest of all is always shown.");
+    builder.reading("All changes of all rounds are one list. The interval beside the median is made of two of its values (order statistics), and how often such an interval covers the true median stands beside it. “Too few” stands for a percentile with fewer than ten values above it; the slowest of all is always shown.");
     builder.table(&table);
 }
 
@@ -236,7 +236,7 @@ mod tests {
     fn a_median_has_an_interval_of_its_own_values_and_what_it_covers() {
         let times: Vec<f64> = (1..=20).map(f64::from).collect();
         let found = median_of(&times).unwrap();
-        assert_eq!((found.median, interval(&found).as_str()), (10.5, "6.00 – 15.0 (95.9%)"));
+        assert_eq!((found.median, interval(&found).as_str()), (10.5, "6.00 – 15.0, covers 95.9%"));
         assert_eq!(median_of(&times[..19]), None, "nine values are above the median of nineteen");
     }
 

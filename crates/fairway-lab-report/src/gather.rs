@@ -28,6 +28,8 @@ pub(super) struct Scenario {
     pub apart: Vec<String>,
     /// Which of several sets of its scenario it is, from 1; 0 where it is the only one.
     pub set: usize,
+    /// When and where it was measured, e.g. `2026-11-21, AMD EPYC, 2 CPUs`.
+    pub measured: String,
     /// What should have taken part and could not.
     pub absent: Vec<Absent>,
 }
@@ -185,6 +187,9 @@ fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
         }
     }
     scenario.sources.clone_from(&own.sources);
+    let day = own.first.begun.split('T').next().unwrap_or_default();
+    let Environment { cpu, cpus, .. } = &own.first.environment;
+    scenario.measured = format!("{day}, {cpu}, {cpus} CPUs shared with generator and backends");
     scenario
 }
 
@@ -215,9 +220,14 @@ fn machines(one: &Environment, other: &Environment) -> Vec<String> {
             other.kubernetes.clone().unwrap_or_else(none),
         ),
         ("laboratory", one.laboratory.clone(), other.laboratory.clone()),
+        ("revision of the laboratory and of Fairway", revision(one), revision(other)),
     ];
     let differ = pairs.into_iter().filter(|(_, one, other)| one != other);
     differ.map(|(what, one, other)| format!("{what}: {one} there, {other} here")).collect()
+}
+
+fn revision(of: &Environment) -> String {
+    of.facts.get("revision").cloned().unwrap_or_else(|| "not recorded".to_owned())
 }
 
 fn versions(peer: &PeerRecord) -> String {
@@ -329,11 +339,14 @@ mod tests {
         let other_rate = results(vec![run(1, "600")]);
         let mut other_kernel = first.clone();
         other_kernel.environment.kernel = "7.0".to_owned();
+        let mut other_revision = first.clone();
+        other_revision.environment.facts.insert("revision".to_owned(), "abc".to_owned());
         let mut newer = first.clone();
         newer.peers[0].versions.insert("envoy".to_owned(), "1.41".to_owned());
         for (other, why) in [
             (other_rate, "rate: 1500 there, 600 here"),
             (other_kernel, "kernel:  there, 7.0 here"),
+            (other_revision, "revision of the laboratory and of Fairway: not recorded there, abc here"),
             (newer, "envoy was 1.40 there and 1.41 here"),
         ] {
             let found = gather(&[first.clone(), other]);

@@ -225,22 +225,22 @@ impl Glance {
                     (!times.is_empty()).then(|| format!("{} / {}", at(0.5), at(0.99)))
                 });
             }
-            self.row((Kind::Effect, "propagation, slowest ms of all changes", &at), none, |peer| {
+            self.row((Kind::Effect, "propagation, slowest change, ms", &at), none, |peer| {
                 slowest(own(peer)?)
             });
         }
     }
 }
 
-/// `19.4 of 25`, with what was lost.
+/// `19.4 (25 changes)`, with what was lost.
 fn slowest(one: &Propagation) -> Option<String> {
     let times = sorted(one);
     let slowest = number::figure(*times.last()?);
     let all = number::count(times.len() as u64 + one.lost);
-    let odd = [(one.lost, "lost"), (one.wrong, "wrong")];
+    let odd = [(one.lost, "without effect"), (one.wrong, "wrong answers")];
     let odd = odd.iter().filter(|(count, _)| *count > 0);
     let odd: Vec<String> = odd.map(|(count, what)| format!(", {} {what}", number::count(*count))).collect();
-    Some(format!("{slowest} of {all}{}", odd.concat()))
+    Some(format!("{slowest} ({all} changes{})", odd.concat()))
 }
 
 fn capacity(pool: &Pool<'_>) -> String {

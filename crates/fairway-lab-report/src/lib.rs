@@ -17,6 +17,7 @@
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
 mod bars;
+mod beside;
 mod builder;
 mod capacity;
 pub mod command;
@@ -43,6 +44,8 @@ mod provenance;
 mod published;
 mod question;
 pub mod readme;
+
+mod redrawn;
 mod rounds;
 mod scale;
 mod stretch;

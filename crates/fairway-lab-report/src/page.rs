@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use fairway_lab_results::Results;
 
 use super::bars::{COST, bars};
+use super::beside::HATCH;
 use super::builder::PageBuilder;
 use super::gather::{Scenario, gather};
 use super::glance::{Kind, glance};
@@ -38,7 +39,7 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
         scenario(run, &mut builder);
         builder.html.raw("</section>");
     }
-    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
+    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>").raw(HATCH);
     published::chapter(&scenarios, &mut builder)?;
     builder.html.raw("</section>");
     provenance::grounds(results, &mut builder);

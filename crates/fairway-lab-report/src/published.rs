@@ -14,6 +14,7 @@ use super::gather::Scenario;
 use super::html::{Cell, Html, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::{Pool, distinct, whole};
+use super::redrawn::{charts, counters};
 
 /// The figures as they were printed; a copy of what the project agreed on.
 const PUBLISHED: &str = include_str!("../published.json");
@@ -48,6 +49,7 @@ pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Re
         builder.html.element("<section class=\"study\"><h3>", heading, "</h3>");
         builder.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
         let runs: Vec<&Scenario> = all.iter().filter(|run| run.study.as_deref() == Some(name)).collect();
+        charts(name, study, &runs, builder);
         match name.as_str() {
             "study1_dynamic" => dynamic(study, &runs, builder),
             "study2_capacity" => capacity(study, &runs, builder),
@@ -97,21 +99,6 @@ fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 fn figure(value: &Value) -> Cell {
     Cell::Number(printed(value))
-}
-
-/// The counters of wrk2 that study 1 prints: connect, timeout, read.
-fn counters(pool: &Pool<'_>) -> [u64; 3] {
-    let mut counters = [0; 3];
-    for (class, count) in pool.errors() {
-        let counter = match class {
-            Class::ConnectRefused | Class::ConnectReset | Class::ConnectOther | Class::Tls => 0,
-            Class::ConnectTimeout | Class::TlsTimeout | Class::HeadTimeout | Class::BodyTimeout => 1,
-            Class::ReadReset | Class::ReadEof | Class::Truncated | Class::Malformed => 2,
-            _ => continue,
-        };
-        counters[counter] += count;
-    }
-    counters
 }
 
 fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {

@@ -155,7 +155,7 @@ fn propagation(runs: &[Scenario], peers: &[String]) -> Vec<Answer> {
     let ours = of(FAIRWAY).map(|(_, median, _)| median.interval);
     let answers = peers.iter().filter_map(|peer| {
         let (middle, median, changes) = of(peer)?;
-        let text = format!("{} ({}, {changes} changes)", number::figure(middle), spread(&median));
+        let text = format!("{} ({}; {changes} changes)", number::figure(middle), spread(&median));
         let standing = match ours.filter(|_| peer != FAIRWAY) {
             None => Standing::Unjudged,
             Some(ours) => apart(median.interval, ours),

@@ -48,7 +48,7 @@ pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Re
     builder.html.raw("</ul>");
     if !table.is_empty() {
         builder.table(&table);
-        builder.reading("One row for each proxy, with recommended settings. Losses have the exact interval of a Poisson count, ratios the interval of their pairs. ▲ is worse than Fairway and ▼ better, where the intervals lie apart; = where they do not tell the two apart. A median of changes has the interval of its own values; what such an interval covers stands in its brackets. A percentile of several rounds is their median, with the lowest and the highest round from four rounds on. A figure without a sign was measured too few times for an interval: it ranks nobody.");
+        builder.reading("One row for each proxy, with recommended settings. Losses have the exact interval of a Poisson count, ratios the interval of their pairs. ▲ is worse than Fairway and ▼ better, where the intervals lie apart; = where they do not tell the two apart. A median of changes has the interval of its own values; how often such an interval covers the true median stands beside it. A percentile of several rounds is their median, with the lowest and the highest round from four rounds on. A figure without a sign was measured too few times for an interval: it ranks nobody.");
     }
     builder.html.raw("</section>");
     Ok(())

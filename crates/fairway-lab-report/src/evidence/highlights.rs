@@ -82,7 +82,7 @@ fn lost(runs: &[Results]) -> Option<Vec<String>> {
         pool.case == case && pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer)
     });
     let found: Vec<String> = pools.iter().map(|pool| lost_by(results, pool)).collect();
-    let what = "failed requests while pods are scaled 5, 7, 5; of a million, with the exact 95% interval";
+    let what = "failed requests while pods are scaled 5, 7, 5; with the exact 95% interval";
     Some(vec![what.to_owned(), found.join("<br>"), how("compared-with-other-controllers", "make lab")])
 }
 
@@ -94,7 +94,7 @@ fn of<'a>(runs: &'a [Results], run: &Scenario) -> Option<&'a Results> {
 fn lost_by(results: &Results, pool: &Pool<'_>) -> String {
     let (failed, requests) = (pool.failed(), pool.requests());
     format!(
-        "{}: {} of {}, {}",
+        "{}: {} of {}, per million {}",
         named(results, pool.peer),
         number::count(failed),
         number::count(requests),
