@@ -63,7 +63,7 @@ const FOOT: f64 = 36.0;
 const LETTERS: usize = 24;
 
 /// Draws charts; nothing where ours or theirs have no bar at all.
-pub(super) fn draw(drawing: Drawing<'_>, builder: &mut PageBuilder) {
+pub(super) fn draw(drawing: &Drawing<'_>, builder: &mut PageBuilder) {
     let bars = || drawing.charts.iter().flat_map(|chart| &chart.bars).filter(|bar| bar.value.is_some());
     let (theirs, all) = (bars().filter(|bar| bar.whose == Whose::Published).count(), bars().count());
     if theirs == 0 || theirs == all {
@@ -74,11 +74,11 @@ pub(super) fn draw(drawing: Drawing<'_>, builder: &mut PageBuilder) {
     let html = &mut builder.html;
     html.element("<figure class=\"beside\"><figcaption><h4>", drawing.title, "</h4>");
     html.element("<p class=\"reading\"><b>How to read this.</b> ", drawing.reading, "</p>");
-    html.raw("<p class=\"swatches\"><svg viewBox=\"0 0 26 12\" aria-hidden=\"true\">");
+    html.raw("<p class=\"swatches\"><span><svg viewBox=\"0 0 26 12\" aria-hidden=\"true\">");
     html.raw("<rect class=\"published\" x=\"1\" y=\"1\" width=\"24\" height=\"10\"/></svg>published: ");
     html.text(drawing.theirs);
-    html.raw("<svg viewBox=\"0 0 26 12\" aria-hidden=\"true\"><rect class=\"ours c0\" x=\"1\" y=\"1\" width=\"24\" height=\"10\"/></svg>ours: ");
-    html.text(drawing.ours).raw("</p></figcaption><div class=\"small-multiples\">");
+    html.raw("</span><span><svg viewBox=\"0 0 26 12\" aria-hidden=\"true\"><rect class=\"ours c0\" x=\"1\" y=\"1\" width=\"24\" height=\"10\"/></svg>ours: ");
+    html.text(drawing.ours).raw("</span></p></figcaption><div class=\"small-multiples\">");
     for chart in drawing.charts.iter().filter(|chart| !chart.bars.is_empty()) {
         one(chart, &scale, drawing.axis, html);
     }
@@ -155,7 +155,7 @@ mod tests {
             ours: "2026, here",
             charts: vec![Chart { title: "One".to_owned(), bars }],
         };
-        draw(drawing, &mut builder);
+        draw(&drawing, &mut builder);
         builder.closed().0
     }
 

@@ -13,20 +13,20 @@ use super::pool::{ENOUGH_ROUNDS, Pool, by_phase, distinct, titled, whole};
 const COLUMNS: [&str; 16] = [
     "peer",
     "#RPS",
-    "#TPS",
-    "#Gbit/s",
-    "#CPU µs / request",
+    "#failed",
+    "#of requests",
+    "#failed of a million (95% interval)",
     "#p50 ms",
     "#p75 ms",
     "#p90 ms",
     "#p99 ms",
     "#p99.9 ms",
     "#max ms",
-    "#failed",
-    "#of requests",
-    "#failed of a million (95% interval)",
+    "#CPU µs / request",
     "#CPUs",
     "#memory",
+    "#TPS",
+    "#Gbit/s",
 ];
 
 /// The table of a run, and folded the same by phase where there are phases.
@@ -80,20 +80,27 @@ fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
     let mut cells = vec![
         Cell::Markup(builder.palette.cell(pool.peer, pool.settings)),
         Cell::Number(number::figure(pool.rate())),
-        Cell::Number(number::figure(pool.handshakes())),
-        Cell::Number(number::figure(pool.gigabits())),
-        Cell::Number(number::maybe(pool.cpu())),
-    ];
-    cells.extend([50.0, 75.0, 90.0, 99.0, 99.9].map(|percent| Cell::Number(percentile(pool, percent))));
-    cells.extend([
-        Cell::Number(number::maybe(pool.highest())),
         if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
         Cell::Number(number::count(pool.requests())),
-        Cell::Number(rate_of_loss(failed, pool.requests())),
+        Cell::Number(below(&rate_of_loss(failed, pool.requests()))),
+    ];
+    cells.extend(
+        [50.0, 75.0, 90.0, 99.0, 99.9].map(|percent| Cell::Number(below(&percentile(pool, percent)))),
+    );
+    cells.extend([
+        Cell::Number(number::maybe(pool.highest())),
+        Cell::Number(number::maybe(pool.cpu())),
         Cell::Number(number::maybe(pool.cpus())),
         Cell::Number(pool.memory().map_or_else(|| UNKNOWN.to_owned(), number::bytes)),
+        Cell::Number(number::figure(pool.handshakes())),
+        Cell::Number(number::figure(pool.gigabits())),
     ]);
     cells
+}
+
+/// What stands in brackets on a line of its own, so that a table with many columns stays narrow.
+fn below(text: &str) -> String {
+    text.replace(" (", "\n(")
 }
 
 /// A percentile, if it stands on ten values above it.

@@ -51,7 +51,7 @@ impl Sides<'_> {
         builder: &mut PageBuilder,
     ) {
         let (theirs, ours) = (self.theirs, self.run.measured.as_str());
-        draw(Drawing { title, reading, axis, spread, theirs, ours, charts }, builder);
+        draw(&Drawing { title, reading, axis, spread, theirs, ours, charts }, builder);
     }
 
     /// Our proxies with recommended settings, Fairway first.
