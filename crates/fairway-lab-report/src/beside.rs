@@ -1,5 +1,6 @@
-//! A published chart redrawn beside ours: bars on one axis, hatched for what was published and filled for what was measured
-//! here, each with its name and its figure, so that neither colour nor a script is needed. Never divides the one by the other.
+//! A published chart redrawn beside ours: bars on one axis, hatched for what was published and filled for what was
+//! measured here, each with its name and its figure, so that neither colour nor a script is needed. Never divides the one
+//! by the other.
 
 use super::builder::PageBuilder;
 use super::html::Html;

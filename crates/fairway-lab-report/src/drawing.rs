@@ -137,16 +137,22 @@ impl Frame {
         if points.len() < 2 {
             return;
         }
-        html.raw("<path d=\"");
-        for (at, point) in points.iter().enumerate() {
-            let (x, y) = self.at(*point);
-            match (at, look) {
-                (0, _) => html.raw("M").number(x),
-                (_, Look::Steps) => html.raw("H").number(x).raw("V").number(y),
-                _ => html.raw("L").number(x),
-            };
-            if look != Look::Steps || at == 0 {
-                html.raw(" ").number(y);
+        // Distances in tenths are half as long as places, and add up to the same place.
+        let tenths = |point: Point| {
+            let (x, y) = self.at(point);
+            ((x * 10.0).round(), (y * 10.0).round())
+        };
+        let mut last = tenths(points[0]);
+        html.raw("<path d=\"M").number(last.0 / 10.0).raw(" ").number(last.1 / 10.0);
+        html.raw(if look == Look::Steps { "" } else { "l" });
+        for (at, point) in points[1..].iter().enumerate() {
+            let next = tenths(*point);
+            let (x, y) = ((next.0 - last.0) / 10.0, (next.1 - last.1) / 10.0);
+            last = next;
+            if look == Look::Steps {
+                html.raw("h").number(x).raw("v").number(y);
+            } else {
+                html.raw(if at > 0 { " " } else { "" }).number(x).raw(" ").number(y);
             }
         }
         html.raw("\"/>");

@@ -1,8 +1,8 @@
-//! Runs of one scenario as one: the rounds of a long run, and those of several results files. What was measured with other
-//! parameters, on another machine or with another version of a peer stays apart, with the reason in words.
+//! Runs of one scenario as one: the rounds of a long run, and those of several results files. What was measured with
+//! other parameters, on another machine or with another version of a peer stays apart, with the reason in words.
 //!
-//! Sums, distributions and pairs of blocks are made of everything together ([`super::pool`], [`super::rounds`]); which round a stream
-//! belongs to is kept, since percentiles are taken round by round.
+//! Sums, distributions and pairs of blocks are made of everything together ([`super::pool`], [`super::rounds`]); which
+//! round a stream belongs to is kept, since percentiles are taken round by round.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
-//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer, of all scenarios
-//! and settings. The report begins with it and README has the same table. Never a figure of a discarded block, and never a
-//! cell without a figure or the reason why there is none.
+//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer, of all
+//! scenarios and settings. The report begins with it and README has the same table. Never a figure of a discarded block,
+//! and never a cell without a figure or the reason why there is none.
 
 use fairway_lab_results::{Propagation, Ratio, Settings, Spike};
 

@@ -1,14 +1,13 @@
 //! The report: one HTML file made of `results.json` of one or more runs. No network, no font, no picture from elsewhere;
 //! a strict content security policy says so to the browser.
 //!
-//! Runs are never mixed: each has its number, each scenario of each run its own section, in the order of scenarios and
-//! then of runs. Two runs of one scenario stand one after the other; the same folder twice is an error of the caller.
-//! Within a run the blocks of a peer in a case are one ([`pool`]).
+//! Rounds of a scenario, and runs of several files with the same parameters, machine and versions, are one ([`gather`]);
+//! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
-//!                └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
-//!                                                               └─► JSON ─► page.js: the same, alive  ─┘
+//! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
+//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
+//!                                                                          └─► JSON ─► page.js: the same, alive  ─┘
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].

@@ -1,5 +1,6 @@
-//! The charts of the published studies, each beside what was measured here: which of our figures belongs to which of theirs.
-//! The figures stay as they were printed; only counts are put on the requests that were sent, so that they share an axis.
+//! The charts of the published studies, each beside what was measured here: which of our figures belongs to which of
+//! theirs. The figures stay as they were printed; only counts are put on the requests that were sent, so that they share
+//! an axis.
 
 use fairway_lab_results::{Class, Settings};
 use serde_json::Value;

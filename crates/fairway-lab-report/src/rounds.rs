@@ -1,5 +1,5 @@
-//! What rounds come to together: times of propagation as one list, and ratios anew from the pairs of blocks of all rounds,
-//! by the method that made those of each. Blocks of different rounds are never a pair.
+//! What rounds come to together: times of propagation as one list, and ratios anew from the pairs of blocks of all
+//! rounds, by the method that made those of each. Blocks of different rounds are never a pair.
 
 use fairway_lab_measure::{Block, ratios as paired};
 use fairway_lab_results::{Distance, Grounds, Measure, Propagation, Ratio, Run, Settings};
