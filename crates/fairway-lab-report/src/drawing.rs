@@ -23,9 +23,13 @@ struct Frame {
 
 /// Draws a figure.
 pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
+    let crowded =
+        figure.panels.iter().any(|panel| panel.series.iter().filter(|one| is_named(one)).count() > 3);
     let columns = match figure.panels.len() {
         1 => 1,
         2 | 4 => 2,
+        // Names need room: on paper, and without colours, nothing else tells so many lines apart.
+        _ if crowded => 2,
         _ => 3,
     };
     let rows = figure.panels.len().div_ceil(columns);
@@ -36,7 +40,11 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
-        let right = if single { 120.0 } else { 26.0 };
+        let right = match (single, crowded) {
+            (true, _) => 120.0,
+            (false, true) => 106.0,
+            (false, false) => 26.0,
+        };
         let top = if single { 24.0 } else { 38.0 };
         let frame = Frame {
             left: (at % columns) as f64 * cell.0 + LEFT,
@@ -49,11 +57,16 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
         frame.axes(figure, panel, html);
         frame.events(panel, single, html);
         panel.series.iter().for_each(|series| frame.series(series, palette, html));
-        if single {
+        if single || crowded {
             frame.labels(panel, palette, html);
         }
     }
     html.raw("</svg>");
+}
+
+/// Whether its name stands at the end of the line, where there is room.
+fn is_named(series: &Series) -> bool {
+    !matches!(series.look, Look::Failures | Look::Faint)
 }
 
 impl Frame {
@@ -160,7 +173,7 @@ impl Frame {
 
     /// Names at the ends of the lines, moved apart where they would cover each other.
     fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Html) {
-        let ends = panel.series.iter().filter(|series| !matches!(series.look, Look::Failures | Look::Faint));
+        let ends = panel.series.iter().filter(|series| is_named(series));
         let mut ends: Vec<(f64, &Series)> = ends
             .filter_map(|series| {
                 let last = series.points.iter().rev().find(|(x, y)| x.is_finite() && y.is_finite())?;
