@@ -14,8 +14,21 @@ use tokio_rustls::{client, server};
 
 /// A stream of bytes in both directions: a socket, TLS over one, or a script.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// How much of a body one read may bring.
+    const READ: usize = READ;
+
     /// The address at its other end, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
+
+    /// Whether it has taken bytes that the socket has not.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Bytes that the socket has taken, where those are others than the ones that were written here.
+    fn passed_on(&self) -> Option<u64> {
+        None
+    }
 
     /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
     fn abort(&mut self);
@@ -28,6 +41,14 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// An answer takes long: from now on the peer is asked often whether it is still there.
     fn watch_closely(&self) {}
 }
+
+/// How much of a request's body one read may bring. Large enough that 1 MiB takes few system calls.
+const READ: usize = 128 * 1024;
+
+/// How much of an answer's body one read may bring, and how much of it TLS may have encrypted and not sent. It is one write
+/// to the client, whose kernel wakes it for each. With the records that are made of it, it fits into an L2 cache of 1 MiB
+/// (docs/design/0024-large-answers-and-handshakes.md).
+pub(crate) const ANSWER_READ: usize = 256 * 1024;
 
 /// A question whether the peer is still there (TCP keep-alive) is repeated after this, as often as fits into
 /// `TcpNetwork::patience`.
@@ -57,6 +78,14 @@ impl Transport for TcpStream {
 impl<S: Transport> Transport for server::TlsStream<S> {
     fn peer(&self) -> Option<IpAddr> {
         self.get_ref().0.peer()
+    }
+
+    fn holds_back(&self) -> bool {
+        self.get_ref().1.wants_write()
+    }
+
+    fn passed_on(&self) -> Option<u64> {
+        self.get_ref().0.passed_on()
     }
 
     fn abort(&mut self) {
@@ -93,6 +122,8 @@ impl<S: Transport> Transport for Prefixed<S> {
 }
 
 impl<P: Transport, T: Transport> Transport for Secured<P, T> {
+    const READ: usize = ANSWER_READ;
+
     fn peer(&self) -> Option<IpAddr> {
         match self {
             Self::Plain(stream) => stream.peer(),

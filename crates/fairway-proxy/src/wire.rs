@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use crate::spares::Spares;
-use crate::transport::Transport;
+use crate::transport::{ANSWER_READ, Transport};
 
-/// How much one read may bring. Large enough that a 1 MiB body takes few system calls, small enough for the L2 cache.
-pub(crate) const SCRATCH: usize = 128 * 1024;
+/// Room for the largest read.
+const SCRATCH: usize = ANSWER_READ;
 
 /// How much one read of a head may bring: what follows the head is copied to the residue.
 const HEAD_READ: usize = 16 * 1024;
@@ -221,7 +221,7 @@ impl<S: Transport> Wire<S> {
             return Poll::Ready(Ok(Input::Taken(taken)));
         }
         let mut scratch = workspace.scratch.borrow_mut();
-        let count = ready!(read(&mut self.stream, cx, &mut scratch))?;
+        let count = ready!(read(&mut self.stream, cx, &mut scratch[..S::READ]))?;
         if count == 0 {
             return Poll::Ready(Ok(Input::Eof));
         }
@@ -301,9 +301,15 @@ impl<S: Transport> Wire<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes that wait to be sent. More than any bound while TLS has encrypted some that the socket has not taken: they are as
+    /// many as one read brought, and no more shall join them.
     pub(crate) fn queued(&self) -> usize {
-        self.outbox.pending().len()
+        if self.stream.holds_back() { usize::MAX } else { self.outbox.pending().len() }
+    }
+
+    /// Grows with every byte that the socket takes, and says nothing else.
+    pub(crate) fn progress(&self) -> u64 {
+        self.stream.passed_on().unwrap_or(self.sent)
     }
 
     /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{
@@ -61,8 +61,7 @@ pub(super) fn configuration(
         }
     };
     let witness = Arc::new(Witness { inner, observed: Arc::clone(observed) });
-    let mut config =
-        builder.dangerous().with_custom_certificate_verifier(witness).with_no_client_auth();
+    let mut config = builder.dangerous().with_custom_certificate_verifier(witness).with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],

@@ -226,7 +226,8 @@ async fn tickets_and_the_signature_of_a_server_are_recorded_with_and_without_res
     for (tickets, resumption) in [(0, false), (3, false), (3, true)] {
         let mut config = Authority::new("lab").leaf(&["a.test"]).server_config(&["http/1.1"]);
         config.send_tls13_tickets = tickets;
-        let backend = Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
+        let backend =
+            Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
         let mut plan = https(backend.address(), 20);
         plan.pace = Pace::Closed;
         plan.wire.reuse = Reuse::ConnectionPerRequest;
