@@ -15,6 +15,7 @@ use fairway_routing::Port;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio_rustls::server::TlsStream;
 
 use crate::clock::Instant;
 use crate::downstream;
@@ -24,7 +25,6 @@ use crate::listening::Choice;
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 use crate::shortage::Shortage;
-use crate::tls::accept::ToClient;
 use crate::transport::Prefixed;
 use crate::worker::{Open, Worker};
 use crate::{proxy_protocol, tls};
@@ -234,7 +234,7 @@ async fn shake_hands<N: Network>(
     worker: &Worker<N>,
     port: PortId,
     stream: Prefixed<TcpStream>,
-) -> Option<(ListenerId, ToClient<Prefixed<TcpStream>>)> {
+) -> Option<(ListenerId, TlsStream<Prefixed<TcpStream>>)> {
     let limit = worker.adopted().settings().downstream.handshake_timeout;
     let began = Instant::now();
     match tls::accept::accept(stream, limit, || worker.adopted(), port).await {

@@ -22,7 +22,7 @@ use crate::fault::Fault;
 use crate::h1::{H1, linger};
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::sides::{Arrival, Channel, HeadRead, Hop};
+use crate::sides::{Arrival, HeadRead, Hop};
 use crate::transport::Transport;
 use crate::wire::Wire;
 use crate::worker::{Loan, Open, Phase, Worker};
@@ -128,12 +128,7 @@ fn poll_next<N: Network, S: Transport>(
             (worker.lend_buffers(), false)
         }
     };
-    let read = connection.down.poll_request(cx, &mut buffers.request, limits);
-    if read.is_pending() && connection.served == 0 {
-        // Session tickets go with the first answer, but do not wait for a request. A failure is seen by who reads.
-        let _ = connection.down.poll_flush(cx);
-    }
-    match read {
+    match connection.down.poll_request(cx, &mut buffers.request, limits) {
         Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(buffers, Ok(arrival))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(buffers, Err(rule))),
         Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -116,6 +116,10 @@ impl<S: Transport> Transport for Prefixed<S> {
         self.stream.peer()
     }
 
+    fn passed_on(&self) -> Option<u64> {
+        Some(self.written)
+    }
+
     fn abort(&mut self) {
         self.stream.abort();
     }
@@ -162,17 +166,20 @@ impl Transport for tokio::io::DuplexStream {
     fn abort(&mut self) {}
 }
 
-/// A stream some of whose first bytes were already read (behind a PROXY protocol header).
+/// A stream some of whose first bytes were already read (behind a PROXY protocol header). It counts what is written: TLS
+/// does not say when what it has encrypted leaves.
 pub(crate) struct Prefixed<S> {
     prefix: Vec<u8>,
     taken: usize,
+    /// Bytes that the stream has taken.
+    written: u64,
     stream: S,
 }
 
 impl<S> Prefixed<S> {
     /// `prefix` is read first, then the stream.
     pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
-        Self { prefix, taken: 0, stream }
+        Self { prefix, taken: 0, written: 0, stream }
     }
 }
 
@@ -199,7 +206,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, data))?;
+        self.written += count as u64;
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write_vectored(
@@ -207,7 +216,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
         cx: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, data))?;
+        self.written += count as u64;
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,7 +1,6 @@
 //! TLS on both sides, with rustls and aws-lc-rs: which certificate a client gets, and what is believed of an endpoint.
 
 pub(crate) mod accept;
-pub(crate) mod gathering;
 pub(crate) mod identities;
 pub(crate) mod upstream;
 
