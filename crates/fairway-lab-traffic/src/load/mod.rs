@@ -22,6 +22,7 @@ pub(crate) mod flags;
 mod head;
 mod http1;
 mod http2;
+mod observed;
 mod outcome;
 mod pipe;
 mod plan;

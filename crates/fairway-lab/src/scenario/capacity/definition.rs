@@ -125,6 +125,7 @@ mod tests {
             key: None,
             protocol: "http/1.1".to_owned(),
             group: Some(group.to_owned()),
+            signature: None,
         };
         assert_eq!(odd_handshakes(Connect::New, &counts(10, 0), Some(&tls(GROUP))), None);
         assert_eq!(odd_handshakes(Connect::Resumed, &counts(1, 9), Some(&tls(GROUP))), None);
