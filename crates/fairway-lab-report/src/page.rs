@@ -114,7 +114,7 @@ fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBu
 }
 
 fn scenario(run: &Scenario, builder: &mut PageBuilder) {
-    builder.html.element("<p class=\"lead\">", &run.purpose, "</p>");
+    builder.html.element("<p class=\"lead\">", &run.question.purpose, "</p>");
     provenance::parameters(run, builder);
     figures::table(run, builder);
     stretch::table(run, builder);

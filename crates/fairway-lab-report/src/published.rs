@@ -48,7 +48,8 @@ pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Re
         };
         builder.html.element("<section class=\"study\"><h3>", heading, "</h3>");
         builder.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
-        let runs: Vec<&Scenario> = all.iter().filter(|run| run.study.as_deref() == Some(name)).collect();
+        let runs: Vec<&Scenario> =
+            all.iter().filter(|run| run.question.study.as_deref() == Some(name)).collect();
         charts(name, study, &runs, builder);
         match name.as_str() {
             "study1_dynamic" => dynamic(study, &runs, builder),

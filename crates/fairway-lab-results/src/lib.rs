@@ -25,4 +25,4 @@ pub use measure::{
 };
 pub use plan::{PlannedScenario, RunPlan};
 pub use results::{Results, SCHEMA};
-pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Ratio, Run, Spike};
+pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike};

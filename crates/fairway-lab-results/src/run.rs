@@ -16,10 +16,9 @@ pub struct Run {
     /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// What it asks, in a sentence.
-    pub purpose: String,
-    /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
-    pub study: Option<String>,
+    /// What it asks, and after whom.
+    #[serde(flatten)]
+    pub question: Question,
     /// The paper's parameters and ours.
     pub parameters: Vec<Parameter>,
     /// What was shortened or scaled, one sentence each.
@@ -53,6 +52,15 @@ impl Run {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde wants")]
 pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// What a scenario asks. In JSON these are fields of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// In a sentence.
+    pub purpose: String,
+    /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
+    pub study: Option<String>,
 }
 
 /// A parameter of a scenario.

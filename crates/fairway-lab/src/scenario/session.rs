@@ -22,7 +22,8 @@ use super::{capacity, comparison, dynamic, earlier, estimate, propagation, timel
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
 use fairway_lab_results::{
-    Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Results, Run, SCHEMA, Settings,
+    Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
+    Settings,
 };
 
 /// Measures what was handed over.
@@ -376,8 +377,10 @@ fn blank(piece: &Piece<'_>) -> Run {
     Run {
         scenario: heading.scenario.clone(),
         round: piece.round,
-        purpose: heading.purpose.clone(),
-        study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
+        question: Question {
+            purpose: heading.purpose.clone(),
+            study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
+        },
         parameters: scenario.definition.parameters.clone(),
         shortened: scenario.definition.shortened.clone(),
         ..Run::default()

@@ -134,8 +134,7 @@ fn odd_results_make_a_page_all_the_same() {
     }
     let bare = |run: &Run| Run {
         scenario: run.scenario.clone(),
-        purpose: run.purpose.clone(),
-        study: run.study.clone(),
+        question: run.question.clone(),
         shortened: run.shortened.clone(),
         seconds: run.seconds,
         ..Run::default()

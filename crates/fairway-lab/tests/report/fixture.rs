@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fairway_lab_results::{
     Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
     Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
-    Percentile, Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
+    Percentile, Propagation, Question, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
 };
 
 /// The name of a peer that would be a script if it were not escaped.
@@ -115,8 +115,10 @@ fn peers() -> Vec<PeerRecord> {
 fn empty(scenario: &str, study: Option<&str>) -> Run {
     Run {
         scenario: scenario.to_owned(),
-        purpose: format!("Synthetic {scenario}: does the report show what it should?"),
-        study: study.map(str::to_owned),
+        question: Question {
+            purpose: format!("Synthetic {scenario}: does the report show what it should?"),
+            study: study.map(str::to_owned),
+        },
         parameters: vec![
             Parameter { name: "seconds".to_owned(), paper: "180 s".to_owned(), used: "60 s".to_owned() },
             Parameter { name: "rate".to_owned(), paper: "30,000/s".to_owned(), used: "2,000/s".to_owned() },
