@@ -1,0 +1,147 @@
+//! What happens when nothing comes: deadlines of settings, of GOAWAY, of windows that stay closed and of silence. Never
+//! reads a clock.
+
+use super::control::SILENCE_PING;
+use super::{Connection, Ending, Reading};
+use crate::event::Event;
+use crate::fault::{Code, Fault};
+use crate::frame;
+use crate::stream::Life;
+
+/// How long a peer may take for each thing, in microseconds: an hour at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To acknowledge our settings (RFC 9113 §6.5.3).
+    pub settings: u32,
+    /// To open a window that a body waits for, for at least 4 KiB in all (CVE-2019-9517).
+    pub window: u32,
+    /// To say anything while streams are open, before it gets a PING.
+    pub silence: u32,
+    /// To say anything after that PING.
+    pub answer: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts { settings: 10_000_000, window: 30_000_000, silence: 60_000_000, answer: 15_000_000 }
+    }
+}
+
+/// What has a deadline.
+#[derive(Debug)]
+pub(super) struct Times {
+    /// The time that was told last.
+    pub(super) now: u64,
+    /// Our settings must be acknowledged until then.
+    pub(super) settings: Option<u64>,
+    pub(super) ending: Ending,
+    /// When something came last.
+    pub(super) heard: u64,
+    /// When the peer was asked whether it is there.
+    pub(super) asked: Option<u64>,
+    /// No stream loses its patience before.
+    pub(super) stalled: Option<u64>,
+    /// PINGs of ours that were not answered.
+    pub(super) pings: u32,
+}
+
+impl Times {
+    pub(super) fn new(now: u64, settings: u32) -> Self {
+        let settings = Some(now.saturating_add(u64::from(settings)));
+        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
+    }
+
+    /// Something came.
+    pub(super) fn hear(&mut self, now: u64) {
+        self.heard = now;
+        self.asked = None;
+    }
+}
+
+impl Connection {
+    /// When [`Connection::pass`] must be called, if nothing else happens.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        if let Reading::Nothing(_) = self.reading {
+            return None;
+        }
+        let ending = match self.times.ending {
+            Ending::Announced { until } => Some(until),
+            _ => None,
+        };
+        let window = self.windows.patience.until(self.config.timeouts.window);
+        [self.times.settings, ending, window, self.times.stalled, self.silent_until()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn silent_until(&self) -> Option<u64> {
+        let timeouts = self.config.timeouts;
+        match self.times.asked {
+            _ if self.streams.len() == 0 => None,
+            Some(asked) => Some(asked.saturating_add(u64::from(timeouts.answer))),
+            None => Some(self.times.heard.saturating_add(u64::from(timeouts.silence))),
+        }
+    }
+
+    /// Time passed. Gives what came of it, one event a call: to be called until nothing does.
+    pub(crate) fn pass<'a>(&mut self, now: u64) -> Option<Event<'a>> {
+        self.times.now = now;
+        if let Reading::Nothing(_) = self.reading {
+            return None;
+        }
+        let due = |until: Option<u64>| until.is_some_and(|until| until <= now);
+        if let Ending::Announced { until } = self.times.ending
+            && until <= now
+        {
+            self.go_away_at_last();
+        }
+        if due(self.times.settings) {
+            return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
+        }
+        if due(self.windows.patience.until(self.config.timeouts.window)) {
+            return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "connection_window_closed")));
+        }
+        if due(self.silent_until()) {
+            if self.times.asked.is_some() {
+                return Some(self.fail(Fault::connection(Code::NoError, "silence")));
+            }
+            self.times.asked = Some(now);
+            self.ping(*SILENCE_PING);
+        }
+        due(self.times.stalled).then(|| self.give_up(now)).flatten()
+    }
+
+    /// Ends one stream whose peer kept its window closed for too long, and finds when the next one must be.
+    fn give_up<'a>(&mut self, now: u64) -> Option<Event<'a>> {
+        let micros = self.config.timeouts.window;
+        let until = |stream: &crate::stream::Stream| match stream.life {
+            Life::Live => stream.outgoing.patience.until(micros),
+            _ => None,
+        };
+        let due = self.streams.iter().find(|stream| until(stream).is_some_and(|until| until <= now));
+        let due = due.map(|stream| stream.id);
+        if due.is_none() {
+            self.times.stalled = self.streams.iter().filter_map(until).min();
+        }
+        let fault = Fault::stream(Code::Cancel, "window_closed");
+        match self.fail_stream(now, due?, fault) {
+            Ok(event) => event,
+            Err(fault) => Some(self.fail(fault)),
+        }
+    }
+
+    /// A stream waits for its window from now on.
+    pub(super) fn start_patience(&mut self, id: u32) {
+        let (now, micros) = (self.times.now, self.config.timeouts.window);
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let until = stream.outgoing.patience.wait(now).saturating_add(u64::from(micros));
+        self.times.stalled = Some(self.times.stalled.map_or(until, |other| other.min(until)));
+    }
+
+    /// Sends PING; [`Event::Pong`] follows.
+    pub(crate) fn ping(&mut self, payload: [u8; 8]) {
+        self.times.pings = self.times.pings.saturating_add(1);
+        frame::write_ping(payload, false, self.outbox.bytes());
+    }
+}
