@@ -10,7 +10,8 @@ pub(crate) const INITIAL: u32 = 65_535;
 /// consumer: a bound on the memory that the other side can fill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inbound {
-    window: u32,
+    /// Below zero when a setting made it smaller than what had been sent by then.
+    window: i64,
     /// What was consumed and not yet announced.
     credit: u32,
     most: u32,
@@ -22,7 +23,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// A full window of this size.
     pub(crate) fn new(most: u32) -> Self {
-        Inbound { window: most, credit: 0, most, surplus: 0 }
+        Inbound { window: i64::from(most), credit: 0, most, surplus: 0 }
     }
 
     /// Its size.
@@ -35,9 +36,18 @@ impl Inbound {
     #[inline]
     #[must_use]
     pub(crate) fn take(&mut self, bytes: u32) -> bool {
-        let left = self.window.checked_sub(bytes);
-        self.window = left.unwrap_or(self.window);
-        left.is_some()
+        let bytes = i64::from(bytes);
+        // An empty frame needs no window (RFC 9113 §6.9.1).
+        let fits = bytes <= self.window.max(0);
+        self.window -= if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// The peer acknowledged settings that make the window smaller by this: "a receiver ... MUST adjust the size of all
+    /// stream flow-control windows" as the sender does (RFC 9113 §6.9.2).
+    pub(crate) fn adjust(&mut self, by: u32) {
+        self.most -= by;
+        self.window -= i64::from(by);
     }
 
     /// What came was consumed. Gives the increment to announce as soon as it is half of the window.
@@ -48,13 +58,13 @@ impl Inbound {
         self.surplus -= swallowed;
         self.credit += bytes - swallowed;
         debug_assert!(
-            self.credit + self.window <= self.most + self.surplus,
+            i64::from(self.credit) + self.window <= i64::from(self.most) + i64::from(self.surplus),
             "nothing is consumed that did not come"
         );
         if self.credit == 0 || self.credit < self.most / 2 {
             return None;
         }
-        self.window += self.credit;
+        self.window += i64::from(self.credit);
         Some(std::mem::take(&mut self.credit))
     }
 
@@ -65,7 +75,7 @@ impl Inbound {
         self.surplus -= kept;
         self.most += by;
         let increment = by - kept + std::mem::take(&mut self.credit);
-        self.window += increment;
+        self.window += i64::from(increment);
         increment
     }
 
@@ -166,6 +176,18 @@ mod tests {
         assert_eq!((inbound.give(51), inbound.surplus()), (Some(50), 0));
         inbound.shrink(50);
         assert_eq!((inbound.grow(20), inbound.surplus()), (0, 30), "what is too large is used first");
+    }
+
+    #[test]
+    fn rfc9113_6_9_2_a_setting_can_leave_less_than_nothing() {
+        let mut inbound = Inbound::new(1000);
+        assert!(inbound.take(600));
+        inbound.adjust(900);
+        assert!(inbound.take(0) && !inbound.take(1));
+        assert_eq!(inbound.give(500), Some(500), "the peer has 400 less than nothing");
+        assert!(inbound.take(0) && !inbound.take(1));
+        assert_eq!(inbound.give(100), Some(100));
+        assert!(inbound.take(100) && !inbound.take(1));
     }
 
     #[test]

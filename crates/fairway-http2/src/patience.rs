@@ -1,40 +1,44 @@
 //! How long a peer may leave a window closed. Never decides what happens then.
 
 /// Bytes that count as progress: a peer that opens its window for less must not hold memory for ever (CVE-2019-9511).
-pub(crate) const PROGRESS: u32 = 4096;
+const PROGRESS: u32 = 4096;
 
-/// Since when something waits for a window, and what was sent since.
+/// How long something waited for a window since it last made progress. Time in which the window was open is not the peer's
+/// doing and does not count.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Patience {
     since: Option<u64>,
+    /// What was waited before, in microseconds.
+    spent: u32,
+    /// What was sent in between.
     sent: u32,
 }
 
 impl Patience {
-    /// Something waits from now on, if it did not before. Gives since when it does.
-    pub(crate) fn wait(&mut self, now: u64) -> u64 {
-        if self.since.is_none() {
-            *self = Patience { since: Some(now), sent: 0 };
+    /// The window is closed from now on, if it was not before.
+    pub(crate) fn wait(&mut self, now: u64) {
+        self.since.get_or_insert(now);
+    }
+
+    /// The window is open, or nothing waits for it any more.
+    pub(crate) fn pause(&mut self, now: u64) {
+        if let Some(since) = self.since.take() {
+            let waited = u32::try_from(now.saturating_sub(since)).unwrap_or(u32::MAX);
+            self.spent = self.spent.saturating_add(waited);
         }
-        self.since.unwrap_or(now)
     }
 
     /// So much was sent: enough of it is progress.
     pub(crate) fn sent(&mut self, bytes: u32) {
         self.sent = self.sent.saturating_add(bytes);
         if self.sent >= PROGRESS {
-            self.end();
+            (self.spent, self.sent) = (0, 0);
         }
     }
 
-    /// Nothing waits any more.
-    pub(crate) fn end(&mut self) {
-        *self = Patience::default();
-    }
-
-    /// When it is over.
+    /// When it is over, if nothing happens before.
     pub(crate) fn until(&self, micros: u32) -> Option<u64> {
-        self.since.map(|since| since.saturating_add(u64::from(micros)))
+        self.since.map(|since| since.saturating_add(u64::from(micros.saturating_sub(self.spent))))
     }
 }
 
@@ -43,15 +47,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_windows_are_no_progress() {
+    fn small_windows_are_no_progress_and_open_ones_cost_no_time() {
         let mut patience = Patience::default();
         assert_eq!(patience.until(30), None);
-        assert_eq!((patience.wait(5), patience.wait(9)), (5, 5));
+        patience.wait(5);
+        patience.wait(9);
+        assert_eq!(patience.until(30), Some(35));
+        patience.pause(15);
         patience.sent(PROGRESS - 1);
-        assert_eq!((patience.until(30), patience.wait(10)), (Some(35), 5));
-        patience.sent(1);
-        assert_eq!((patience.until(30), patience.wait(11)), (None, 11));
-        patience.end();
         assert_eq!(patience.until(30), None);
+        patience.wait(100);
+        assert_eq!(patience.until(30), Some(120), "ten were spent before");
+        patience.pause(105);
+        patience.sent(1);
+        patience.wait(200);
+        assert_eq!(patience.until(30), Some(230));
     }
 }

@@ -4,9 +4,8 @@ use super::{Connection, Ending, Role};
 use crate::abuse::Weight;
 use crate::event::{By, Event};
 use crate::fault::{Code, Fault};
-use crate::flow::LARGEST;
+use crate::flow::{self, LARGEST};
 use crate::frame::{self, ACK, Header, Setting};
-use crate::patience::PROGRESS;
 use crate::priority::Priority;
 use crate::stream::{Half, Life};
 
@@ -28,8 +27,9 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(Fault::connection(Code::FrameSize, "settings_ack_length"));
             }
-            if self.times.settings.take().is_none() {
-                self.charge(now, Weight::Heavy)?;
+            match self.times.settings.take() {
+                Some(_) => self.settle_windows(),
+                None => self.charge(now, Weight::Heavy)?,
             }
             return Ok(None);
         }
@@ -48,6 +48,14 @@ impl Connection {
             Role::Client => Some(Event::Settings),
             Role::Server => opened.then_some(Event::Writable { stream: 0 }),
         })
+    }
+
+    /// The peer knows from here on how small the windows of streams are.
+    fn settle_windows(&mut self) {
+        let by = flow::INITIAL.saturating_sub(self.config.stream_window);
+        for stream in self.streams.iter_mut().filter(|_| by > 0) {
+            stream.incoming.window.adjust(by);
+        }
     }
 
     /// Applies a setting (RFC 9113 §6.5.2); says whether it opened a window.
@@ -87,8 +95,8 @@ impl Connection {
         let mut opened = false;
         for stream in self.streams.iter_mut() {
             opened |= stream.outgoing.window.change(by).ok_or(FAULT)?;
-            if stream.outgoing.window.room() >= PROGRESS as usize {
-                stream.outgoing.patience.end();
+            if stream.outgoing.window.room() > 0 {
+                stream.outgoing.patience.pause(self.times.now);
             }
         }
         self.streams.arrange_all();
@@ -114,8 +122,8 @@ impl Connection {
             return self.fail_stream(now, id, Fault::stream(Code::Protocol, "increment_zero"));
         }
         let opened = stream.outgoing.window.change(i64::from(increment));
-        if stream.outgoing.window.room() >= PROGRESS as usize {
-            stream.outgoing.patience.end();
+        if stream.outgoing.window.room() > 0 {
+            stream.outgoing.patience.pause(now);
         }
         let (ended, wanted) = (stream.sent == Half::Ended, stream.outgoing.wanted);
         match opened {
@@ -135,8 +143,8 @@ impl Connection {
         }
         match self.windows.outbound.change(i64::from(increment)) {
             Some(opened) => {
-                if self.windows.outbound.room() >= PROGRESS as usize {
-                    self.windows.patience.end();
+                if self.windows.outbound.room() > 0 {
+                    self.windows.patience.pause(self.times.now);
                 }
                 Ok(opened.then_some(Event::Writable { stream: 0 }))
             }

@@ -135,8 +135,9 @@ impl Connection {
     pub(super) fn start_patience(&mut self, id: u32) {
         let (now, micros) = (self.times.now, self.config.timeouts.window);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let until = stream.outgoing.patience.wait(now).saturating_add(u64::from(micros));
-        self.times.stalled = Some(self.times.stalled.map_or(until, |other| other.min(until)));
+        stream.outgoing.patience.wait(now);
+        let until = stream.outgoing.patience.until(micros);
+        self.times.stalled = [self.times.stalled, until].into_iter().flatten().min();
     }
 
     /// Sends PING; [`Event::Pong`] follows.

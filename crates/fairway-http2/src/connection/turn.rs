@@ -67,10 +67,10 @@ impl Connection {
     pub(crate) fn send_no_more(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.outgoing.wanted = false;
-        stream.outgoing.patience.end();
+        stream.outgoing.patience.pause(self.times.now);
         self.streams.arrange(id);
         if self.streams.is_quiet() {
-            self.windows.patience.end();
+            self.windows.patience.pause(self.times.now);
         }
     }
 

@@ -327,6 +327,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_code_may_lie_across_what_is_taken_in_at_once() {
+        // Seven bytes are taken in at first. The long code begins at every bit of them.
+        for before in 0..16 {
+            for long in [0, 22, 203, 255] {
+                let text = [&b"A3 3 0aA3 3 0aA3"[..before], &[long], b" and what follows"].concat();
+                assert_eq!(decoded(&encoded(&text)), Some(text));
+            }
+        }
+    }
+
+    #[test]
     fn rfc7541_5_2_padding_is_at_most_seven_ones() {
         // `0` is 00000, so three bits of padding follow.
         assert_eq!(decoded(&bytes("00000111")), Some(b"0".to_vec()));
