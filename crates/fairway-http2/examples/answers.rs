@@ -15,7 +15,7 @@ const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let listener = TcpListener::bind(address)?;
-    println!("{}", listener.local_addr()?);
+    writeln!(io::stdout(), "{}", listener.local_addr()?)?;
     for stream in listener.incoming() {
         let stream = stream?;
         std::thread::spawn(move || Connection::new(stream).serve());

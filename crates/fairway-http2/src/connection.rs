@@ -13,9 +13,6 @@ mod time;
 mod turn;
 mod windows;
 
-pub use time::Timeouts;
-pub use turn::Turn;
-
 use crate::abuse::Account;
 use crate::fault::Fault;
 use crate::fields::Limits;
@@ -23,10 +20,9 @@ use crate::flow::{self, Budget, Inbound, Outbound};
 use crate::frame::{self, Setting};
 use crate::hpack::{Decoder, Encoder, Strings};
 use crate::outbox::Outbox;
-use crate::patience::Patience;
+use crate::patience::{Patience, Timeouts};
 use crate::priority::Priority;
 use crate::stream::{Memory, Streams};
-use time::Times;
 
 /// What a client begins with (RFC 9113 §3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -187,6 +183,37 @@ pub(crate) struct Connection {
     outbox: Outbox,
     account: Account,
     times: Times,
+}
+
+/// What has a deadline.
+#[derive(Debug)]
+struct Times {
+    /// The time that was told last.
+    now: u64,
+    /// Our settings must be acknowledged until then.
+    settings: Option<u64>,
+    ending: Ending,
+    /// When something came last.
+    heard: u64,
+    /// When the peer was asked whether it is there.
+    asked: Option<u64>,
+    /// No stream loses its patience before.
+    stalled: Option<u64>,
+    /// PINGs of ours that were not answered.
+    pings: u32,
+}
+
+impl Times {
+    fn new(now: u64, settings: u32) -> Self {
+        let settings = Some(now.saturating_add(u64::from(settings)));
+        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
+    }
+
+    /// Something came.
+    fn hear(&mut self, now: u64) {
+        self.heard = now;
+        self.asked = None;
+    }
 }
 
 impl Connection {

@@ -27,10 +27,12 @@ mod stream;
 mod verdict;
 
 pub use client::{Asks, Client};
-pub use connection::{Config, Timeouts, Turn};
+pub use connection::Config;
 pub use event::{By, Event, Wait};
 pub use fault::{Code, Fault, Scope};
+pub use patience::Timeouts;
 pub use priority::Priority;
+pub use schedule::Turn;
 pub use server::{Answers, Server};
 pub use session::Session;
 pub use verdict::{Defect, Verdict};

@@ -1,4 +1,23 @@
-//! How long a peer may leave a window closed. Never decides what happens then.
+//! How long a peer may take, and how long it kept a window closed. Never decides what happens then.
+
+/// How long a peer may take for each thing, in microseconds: an hour at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To acknowledge our settings (RFC 9113 §6.5.3).
+    pub settings: u32,
+    /// To open a window that a body waits for, for at least 4 KiB in all (CVE-2019-9517).
+    pub window: u32,
+    /// To say anything while streams are open, before it gets a PING.
+    pub silence: u32,
+    /// To say anything after that PING.
+    pub answer: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts { settings: 10_000_000, window: 30_000_000, silence: 60_000_000, answer: 15_000_000 }
+    }
+}
 
 /// Bytes that count as progress: a peer that opens its window for less must not hold memory for ever (CVE-2019-9511).
 const PROGRESS: u32 = 4096;

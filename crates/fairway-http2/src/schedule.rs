@@ -9,6 +9,15 @@ use crate::priority::Priority;
 /// Choices of which one goes to the less urgent: "servers can ... allocate some bandwidth to lower-urgency" (RFC 9218 §10).
 const SHARE: u8 = 16;
 
+/// A stream that may send now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The stream.
+    pub stream: u32,
+    /// How many bytes of its body it may send before it is another's turn.
+    pub bytes: usize,
+}
+
 /// No slot, or no list.
 const NONE: u16 = u16::MAX;
 

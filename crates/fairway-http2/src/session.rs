@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 
 use fairway_message::Head;
 
-use crate::connection::{Connection, Turn};
+use crate::connection::Connection;
 use crate::event::Event;
 use crate::fault::Code;
 use crate::priority::Priority;
+use crate::schedule::Turn;
 
 /// One end of a connection: [`Server`](crate::Server) or [`Client`](crate::Client).
 #[derive(Debug)]

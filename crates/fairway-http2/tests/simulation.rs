@@ -36,10 +36,18 @@ struct Body {
     /// What came, and of that what was not consumed yet.
     received: usize,
     held: u32,
-    begun: bool,
-    ended_in: bool,
-    ended_out: bool,
+    incoming: Half,
+    outgoing: Half,
     reset: bool,
+}
+
+/// One direction of a stream.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Half {
+    #[default]
+    Waiting,
+    Open,
+    Ended,
 }
 
 /// One end, what it sends, and what it has not read.
@@ -93,8 +101,8 @@ impl<R> End<R> {
                     assert!(by == By::Peer, "{by:?} {code:?}");
                     if let Some(body) = self.bodies.get_mut(&stream) {
                         // NO_ERROR behind a whole answer takes nothing away.
-                        body.reset |= !(code == Code::NoError && body.ended_in);
-                        body.ended_out = true;
+                        body.reset |= !(code == Code::NoError && body.incoming == Half::Ended);
+                        body.outgoing = Half::Ended;
                     }
                     continue;
                 }
@@ -103,7 +111,9 @@ impl<R> End<R> {
                 }
                 event => panic!("{event:?}"),
             };
-            self.bodies.get_mut(&stream).unwrap().ended_in |= end;
+            if end {
+                self.bodies.get_mut(&stream).unwrap().incoming = Half::Ended;
+            }
         }
         self.input.drain(..at);
         let held: u32 = self.bodies.values().map(|body| body.held).sum();
@@ -127,13 +137,13 @@ impl<R> End<R> {
     /// Sends bodies, and what waits, to the other end; the socket takes what it likes.
     fn send(&mut self, now: u64, dice: &mut Dice, to: &mut Vec<u8>) {
         for (stream, body) in &mut self.bodies {
-            if !body.begun || body.ended_out {
+            if body.outgoing != Half::Open {
                 continue;
             }
             if body.sent < body.length {
                 self.session.want_to_send(now, *stream);
             } else {
-                body.ended_out = true;
+                body.outgoing = Half::Ended;
                 match body.trailers {
                     true => _ = self.session.send_trailers(*stream, [(&b"a"[..], &b"b"[..])].into_iter()),
                     false => _ = self.session.send_data(*stream, b"", true),
@@ -162,7 +172,9 @@ impl<R> End<R> {
 
     /// Releases what is over on both sides.
     fn settle(&mut self) {
-        let over = |body: &Body| body.reset || (body.ended_in && body.ended_out && body.held == 0);
+        let over = |body: &Body| {
+            body.reset || ((body.incoming, body.outgoing) == (Half::Ended, Half::Ended) && body.held == 0)
+        };
         let done: Vec<u32> = self.bodies.iter().filter(|(_, body)| over(body)).map(|(id, _)| *id).collect();
         for stream in done {
             self.session.release(stream);
@@ -226,7 +238,7 @@ fn play(seed: u64, requests: usize, windows: (u32, u32)) {
             client.head.append(b"Host", b"a");
             let stream = client.session.send_head(&client.head, b"/", b"http", false).unwrap();
             let (length, trailers) = (length(&mut dice), dice.roll(5) == 0);
-            client.bodies.insert(stream, Body { length, trailers, begun: true, ..Body::default() });
+            client.bodies.insert(stream, Body { length, trailers, outgoing: Half::Open, ..Body::default() });
             asked += 1;
         }
         let before = (client.progress(), server.progress());
@@ -238,7 +250,10 @@ fn play(seed: u64, requests: usize, windows: (u32, u32)) {
             let (length, trailers) = (length(&mut dice), dice.roll(5) == 0);
             let body = server.bodies.get_mut(&stream).unwrap();
             assert_ne!(sent, body.reset);
-            (body.length, body.trailers, body.begun) = (length, trailers, sent);
+            (body.length, body.trailers) = (length, trailers);
+            if sent {
+                body.outgoing = Half::Open;
+            }
         }
         client.turn(now, &mut dice, &mut up);
         server.turn(now, &mut dice, &mut down);

@@ -8,56 +8,6 @@ use crate::fault::{Code, Fault};
 use crate::frame;
 use crate::stream::Life;
 
-/// How long a peer may take for each thing, in microseconds: an hour at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To acknowledge our settings (RFC 9113 §6.5.3).
-    pub settings: u32,
-    /// To open a window that a body waits for, for at least 4 KiB in all (CVE-2019-9517).
-    pub window: u32,
-    /// To say anything while streams are open, before it gets a PING.
-    pub silence: u32,
-    /// To say anything after that PING.
-    pub answer: u32,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts { settings: 10_000_000, window: 30_000_000, silence: 60_000_000, answer: 15_000_000 }
-    }
-}
-
-/// What has a deadline.
-#[derive(Debug)]
-pub(super) struct Times {
-    /// The time that was told last.
-    pub(super) now: u64,
-    /// Our settings must be acknowledged until then.
-    pub(super) settings: Option<u64>,
-    pub(super) ending: Ending,
-    /// When something came last.
-    pub(super) heard: u64,
-    /// When the peer was asked whether it is there.
-    pub(super) asked: Option<u64>,
-    /// No stream loses its patience before.
-    pub(super) stalled: Option<u64>,
-    /// PINGs of ours that were not answered.
-    pub(super) pings: u32,
-}
-
-impl Times {
-    pub(super) fn new(now: u64, settings: u32) -> Self {
-        let settings = Some(now.saturating_add(u64::from(settings)));
-        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
-    }
-
-    /// Something came.
-    pub(super) fn hear(&mut self, now: u64) {
-        self.heard = now;
-        self.asked = None;
-    }
-}
-
 impl Connection {
     /// When [`Connection::pass`] must be called, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<u64> {

@@ -6,6 +6,7 @@ use std::io::IoSlice;
 use super::Connection;
 use crate::frame::{END_STREAM, HEADER_BYTES, Header, Kind};
 use crate::priority::Priority;
+use crate::schedule::Turn;
 use crate::stream::{Half, Life, Stream};
 
 /// With the header of its frame it fills one TLS record.
@@ -16,15 +17,6 @@ const FRAMES: usize = 8;
 
 /// Bodies from here on go to the socket from where they are; copying less is cheaper than another slice.
 const GATHERED: usize = 16_000;
-
-/// A stream that may send now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
-    /// The stream.
-    pub stream: u32,
-    /// How many bytes of its body it may send before it is another's turn.
-    pub bytes: usize,
-}
 
 impl Connection {
     /// How many body bytes a stream may send now.
