@@ -299,6 +299,7 @@ mod tests {
 
     fn results(runs: Vec<Run>) -> Results {
         Results {
+            plan: None,
             schema: fairway_lab_results::SCHEMA,
             completeness: Completeness::Complete,
             begun: String::new(),

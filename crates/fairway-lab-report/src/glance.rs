@@ -284,6 +284,7 @@ mod tests {
             ..Run::default()
         });
         scenario.absent.push(Absent {
+            round: 0,
             peer: "contour".to_owned(),
             scenario: None,
             reason: "it needs a cluster".to_owned(),
