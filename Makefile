@@ -15,10 +15,12 @@ ARGS ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
 
-# Where `make lab` puts its report.
+# Where `make lab` and `make lab-long` put their reports. A run there that was interrupted is continued if it is the same.
 LAB_OUT ?= $(target_dir)/lab
+LAB_LONG_OUT ?= $(target_dir)/lab-long
+lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz image chart deploy testbed-test e2e lab lab-binary lab-peers lab-report lab-test
+.PHONY: help build quick run test setup lint bench fuzz h2spec image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -59,6 +61,9 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
+h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec; h2spec is built by go
+	conformance/h2spec/run
+
 e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
@@ -80,9 +85,17 @@ published := docs/results/capacity docs/results/quick docs/results/defaults
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
 
-lab: image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 25 minutes, root
+lab-builds:
+	@test -x $(fairway) -a -x $(target_dir)/release/fairway-lab || \
+		echo "lab: first the release binaries are built, once, about ten minutes each on two cores; then the laboratory says its plan"
+
+lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 25 minutes, root
 	@.ci/setup lab
-	$(target_dir)/release/fairway-lab run all --quick --fairway $(fairway) --fairway-image $(image_archive) --out $(LAB_OUT) $(ARGS)
+	$(lab_run) all --quick --out $(LAB_OUT) $(ARGS)
+
+lab-long: lab-builds image lab-binary ## the benchmarks in a cluster in four rounds with both settings: two to two and a half hours, root
+	@.ci/setup lab
+	$(lab_run) dynamic comparison timeline propagation --long --out $(LAB_LONG_OUT) $(ARGS)
 
 lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, for the laboratory and the benchmark: half a minute
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
@@ -97,7 +110,7 @@ lab-report: ## docs/results/report.html and the figures of README.md and docs/pe
 lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
-		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test
+		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test --replace
 
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	.ci/fuzz $(FUZZ_SECONDS)

@@ -11,7 +11,7 @@ use crate::backend::Upstream;
 use crate::measure::{self, Effort};
 use crate::peers::{self, Binaries, Wanted};
 use crate::pinning::Conditions;
-use crate::report::{Findings, Origin, Report, summarise};
+use crate::report::{Findings, Origin, Report, handshakes, summarise};
 use crate::running::Running;
 use crate::scenario::{Load, Scenario};
 use crate::site::{Certificate, Site};
@@ -104,8 +104,9 @@ impl Campaign {
         let base = base.clone();
         let blocks = measure::blocks(scenario, &mut running, self.report.effort)?;
         let summary = summarise(&blocks, &base);
-        let findings = Findings { scenario: *scenario, base, summary, memory: Vec::new(), blocks };
-        Ok(Some(findings))
+        let handshakes = handshakes(&blocks);
+        let (scenario, memory) = (*scenario, Vec::new());
+        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks }))
     }
 
     /// One fresh proxy after the other.
@@ -117,7 +118,9 @@ impl Campaign {
             }
         }
         let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();
-        Ok(Some(Findings { scenario: *scenario, base, summary: Vec::new(), memory, blocks: Vec::new() }))
+        let (scenario, summary, blocks) = (*scenario, Vec::new(), Vec::new());
+        let handshakes = BTreeMap::new();
+        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks }))
     }
 
     fn taking_part(&self, scenario: &Scenario) -> Vec<(Wanted, Executable)> {

@@ -18,6 +18,9 @@ use crate::site::HOST;
 /// How long a connection, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The group of the key exchange, which all peers have.
+pub(crate) const GROUP: &str = "X25519";
+
 /// What is asked of the proxy.
 #[derive(Clone)]
 pub(crate) struct Ask {
@@ -97,7 +100,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     plan.wire.tls = ask.tls.then(|| TlsPlan {
         versions: vec![TlsVersion::Tls13],
         ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
-        groups: vec!["X25519".to_owned()],
+        groups: vec![GROUP.to_owned()],
         resumption: false,
         ..TlsPlan::default()
     });

@@ -2,9 +2,11 @@
 //! connections. Owns the rule by which a block is discarded. Never prints results.
 
 mod block;
+mod handshakes;
 mod memory;
 
 #[cfg(test)]
 pub(crate) use block::Latency;
 pub(crate) use block::{Block, Effort, again, blocks};
+pub(crate) use handshakes::Handshakes;
 pub(crate) use memory::{Memory, idle};

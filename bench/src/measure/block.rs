@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fairway_lab_measure::{CpuTime, Distance, MachineTime, during};
 
+use super::handshakes::Handshakes;
 use crate::load::{Ask, Generator, Tally, send};
 use crate::running::{Running, settle};
 use crate::scenario::Scenario;
@@ -45,6 +46,8 @@ pub(crate) struct Block {
     /// How far apart the CPUs were, before and after.
     pub(crate) distance: Distance,
     pub(crate) distance_ns: [Option<f64>; 2],
+    /// Of all connections of the block; None without TLS.
+    pub(crate) handshakes: Option<Handshakes>,
     /// Why this block does not count; `None` when it does.
     pub(crate) discarded: Option<String>,
 }
@@ -123,6 +126,7 @@ impl Measurement {
         let discarded = self.verdict();
         let Self { tally, cpu, stolen, distance, distance_ns, .. } = self;
         let latency = &tally.outcome.latency;
+        let handshakes = Handshakes::of(&tally.outcome);
         Block {
             round,
             peer: peer.to_owned(),
@@ -138,6 +142,7 @@ impl Measurement {
             stolen,
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,
+            handshakes,
             discarded,
         }
     }
@@ -149,6 +154,9 @@ impl Measurement {
         }
         if failed > 0 || self.tally.requests == 0 {
             return Some(format!("{failed} requests failed, {} were answered", self.tally.requests));
+        }
+        if let Some(why) = Handshakes::of(&self.tally.outcome).and_then(|these| these.objection()) {
+            return Some(why);
         }
         if self.stolen > STOLEN_AT_MOST {
             return Some(format!("{:.1}% of the machine was stolen", self.stolen * 100.0));

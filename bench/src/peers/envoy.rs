@@ -103,8 +103,6 @@ fn http_connections(name: &str) -> Value {
 fn tls(chain: &Path, key: &Path) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
-        "disable_stateless_session_resumption": true,
-        "disable_stateful_session_resumption": true,
         "common_tls_context": {
             "alpn_protocols": ["http/1.1"],
             "tls_params": { "tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3" },

@@ -34,7 +34,7 @@ fn configuration(site: &Site, certificate: &Path) -> String {
   nbthread 1
   maxconn 8000
   tune.ssl.cachesize 0
-  ssl-default-bind-options ssl-min-ver TLSv1.3 no-tls-tickets
+  ssl-default-bind-options ssl-min-ver TLSv1.3
   ssl-default-bind-ciphersuites TLS_AES_256_GCM_SHA384
   ssl-default-bind-curves X25519
 defaults

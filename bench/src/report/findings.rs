@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairway_lab_measure::{Distance, Paired, ratios};
 
 use super::origin::Origin;
-use crate::measure::{Block, Effort, Memory, again};
+use crate::measure::{Block, Effort, Handshakes, Memory, again};
 use crate::scenario::Scenario;
 
 /// A whole run.
@@ -29,6 +29,8 @@ pub(crate) struct Findings {
     pub(crate) base: String,
     pub(crate) summary: Vec<Summary>,
     pub(crate) memory: Vec<Memory>,
+    /// Of each peer, in the blocks that count.
+    pub(crate) handshakes: BTreeMap<String, Handshakes>,
     pub(crate) blocks: Vec<Block>,
 }
 
@@ -103,6 +105,17 @@ pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
         first_round().map(|block| summary(blocks, &block.peer, base, distance)).collect::<Vec<_>>()
     });
     each.filter(|summary| summary.kept > 0).collect()
+}
+
+/// What each peer's TLS handshakes were, in the blocks that count.
+pub(crate) fn handshakes(blocks: &[Block]) -> BTreeMap<String, Handshakes> {
+    let mut all: BTreeMap<String, Handshakes> = BTreeMap::new();
+    for block in blocks.iter().filter(|block| block.discarded.is_none()) {
+        let Some(these) = &block.handshakes else { continue };
+        let sum = all.remove(&block.peer).map_or_else(|| these.clone(), |sum| sum.and(these));
+        all.insert(block.peer.clone(), sum);
+    }
+    all
 }
 
 fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summary {
@@ -188,6 +201,7 @@ mod tests {
             stolen: 0.0,
             distance,
             distance_ns: [None; 2],
+            handshakes: None,
             discarded: None,
         }
     }

@@ -3,7 +3,7 @@
 use fairway_lab_measure::Distance;
 
 use super::findings::{Findings, Report, Summary};
-use crate::measure::Memory;
+use crate::measure::{Handshakes, Memory};
 
 pub(crate) fn print(report: &Report) {
     let origin = &report.origin;
@@ -36,6 +36,9 @@ fn print_findings(findings: &Findings) {
             "p99 us"
         );
         rows.iter().for_each(print_summary);
+    }
+    for (peer, these) in &findings.handshakes {
+        print_handshakes(peer, these);
     }
     findings.memory.iter().for_each(print_memory);
     for block in findings.blocks.iter().filter(|block| block.discarded.is_some()) {
@@ -82,6 +85,20 @@ fn print_summary(row: &Summary) {
         row.speed.requests_per_second,
         row.busy * 100.0,
         row.p50_us
+    );
+}
+
+fn print_handshakes(peer: &str, these: &Handshakes) {
+    let tls = &these.negotiated;
+    let known = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "unknown".to_owned());
+    println!(
+        "  {peer:<17} {} {} {} {}, {} full handshakes, {:.2} tickets each",
+        tls.version,
+        tls.cipher,
+        known(&tls.group),
+        known(&tls.signature),
+        these.full,
+        these.tickets_each()
     );
 }
 

@@ -40,14 +40,10 @@ pub(crate) struct Account {
     level: u64,
     /// When it was last looked at.
     at: u64,
-    /// WINDOW_UPDATE frames that came.
-    updates: u64,
-    /// DATA frames that were sent.
-    sent: u64,
-    /// Of these, how many when the last PING came.
-    sent_at_ping: u64,
-    /// Streams that were opened.
-    streams: u64,
+    /// WINDOW_UPDATE frames that what was sent and opened explains, less those that came.
+    explained: i64,
+    /// Whether DATA was sent since the last PING.
+    busy: bool,
 }
 
 impl Account {
@@ -73,29 +69,28 @@ impl Account {
         self.level = self.level.saturating_sub(COMPLETED * MICROS_PER_POINT);
     }
 
-    /// A stream was opened.
+    /// A stream was opened: its windows may be announced.
     pub(crate) fn opened(&mut self) {
-        self.streams += 1;
+        self.explained += 2;
     }
 
     /// A DATA frame was sent.
     #[inline]
     pub(crate) fn sent_data(&mut self) {
-        self.sent += 1;
+        self.explained += 20;
+        self.busy = true;
     }
 
     /// A PING came; says whether no DATA was sent since the last one.
     pub(crate) fn is_idle_ping(&mut self) -> bool {
-        let idle = self.sent == self.sent_at_ping;
-        self.sent_at_ping = self.sent;
-        idle
+        !std::mem::take(&mut self.busy)
     }
 
     /// A WINDOW_UPDATE came; says whether what was sent explains it: one for the connection and one for the stream after
     /// each tenth of a DATA frame.
     pub(crate) fn is_needless_update(&mut self) -> bool {
-        self.updates += 1;
-        self.updates > 1 + 2 * (self.streams + 10 * self.sent)
+        self.explained -= 1;
+        self.explained < -1
     }
 }
 

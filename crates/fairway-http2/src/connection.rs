@@ -1,7 +1,7 @@
 //! One connection of either role (RFC 9113): bytes in and one event at a time out, actions in and bytes out.
 //!
-//! `read` cuts the input into frames, `heads` has field blocks, `body` has DATA, `control` the rest; `send` has the actions,
-//! `close` how a connection and its streams end.
+//! `read` cuts the input into frames, `heads` has field blocks, `body` has DATA, `windows` what may come, `control` the rest;
+//! `send` has heads that go, `turn` bodies and whose turn it is; `close` and `time` how a connection and its streams end.
 
 mod body;
 mod close;
@@ -9,30 +9,34 @@ mod control;
 mod heads;
 mod read;
 mod send;
+mod time;
+mod turn;
+mod windows;
 
 use crate::abuse::Account;
 use crate::fault::Fault;
 use crate::fields::Limits;
-use crate::flow::{self, Inbound, Outbound};
+use crate::flow::{self, Budget, Inbound, Outbound};
 use crate::frame::{self, Setting};
 use crate::hpack::{Decoder, Encoder, Strings};
 use crate::outbox::Outbox;
+use crate::patience::{Patience, Timeouts};
+use crate::priority::Priority;
 use crate::stream::{Memory, Streams};
 
 /// What a client begins with (RFC 9113 §3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// How long a peer may take to acknowledge our settings, in microseconds.
-const SETTINGS_MICROS: u64 = 10_000_000;
 
 /// What we allow the peer and how we write.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Streams that may be open at once.
     pub streams: u32,
-    /// What may come on a stream before it is consumed.
+    /// What may come on a stream before it is consumed, at first.
     pub stream_window: u32,
-    /// What may come on all streams before it is consumed.
+    /// What that may grow to for a body that comes fast, within what was granted.
+    pub largest_stream_window: u32,
+    /// What may come on all streams before it is consumed, without what was granted.
     pub connection_window: u32,
     /// How large a head may be.
     pub limits: Limits,
@@ -44,6 +48,8 @@ pub struct Config {
     pub strings: Strings,
     /// Whether `:protocol` is offered (RFC 8441).
     pub extended_connect: bool,
+    /// How long the peer may take.
+    pub timeouts: Timeouts,
 }
 
 impl Default for Config {
@@ -51,12 +57,14 @@ impl Default for Config {
         Config {
             streams: 128,
             stream_window: 64 * 1024,
+            largest_stream_window: 1024 * 1024,
             connection_window: 1024 * 1024,
             limits: Limits::default(),
             decoder_table: 4096,
             encoder_table: 0,
             strings: Strings::Plain,
             extended_connect: false,
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -115,6 +123,37 @@ struct Ids {
     /// The highest stream that the peer opened, or that we did as a client.
     highest: u32,
     memory: Memory,
+    /// Priorities of streams that are not open yet.
+    hints: [(u32, Priority); HINTS],
+}
+
+/// How many streams may have a priority before they are open.
+const HINTS: usize = 4;
+
+impl Ids {
+    /// Keeps a priority. The highest of too many ids is the last that can be opened, so it goes first.
+    fn hint(&mut self, id: u32, priority: Priority) {
+        let known = self.hints.iter().position(|(hinted, _)| *hinted == id);
+        let at = known.or_else(|| self.hints.iter().position(|(hinted, _)| *hinted <= self.highest));
+        let highest = (0..HINTS).max_by_key(|at| self.hints[*at].0).unwrap_or(0);
+        self.hints[at.unwrap_or(highest)] = (id, priority);
+    }
+
+    /// The priority that was kept.
+    fn hinted(&self, id: u32) -> Option<Priority> {
+        self.hints.iter().find(|(hinted, _)| *hinted == id).map(|(_, priority)| *priority)
+    }
+}
+
+/// The windows of the connection.
+#[derive(Debug)]
+struct Windows {
+    inbound: Inbound,
+    outbound: Outbound,
+    /// What windows may grow by.
+    budget: Budget,
+    /// How long the peer may leave the window of the connection closed.
+    patience: Patience,
 }
 
 /// How far the end is.
@@ -139,7 +178,7 @@ pub(crate) struct Connection {
     block: Vec<u8>,
     streams: Streams,
     ids: Ids,
-    windows: (Inbound, Outbound),
+    windows: Windows,
     peer: Peer,
     outbox: Outbox,
     account: Account,
@@ -149,9 +188,32 @@ pub(crate) struct Connection {
 /// What has a deadline.
 #[derive(Debug)]
 struct Times {
+    /// The time that was told last.
+    now: u64,
     /// Our settings must be acknowledged until then.
     settings: Option<u64>,
     ending: Ending,
+    /// When something came last.
+    heard: u64,
+    /// When the peer was asked whether it is there.
+    asked: Option<u64>,
+    /// No stream loses its patience before.
+    stalled: Option<u64>,
+    /// PINGs of ours that were not answered.
+    pings: u32,
+}
+
+impl Times {
+    fn new(now: u64, settings: u32) -> Self {
+        let settings = Some(now.saturating_add(u64::from(settings)));
+        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
+    }
+
+    /// Something came.
+    fn hear(&mut self, now: u64) {
+        self.heard = now;
+        self.asked = None;
+    }
 }
 
 impl Connection {
@@ -167,11 +229,13 @@ impl Connection {
             ),
             block: Vec::new(),
             streams: Streams::default(),
-            ids: Ids { highest: 0, memory: Memory::new() },
-            windows: (
-                Inbound::new(config.connection_window.max(flow::INITIAL)),
-                Outbound::new(flow::INITIAL),
-            ),
+            ids: Ids { highest: 0, memory: Memory::new(), hints: [(0, Priority::UNSAID); HINTS] },
+            windows: Windows {
+                inbound: Inbound::new(config.connection_window.max(flow::INITIAL)),
+                outbound: Outbound::new(flow::INITIAL),
+                budget: Budget::default(),
+                patience: Patience::default(),
+            },
             // "It is recommended that this value be no smaller than 100" (RFC 9113 §6.5.2), and so before it is known.
             peer: Peer {
                 streams: 100,
@@ -183,7 +247,7 @@ impl Connection {
             },
             outbox: Outbox::default(),
             account: Account::default(),
-            times: Times { settings: Some(now + SETTINGS_MICROS), ending: Ending::No },
+            times: Times::new(now, config.timeouts.settings),
         };
         connection.introduce();
         connection

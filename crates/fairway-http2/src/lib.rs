@@ -1,7 +1,7 @@
 //! HTTP/2 without I/O: a pure state machine over received bytes and one outbox.
 //!
-//! [`Server`] and [`Client`] take bytes ([`Server::receive`]) and give one [`Event`] at a time; what is sent waits in the
-//! outbox ([`Server::pending`]). Below them, `frame` has the rules of each frame, [`hpack`] the compression, `fields` the
+//! [`Server`] and [`Client`] take bytes ([`Session::receive`]) and give one [`Event`] at a time; what is sent waits in the
+//! outbox ([`Session::pending`]). What both have is [`Session`]. Below them, `frame` has the rules of each frame, [`hpack`] the compression, `fields` the
 //! rules of messages, and `abuse` the account of what a peer may do before it is sent away.
 //!
 //! Owns the rules of RFC 9113 (frames, streams, flow control) and RFC 7541 (HPACK). Never has sockets, tasks, clocks or
@@ -18,15 +18,21 @@ mod event;
 mod fault;
 mod flow;
 mod outbox;
+mod patience;
 mod priority;
+mod schedule;
 mod server;
+mod session;
 mod stream;
 mod verdict;
 
-pub use client::Client;
+pub use client::{Asks, Client};
 pub use connection::Config;
 pub use event::{By, Event, Wait};
 pub use fault::{Code, Fault, Scope};
+pub use patience::Timeouts;
 pub use priority::Priority;
-pub use server::Server;
+pub use schedule::Turn;
+pub use server::{Answers, Server};
+pub use session::Session;
 pub use verdict::{Defect, Verdict};

@@ -18,11 +18,23 @@ impl Default for Priority {
 }
 
 impl Priority {
+    /// That of a stream whose client said nothing: as urgent as the default, and in turn with the others. The client may be
+    /// one that knows no priorities and carries requests that have nothing to do with each other, and a server is free in
+    /// how it "chooses to ... allocate" (RFC 9218 §10).
+    pub(crate) const UNSAID: Priority = Priority { urgency: 3, incremental: true };
+
     /// Reads the value of a `priority` field or of PRIORITY_UPDATE. Unknown members and values out of range are ignored:
     /// "receivers ... MUST ignore" them (RFC 9218 §4).
     #[must_use]
     pub fn read(text: &[u8]) -> Priority {
-        let mut priority = Priority::default();
+        Priority::default().merged(text)
+    }
+
+    /// The priority with what an answer's `priority` field says otherwise: "parameters ... absent ... indicate that the
+    /// server is not modifying" them (RFC 9218 §8).
+    #[must_use]
+    pub fn merged(self, text: &[u8]) -> Priority {
+        let mut priority = self;
         for member in text.split(|&byte| byte == b',') {
             let bare = member.split(|&byte| byte == b';').next().unwrap_or(member);
             match trimmed(bare) {
@@ -49,6 +61,8 @@ mod tests {
         assert_eq!(of("u=5, i"), (5, true));
         assert_eq!(of("i;x=1,u=0;y"), (0, true));
         assert_eq!(of("i=?1, i=?0"), (3, false));
+        let merged = Priority { urgency: 5, incremental: true }.merged(b"u=1");
+        assert_eq!((merged.urgency, merged.incremental), (1, true), "RFC 9218 §8");
         for text in ["", "u=8", "u=-1", "u=33", "u", "i=1", "a=b", ",,,"] {
             assert_eq!(of(text), (3, false), "{text}");
         }

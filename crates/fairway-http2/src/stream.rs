@@ -5,7 +5,9 @@
 //! cannot open more streams than there are records.
 
 use crate::flow::{Inbound, Outbound};
+use crate::patience::Patience;
 use crate::priority::Priority;
+use crate::schedule::Schedule;
 
 /// One direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +30,47 @@ pub(crate) enum Life {
     ResetByUs,
 }
 
+/// The body that comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Incoming {
+    pub(crate) window: Inbound,
+    /// By how much the window has grown.
+    pub(crate) grown: u32,
+    /// Bytes that were given to the reader and not yet consumed.
+    pub(crate) held: u32,
+    /// Small DATA frames that were charged and not yet read.
+    pub(crate) small: u16,
+    /// When the window was last announced.
+    pub(crate) announced_at: u64,
+}
+
+/// The body that is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing {
+    pub(crate) window: Outbound,
+    /// How long the peer may leave the window closed.
+    pub(crate) patience: Patience,
+    /// Whether bytes wait to be sent.
+    pub(crate) wanted: bool,
+    /// Whether some were sent.
+    pub(crate) begun: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn can_send(&self) -> bool {
+        self.wanted && self.window.room() > 0
+    }
+}
+
+/// What is remembered of a request that we sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked {
+    /// Interim answers that came.
+    pub(crate) interim: u8,
+    /// Whether it was HEAD.
+    pub(crate) for_head: bool,
+}
+
 /// One stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -36,42 +79,38 @@ pub(crate) struct Stream {
     pub(crate) received: Half,
     pub(crate) sent: Half,
     pub(crate) priority: Priority,
-    /// Small DATA frames that were charged and not yet read.
-    pub(crate) small: u16,
-    pub(crate) inbound: Inbound,
-    /// Bytes that were given to the reader and not yet consumed.
-    pub(crate) held: u32,
-    pub(crate) outbound: Outbound,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
     /// Bytes that `content-length` still announces.
     pub(crate) announced: Option<u64>,
-    /// Interim answers that came.
-    pub(crate) interim: u8,
-    /// Whether it was opened with a HEAD request.
-    pub(crate) asked_for_head: bool,
+    pub(crate) asked: Asked,
 }
 
 impl Stream {
     /// A stream whose head has not come.
     pub(crate) fn new(id: u32, inbound: u32, outbound: u32) -> Self {
+        let (incoming, outgoing) = (Inbound::new(inbound), Outbound::new(outbound));
         Stream {
             id,
             life: Life::Live,
             received: Half::Waiting,
             sent: Half::Waiting,
-            priority: Priority::default(),
-            small: 0,
-            inbound: Inbound::new(inbound),
-            held: 0,
-            outbound: Outbound::new(outbound),
+            priority: Priority::UNSAID,
+            incoming: Incoming { window: incoming, grown: 0, held: 0, small: 0, announced_at: 0 },
+            outgoing: Outgoing {
+                window: outgoing,
+                patience: Patience::default(),
+                wanted: false,
+                begun: false,
+            },
             announced: None,
-            interim: 0,
-            asked_for_head: false,
+            asked: Asked::default(),
         }
     }
 
     /// Whether an answer of this status has no body, whatever its `content-length` (RFC 9110 §6.4.1).
     pub(crate) fn is_bodiless(&self, status: u16) -> bool {
-        self.asked_for_head || matches!(status, 204 | 304)
+        self.asked.for_head || matches!(status, 204 | 304)
     }
 
     /// Whether the peer counts it as open (RFC 9113 §5.1.2).
@@ -86,32 +125,39 @@ const NONE: u16 = u16::MAX;
 /// The records of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
+    /// Records keep their place; one that is over has the id 0.
     slots: Vec<Stream>,
+    vacant: Vec<u16>,
     /// Open addressing by id: slots, or [`NONE`]. Ids rise by two, so probing is rare.
     index: Vec<u16>,
+    /// Those that have something to send and a window.
+    schedule: Schedule,
 }
 
 impl Streams {
     /// How many records there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.vacant.len()
     }
 
     /// Gives back memory that no stream needs.
     pub(crate) fn rest(&mut self) {
-        if self.slots.is_empty() {
+        if self.len() == 0 {
             *self = Streams::default();
         }
+        self.schedule.rest();
     }
 
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Stream>() + self.index.capacity() * size_of::<u16>()
+        let slots = self.slots.capacity() * size_of::<Stream>();
+        let numbers = (self.index.capacity() + self.vacant.capacity()) * size_of::<u16>();
+        slots + numbers + self.schedule.kept_bytes()
     }
 
     /// How many of them the peer counts as open.
     pub(crate) fn counted(&self) -> usize {
-        self.slots.iter().filter(|stream| stream.counts()).count()
+        self.iter().filter(|stream| stream.counts()).count()
     }
 
     #[inline]
@@ -145,18 +191,59 @@ impl Streams {
         self.place(id).map(|at| &mut self.slots[usize::from(self.index[at])])
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.slots.iter().filter(|stream| stream.id != 0)
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.slots.iter_mut()
+        self.slots.iter_mut().filter(|stream| stream.id != 0)
+    }
+
+    /// Puts a stream among those that may send, or takes it out, as it is now.
+    pub(crate) fn arrange(&mut self, id: u32) {
+        let Some(at) = self.place(id) else { return };
+        let slot = self.index[at];
+        let stream = &self.slots[usize::from(slot)];
+        if stream.life == Life::Live && stream.outgoing.can_send() {
+            self.schedule.join(slot, stream.priority, stream.outgoing.begun);
+        } else {
+            self.schedule.leave(slot);
+        }
+    }
+
+    /// The same for all streams.
+    pub(crate) fn arrange_all(&mut self) {
+        for slot in 0..self.slots.len() {
+            match self.slots[slot].id {
+                0 => {}
+                id => self.arrange(id),
+            }
+        }
+    }
+
+    /// Whether none may send.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.schedule.is_empty()
+    }
+
+    /// The stream whose turn it is, and whether it is the only one that may send.
+    pub(crate) fn choose(&mut self) -> Option<(u32, bool)> {
+        let slot = self.schedule.choose()?;
+        Some((self.slots[usize::from(slot)].id, self.schedule.is_single()))
     }
 
     /// Adds a stream, of which there are far fewer than 2^15.
     pub(crate) fn insert(&mut self, stream: Stream) {
-        if (self.slots.len() + 1) * 2 > self.index.len() {
+        if (self.len() + 1) * 2 > self.index.len() {
             self.grow();
         }
         let id = stream.id;
-        self.slots.push(stream);
-        self.link(id, (self.slots.len() - 1) as u16);
+        let slot = self.vacant.pop().unwrap_or(self.slots.len() as u16);
+        match self.slots.get_mut(usize::from(slot)) {
+            Some(vacant) => *vacant = stream,
+            None => self.slots.push(stream),
+        }
+        self.link(id, slot);
     }
 
     fn grow(&mut self) {
@@ -164,7 +251,9 @@ impl Streams {
         self.index.clear();
         self.index.resize(size, NONE);
         for slot in 0..self.slots.len() {
-            self.link(self.slots[slot].id, slot as u16);
+            if self.slots[slot].id != 0 {
+                self.link(self.slots[slot].id, slot as u16);
+            }
         }
     }
 
@@ -181,12 +270,9 @@ impl Streams {
         let at = self.place(id)?;
         let slot = self.index[at];
         self.unlink(at);
-        let last = (self.slots.len() - 1) as u16;
-        if slot != last {
-            let moved = self.place(self.slots[usize::from(last)].id)?;
-            self.index[moved] = slot;
-        }
-        Some(self.slots.swap_remove(usize::from(slot)))
+        self.schedule.leave(slot);
+        self.vacant.push(slot);
+        Some(std::mem::replace(&mut self.slots[usize::from(slot)], Stream::new(0, 0, 0)))
     }
 
     /// Empties a place, and moves back what probing had put behind it.
@@ -225,24 +311,33 @@ pub(crate) enum Past {
 /// What is remembered of streams that are over: enough to name the usual errors, whatever a peer does.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    recent: [(u32, Past); 16],
+    ids: [u32; RECENT],
+    pasts: [Past; RECENT],
     next: u8,
     /// The ids that were left out last.
     skipped: (u32, u32),
 }
 
+/// How many streams are remembered.
+const RECENT: usize = 16;
+
 impl Memory {
     pub(crate) fn new() -> Self {
-        Memory { recent: [(0, Past::Unknown); 16], next: 0, skipped: (0, 0) }
+        Memory { ids: [0; RECENT], pasts: [Past::Unknown; RECENT], next: 0, skipped: (0, 0) }
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        self.ids.iter().position(|recent| *recent == id)
     }
 
     /// A stream is over.
     pub(crate) fn note(&mut self, id: u32, past: Past) {
-        if let Some(known) = self.recent.iter_mut().find(|(recent, _)| *recent == id) {
-            return known.1 = past;
-        }
-        self.recent[usize::from(self.next)] = (id, past);
-        self.next = (self.next + 1) % self.recent.len() as u8;
+        let at = self.place(id).unwrap_or_else(|| {
+            let oldest = usize::from(self.next);
+            self.next = (self.next + 1) % RECENT as u8;
+            oldest
+        });
+        (self.ids[at], self.pasts[at]) = (id, past);
     }
 
     /// A stream was opened that is not the next one.
@@ -255,8 +350,7 @@ impl Memory {
         if (self.skipped.0..self.skipped.1).contains(&id) {
             return Past::Skipped;
         }
-        let found = self.recent.iter().find(|(recent, _)| *recent == id);
-        found.map_or(Past::Unknown, |(_, past)| *past)
+        self.place(id).map_or(Past::Unknown, |at| self.pasts[at])
     }
 }
 

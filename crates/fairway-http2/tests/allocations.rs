@@ -45,7 +45,9 @@ fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -
     }
     let stream = ended.expect("the request is whole");
     assert!(server.send_head(stream, answer, false));
-    assert_eq!(server.send_data(stream, b"0123456789", true), 10);
+    server.want_to_send(0, stream);
+    let turn = server.next_to_send(0).expect("its window is open");
+    assert_eq!((turn.stream, server.send_data(stream, b"0123456789", true)), (stream, 10));
     server.release(stream);
     let written = server.pending().len();
     server.wrote(written);

@@ -28,6 +28,11 @@ fn clients_hold() {
 }
 
 #[test]
+fn clients_that_get_answers_hold() {
+    corpus("h2_answers").iter().for_each(|input| checks::answers(input));
+}
+
+#[test]
 fn servers_hold() {
     corpus("h2_client").iter().for_each(|input| checks::client(input));
 }
@@ -62,6 +67,11 @@ proptest! {
     #[test]
     fn nearly_valid_clients_hold(input in nearly("h2_server")) {
         checks::server(&input);
+    }
+
+    #[test]
+    fn nearly_valid_clients_that_get_answers_hold(input in nearly("h2_server")) {
+        checks::answers(&input);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! A figure of each peer as bars, case by case, with a dot for each of its streams or blocks: how far they lie apart is
 //! how far the bar can be believed. Never claims a difference.
 
-use fairway_lab_results::Run;
-
 use super::builder::PageBuilder;
 use super::drawing::cut;
+use super::gather::Scenario;
 use super::html::Html;
 use super::number;
 use super::pool::{Pool, distinct, titled, whole};
+
+/// More dots than these are a line: of many blocks every second or third has one.
+const DOTS: usize = 40;
 
 /// A figure of a stream.
 pub(super) struct Quantity {
@@ -30,7 +32,7 @@ pub(super) const COST: Quantity = Quantity {
 };
 
 /// Draws a figure of all cases of a run; nothing where nobody has it.
-pub(super) fn bars(quantity: &Quantity, run: &Run, builder: &mut PageBuilder) {
+pub(super) fn bars(quantity: &Quantity, run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     let usable =
         |pool: &&Pool<'_>| (quantity.value)(pool).is_some_and(|value| value.is_finite() && value >= 0.0);
@@ -65,10 +67,12 @@ impl<'a> Bar<'a> {
         let alone = pool.measures.iter().map(|one| Pool { measures: vec![*one], ..*pool });
         let each =
             alone.filter_map(|one| (quantity.value)(&one)).filter(|value| value.is_finite() && *value >= 0.0);
+        let each: Vec<f64> = each.collect();
+        let every = each.len().div_ceil(DOTS).max(1);
         Self {
             peer: pool.peer,
             name: cut(&pool.name()),
-            each: each.collect(),
+            each: each.into_iter().step_by(every).collect(),
             value: (quantity.value)(pool).unwrap_or_default(),
         }
     }

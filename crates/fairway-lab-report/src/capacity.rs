@@ -1,10 +1,11 @@
 //! Requests, handshakes, throughput and CPU per request by worker count. Nothing if no case has a worker count.
 
-use fairway_lab_results::{Run, Settings};
+use fairway_lab_results::Settings;
 
 use super::bars::{COST, Quantity, bars};
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::gather::Scenario;
 use super::pool::{Pool, distinct, whole};
 use super::scale::Spread;
 
@@ -30,7 +31,7 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 /// Draws the figures of a run that has worker counts: lines, or bars where there is only one count.
-pub(super) fn by_workers(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn by_workers(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     match distinct(pools.iter().filter_map(|pool| pool.workers)).len() {
         0 => {}
@@ -69,7 +70,7 @@ fn series(pools: &[Pool<'_>], case: &str, quantity: &Quantity) -> Vec<Series> {
             Settings::Recommended => (peer.to_owned(), Look::Dotted),
             Settings::Defaults => (format!("{peer}, defaults"), Look::Dashed),
         };
-        Series { peer: peer.to_owned(), label, look, weak_from: None, points }
+        Series { peer: peer.to_owned(), label, look, points }
     };
     whose.into_iter().map(line).filter(|series| !series.points.is_empty()).collect()
 }

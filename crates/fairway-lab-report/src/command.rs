@@ -15,7 +15,8 @@ use super::{REPORT, write_to};
 /// Arguments of `fairway-lab report`.
 #[derive(clap::Args)]
 pub struct ReportArguments {
-    /// Folders of runs, each with its results.json. Runs are shown side by side in the order given, never mixed.
+    /// Folders of runs, each with its results.json. Runs of a scenario with the same parameters, machine and versions
+    /// become one set of tables; what differs stands apart, with the reason.
     #[arg(required = true, value_name = "DIR")]
     runs: Vec<PathBuf>,
     /// The report; report.html in the first folder if not given.

@@ -1,20 +1,19 @@
 //! Percentile curves: each case with all peers, and each peer with all of its cases beside the stream straight to the
 //! pods. Never reads a clock.
 
-use fairway_lab_results::{Percentile, Run, Settings};
+use fairway_lab_results::Settings;
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::gather::Scenario;
 use super::pool::{Pool, distinct, titled, whole};
 use super::scale::Spread;
 
-/// With fewer samples above it a percentile may be chance.
-const ENOUGH_ABOVE: u64 = 10;
 /// More panels than these are no longer small multiples but a wall.
 const PANELS: usize = 12;
 
 /// Draws the curves of a run.
-pub(super) fn curves(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn curves(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     let cases = distinct(pools.iter().map(|pool| (pool.case, pool.workers)));
     let panels = cases.iter().take(PANELS).map(|(case, workers)| Panel {
@@ -32,7 +31,7 @@ pub(super) fn curves(run: &Run, builder: &mut PageBuilder) {
         [only] => format!("Latency by percentile, {}", only.title),
         _ => "Latency by percentile".to_owned(),
     };
-    builder.plot(figure(title, "Each step to the right is a tenth of the requests before it: at 99.9% one in a thousand was slower. Lower and flatter is better. Latency counts from the time at which a request was due, so waiting for a stalled proxy is in it. Hollow points on a broken line stand on fewer than 10 samples and may be chance.".to_owned(), panels));
+    builder.plot(figure(title, "Each step to the right is a tenth of the requests before it: at 99.9% one in a thousand was slower. Lower and flatter is better. Latency counts from the time at which a request was due, so waiting for a stalled proxy is in it. A curve ends where fewer than ten requests were slower: what lies beyond may be chance, and only the highest latency of all is known (in the table). Of several rounds the curve is their median.".to_owned(), panels));
     if cases.len() > 1 && cases.len() <= 4 && cases.iter().all(|(_, workers)| workers.is_none()) {
         each_peer(&pools, builder);
     }
@@ -57,11 +56,6 @@ fn look(pool: &Pool<'_>, builder: &PageBuilder) -> Look {
 }
 
 fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
-    let mut points: Vec<Percentile> =
-        pool.percentiles().into_iter().filter(|point| point.ms.is_finite()).collect();
-    // Where no sample is above, the curve has reached the highest latency and ends.
-    let end = points.iter().position(|point| point.above == 0).map_or(points.len(), |last| last + 1);
-    points.truncate(end);
     let label = match pool.settings {
         Settings::Defaults => format!("{label}, defaults"),
         Settings::Recommended => label.to_owned(),
@@ -70,8 +64,7 @@ fn series(pool: &Pool<'_>, label: &str, look: Look) -> Series {
         peer: pool.peer.to_owned(),
         label,
         look,
-        weak_from: points.iter().position(|point| point.above < ENOUGH_ABOVE),
-        points: points.iter().map(|point| (point.percent, point.ms)).collect(),
+        points: pool.percentiles().iter().map(|point| (point.percent, point.ms)).collect(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What backends say of requests: which came twice, and which never. A dash where nobody counted, with the reason.
 
-use fairway_lab_results::{Delivered, Deliveries, Run};
+use fairway_lab_results::{Delivered, Deliveries};
 
 use super::builder::PageBuilder;
+use super::figures::part;
+use super::gather::Scenario;
 use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, distinct, titled, whole};
@@ -23,7 +25,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// The table of a run; nothing where no stream had ids.
-pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     if run.measures.iter().all(|measure| measure.backstage.deliveries.is_none()) {
         return;
     }
@@ -31,7 +33,7 @@ pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
     builder.reading("Every request that was written carries an id, and backends tell which ids they were given; a request that found no connection is not among them. A GET that came twice was tried again by the proxy, on another endpoint as a rule, which is allowed (RFC 9110 section 9.2.2). A POST that came twice was done twice, which is not: where its client saw a good answer, it is the class duplicated of the errors. What failed but was seen has been done without its client knowing; what failed and was never seen is safe to send again. Answered but never seen must be 0, otherwise the other figures of the row are too low.");
     let mut table = Table::new("Requests as backends saw them", &COLUMNS);
     for pool in whole(run, &builder.palette) {
-        table.group(&titled(pool.case, pool.workers));
+        table.group(&part(&titled(pool.case, pool.workers), pool.settings));
         table.row(row(&pool, builder));
     }
     builder.table(&table);
@@ -65,15 +67,16 @@ fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
 }
 
 /// Why something was not counted.
-fn notes(run: &Run) -> Vec<String> {
+fn notes(run: &Scenario) -> Vec<String> {
     let reasons = run.measures.iter().filter_map(|measure| match &measure.backstage.deliveries {
         Some(Deliveries::Uncounted { reason }) => Some((measure.peer.as_str(), reason.as_str())),
-        Some(Deliveries::Counted(_)) | None => None,
+        None => Some((measure.peer.as_str(), "its requests carried no ids")),
+        Some(Deliveries::Counted(_)) => None,
     });
     distinct(reasons).into_iter().map(|(peer, reason)| format!("Not counted for {peer}: {reason}.")).collect()
 }
 
-fn examples(run: &Run, builder: &mut PageBuilder) {
+fn examples(run: &Scenario, builder: &mut PageBuilder) {
     let mut table = Table::new("First requests that came twice", &["peer", "case", "phase", "request"]);
     let named = run.measures.iter().filter_map(|measure| match &measure.backstage.deliveries {
         Some(Deliveries::Counted(delivered)) => Some((measure, &delivered.examples)),

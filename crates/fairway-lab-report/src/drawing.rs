@@ -23,9 +23,13 @@ struct Frame {
 
 /// Draws a figure.
 pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
+    let crowded =
+        figure.panels.iter().any(|panel| panel.series.iter().filter(|one| is_named(one)).count() > 3);
     let columns = match figure.panels.len() {
         1 => 1,
         2 | 4 => 2,
+        // Names need room: on paper, and without colours, nothing else tells so many lines apart.
+        _ if crowded => 2,
         _ => 3,
     };
     let rows = figure.panels.len().div_ceil(columns);
@@ -36,7 +40,11 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
-        let right = if single { 120.0 } else { 26.0 };
+        let right = match (single, crowded) {
+            (true, _) => 120.0,
+            (false, true) => 106.0,
+            (false, false) => 26.0,
+        };
         let top = if single { 24.0 } else { 38.0 };
         let frame = Frame {
             left: (at % columns) as f64 * cell.0 + LEFT,
@@ -49,11 +57,16 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
         frame.axes(figure, panel, html);
         frame.events(panel, single, html);
         panel.series.iter().for_each(|series| frame.series(series, palette, html));
-        if single {
+        if single || crowded {
             frame.labels(panel, palette, html);
         }
     }
     html.raw("</svg>");
+}
+
+/// Whether its name stands at the end of the line, where there is room.
+fn is_named(series: &Series) -> bool {
+    !matches!(series.look, Look::Failures | Look::Faint)
 }
 
 impl Frame {
@@ -115,7 +128,6 @@ impl Frame {
         if points.is_empty() {
             return;
         }
-        let weak = series.weak_from.unwrap_or(points.len()).min(points.len());
         html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\"");
         html.attribute("data-peer", &series.peer).raw(">");
         if series.look == Look::Failures {
@@ -125,32 +137,35 @@ impl Frame {
                 self.line(html, "failure", (x, bottom - 7.0), (x, bottom));
             }
         } else {
-            self.path(&points[..weak], series.look, "", html);
-            self.path(&points[weak.saturating_sub(1)..], series.look, "weak", html);
-            let marks = if series.look == Look::Dotted { 0 } else { weak };
-            for (at, point) in points.iter().enumerate().skip(marks) {
+            self.path(&points, series.look, html);
+            for point in points.iter().filter(|_| series.look == Look::Dotted) {
                 let (x, y) = self.at(*point);
-                html.raw(if at >= weak { "<circle class=\"hollow\" r=\"2.5\"" } else { "<circle r=\"3\"" });
-                html.raw(" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
+                html.raw("<circle r=\"3\" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
             }
         }
         html.raw("</g>");
     }
 
-    fn path(&self, points: &[Point], look: Look, class: &'static str, html: &mut Html) {
+    fn path(&self, points: &[Point], look: Look, html: &mut Html) {
         if points.len() < 2 {
             return;
         }
-        html.raw("<path class=\"").raw(class).raw("\" d=\"");
-        for (at, point) in points.iter().enumerate() {
-            let (x, y) = self.at(*point);
-            match (at, look) {
-                (0, _) => html.raw("M").number(x),
-                (_, Look::Steps) => html.raw("H").number(x).raw("V").number(y),
-                _ => html.raw("L").number(x),
-            };
-            if look != Look::Steps || at == 0 {
-                html.raw(" ").number(y);
+        // Distances in tenths are half as long as places, and add up to the same place.
+        let tenths = |point: Point| {
+            let (x, y) = self.at(point);
+            ((x * 10.0).round(), (y * 10.0).round())
+        };
+        let mut last = tenths(points[0]);
+        html.raw("<path d=\"M").number(last.0 / 10.0).raw(" ").number(last.1 / 10.0);
+        html.raw(if look == Look::Steps { "" } else { "l" });
+        for (at, point) in points[1..].iter().enumerate() {
+            let next = tenths(*point);
+            let (x, y) = ((next.0 - last.0) / 10.0, (next.1 - last.1) / 10.0);
+            last = next;
+            if look == Look::Steps {
+                html.raw("h").number(x).raw("v").number(y);
+            } else {
+                html.raw(if at > 0 { " " } else { "" }).number(x).raw(" ").number(y);
             }
         }
         html.raw("\"/>");
@@ -158,7 +173,7 @@ impl Frame {
 
     /// Names at the ends of the lines, moved apart where they would cover each other.
     fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Html) {
-        let ends = panel.series.iter().filter(|series| !matches!(series.look, Look::Failures | Look::Faint));
+        let ends = panel.series.iter().filter(|series| is_named(series));
         let mut ends: Vec<(f64, &Series)> = ends
             .filter_map(|series| {
                 let last = series.points.iter().rev().find(|(x, y)| x.is_finite() && y.is_finite())?;

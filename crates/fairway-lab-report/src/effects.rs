@@ -1,17 +1,20 @@
 //! What changes did: spikes of latency after events, and the time from a write to the API to its effect.
 
-use fairway_lab_results::{Propagation, Run, Settings, Spike};
+use fairway_lab_measure::Spread as Interval;
+use fairway_lab_results::{Propagation, Settings, Spike};
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::figures::part;
+use super::gather::Scenario;
 use super::html::{Cell, Table};
-use super::number::{self, UNKNOWN};
+use super::number::{self, TOO_FEW, UNKNOWN};
 use super::palette::Palette;
 use super::pool::distinct;
 use super::scale::Spread;
 
 /// Spikes after events: the worst of each peer and case, and folded every one.
-pub(super) fn spikes(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn spikes(run: &Scenario, builder: &mut PageBuilder) {
     if run.spikes.is_empty() {
         return;
     }
@@ -32,7 +35,7 @@ pub(super) fn spikes(run: &Run, builder: &mut PageBuilder) {
     for (case, settings, peer) in whose(&run.spikes, &builder.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
         if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), builder) {
-            table.group(case);
+            table.group(&part(case, settings));
             table.row(row);
         }
     }
@@ -72,7 +75,7 @@ fn worst(spikes: &[&Spike], builder: &PageBuilder) -> Option<Vec<Cell>> {
     ])
 }
 
-fn every(run: &Run, builder: &mut PageBuilder) {
+fn every(run: &Scenario, builder: &mut PageBuilder) {
     let columns = [
         "case",
         "peer",
@@ -123,8 +126,26 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied()
 }
 
+/// A percentile as it is printed.
+pub(super) fn percentile(sorted: &[f64], share: f64) -> String {
+    let missing = if sorted.is_empty() { UNKNOWN } else { TOO_FEW };
+    quantile(sorted, share).map_or_else(|| missing.to_owned(), number::figure)
+}
+
+/// The median with its interval of order statistics, where it may be shown.
+pub(super) fn median_of(sorted: &[f64]) -> Option<Interval> {
+    quantile(sorted, 0.5)?;
+    Interval::of(sorted)
+}
+
+/// `2.90 – 4.10, covers 95.7%`.
+pub(super) fn interval(of: &Interval) -> String {
+    let (low, high) = of.interval;
+    format!("{} – {}, covers {:.1}%", number::figure(low), number::figure(high), of.coverage * 100.0)
+}
+
 /// From the write to the effect: distributions and a table.
-pub(super) fn propagation(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
     if run.propagations.is_empty() {
         return;
     }
@@ -145,6 +166,7 @@ pub(super) fn propagation(run: &Run, builder: &mut PageBuilder) {
         "peer",
         "#changes",
         "#p50 ms",
+        "#interval of p50, and what it covers",
         "#p90 ms",
         "#p99 ms",
         "#max ms",
@@ -159,15 +181,16 @@ pub(super) fn propagation(run: &Run, builder: &mut PageBuilder) {
         (cases.iter().position(|case| *case == one.case), one.settings, builder.palette.place(&one.peer))
     });
     for one in all {
-        table.group(&one.case);
+        table.group(&part(&one.case, one.settings));
         table.row(times(one, builder));
     }
+    builder.reading("All changes of all rounds are one list. The interval beside the median is made of two of its values (order statistics), and how often such an interval covers the true median stands beside it. “Too few” stands for a percentile with fewer than ten values above it; the slowest of all is always shown.");
     builder.table(&table);
 }
 
 fn times(one: &Propagation, builder: &PageBuilder) -> Vec<Cell> {
     let sorted = sorted(one);
-    let at = |share: f64| Cell::Number(number::maybe(quantile(&sorted, share)));
+    let at = |share: f64| Cell::Number(percentile(&sorted, share));
     let bad = |count: u64| {
         if count > 0 { Cell::Bad(number::count(count)) } else { Cell::Number("0".to_owned()) }
     };
@@ -175,6 +198,7 @@ fn times(one: &Propagation, builder: &PageBuilder) -> Vec<Cell> {
         Cell::Markup(builder.palette.cell(&one.peer, one.settings)),
         Cell::Number(number::count(one.ms.len() as u64 + one.lost)),
         at(0.5),
+        Cell::Number(median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |one| interval(&one))),
         at(0.9),
         at(0.99),
         at(1.0),
@@ -201,5 +225,26 @@ fn distribution(one: &Propagation) -> Option<Series> {
         Settings::Recommended => (one.peer.clone(), Look::Steps),
         Settings::Defaults => (format!("{}, defaults", one.peer), Look::Dashed),
     };
-    Some(Series { peer: one.peer.clone(), label, look, weak_from: None, points })
+    Some(Series { peer: one.peer.clone(), label, look, points })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_has_an_interval_of_its_own_values_and_what_it_covers() {
+        let times: Vec<f64> = (1..=20).map(f64::from).collect();
+        let found = median_of(&times).unwrap();
+        assert_eq!((found.median, interval(&found).as_str()), (10.5, "6.00 – 15.0, covers 95.9%"));
+        assert_eq!(median_of(&times[..19]), None, "nine values are above the median of nineteen");
+    }
+
+    #[test]
+    fn a_percentile_with_fewer_than_ten_values_above_it_is_not_printed() {
+        let times: Vec<f64> = (1..=1_000).map(f64::from).collect();
+        assert_eq!(percentile(&times, 0.99), "990");
+        assert_eq!(percentile(&times[..999], 0.99), "too few");
+        assert_eq!((percentile(&times[..5], 1.0).as_str(), percentile(&[], 0.5).as_str()), ("5.00", "–"));
+    }
 }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use fairway_lab_results::{Class, Run};
+use fairway_lab_results::Class;
 
 use super::builder::PageBuilder;
+use super::figures::part;
+use super::gather::Scenario;
 use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, titled, whole};
@@ -53,7 +55,7 @@ fn vegeta(class: Class) -> String {
 }
 
 /// The table of a run, and the first examples.
-pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     if pools.is_empty() {
         return;
@@ -74,7 +76,7 @@ pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
     table.head(named("in hey's distributions of errors and status codes", &hey));
     table.head(named("in vegeta's Status Codes", &vegeta));
     for pool in &pools {
-        table.group(&titled(pool.case, pool.workers));
+        table.group(&part(&titled(pool.case, pool.workers), pool.settings));
         table.row(row(pool, &classes, builder));
     }
     builder.table(&table);
@@ -94,7 +96,7 @@ fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, builder: &PageBuilder) -> Vec
 /// Rows of examples at most; the rest is in `results.json`.
 const EXAMPLES: usize = 200;
 
-fn examples(run: &Run, builder: &mut PageBuilder) {
+fn examples(run: &Scenario, builder: &mut PageBuilder) {
     let mut table =
         Table::new("First examples", &["peer", "case", "phase", "class", "#due at s", "#after ms", "text"]);
     let all = run.measures.iter().flat_map(|one| one.load.examples.iter().map(move |example| (one, example)));

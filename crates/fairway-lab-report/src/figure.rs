@@ -78,8 +78,6 @@ pub(super) struct Series {
     pub label: String,
     /// How it looks.
     pub look: Look,
-    /// From here on points stand on too few samples and are marked.
-    pub weak_from: Option<usize>,
     /// Its points, x ascending.
     pub points: Vec<Point>,
 }
@@ -125,8 +123,6 @@ impl Series {
             "label": self.label,
             "look": self.look.name(),
             "colour": class_of(&self.peer),
-            // Only short series are marked, and those are not thinned.
-            "weak": self.weak_from.filter(|_| points.len() == self.points.len()),
             "points": flat,
         })
     }

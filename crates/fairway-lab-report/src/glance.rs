@@ -1,11 +1,14 @@
-//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer. The report
-//! begins with it and README has the same table. Only recommended settings; never a figure of a discarded block.
+//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer, of all
+//! scenarios and settings. The report begins with it and README has the same table. Never a figure of a discarded block,
+//! and never a cell without a figure or the reason why there is none.
 
-use fairway_lab_results::{Ratio, Results, Run, Settings, Spike};
+use fairway_lab_results::{Propagation, Ratio, Settings, Spike};
 
-use super::effects::{quantile, sorted};
-use super::headline::{against_fairway, interval, is_noise};
-use super::number::{self, UNKNOWN};
+use super::effects::{percentile, sorted};
+use super::figures::{part, rate_of_loss};
+use super::gather::Scenario;
+use super::headline::{interval, is_noise, with_settings};
+use super::number::{self, TOO_FEW};
 use super::palette::Palette;
 use super::pool::{Pool, distinct, in_case, whole};
 use super::stretch::stretch;
@@ -39,7 +42,7 @@ pub(super) enum Kind {
 pub(super) struct Row {
     /// What it is about.
     pub kind: Kind,
-    /// The scenario and the case.
+    /// The scenario and the case, and the settings if they are not the recommended ones.
     pub place: String,
     /// The figure, with its unit.
     pub figure: String,
@@ -47,45 +50,90 @@ pub(super) struct Row {
     pub cells: Vec<String>,
 }
 
-/// Gathers the table from one run of the laboratory.
-pub(super) fn glance(results: &Results, palette: &Palette) -> Glance {
-    let measured = results.runs.iter().flat_map(|run| {
-        let streams = run.measures.iter().map(|one| (&one.peer, one.settings));
-        streams.chain(run.propagations.iter().map(|one| (&one.peer, one.settings)))
+/// Where rows belong.
+struct Place<'a> {
+    run: &'a Scenario,
+    settings: Settings,
+    palette: &'a Palette,
+}
+
+impl Place<'_> {
+    fn named(&self, case: &str, workers: Option<u32>) -> String {
+        part(&in_case(self.run, case, workers), self.settings)
+    }
+
+    /// Why a peer has no figure here, where others have one.
+    fn missing(&self, peer: &str, otherwise: &str) -> String {
+        let streams = self.run.measures.iter().map(|one| (&one.peer, one.settings));
+        let changes = self.run.propagations.iter().map(|one| (&one.peer, one.settings));
+        let took_part =
+            streams.chain(changes).any(|(name, settings)| name == peer && settings == self.settings);
+        let reason = if self.palette.is_neutral(peer) {
+            "no proxy"
+        } else if !took_part && self.run.absent.iter().any(|absent| absent.peer == peer) {
+            "absent"
+        } else if took_part {
+            otherwise
+        } else {
+            "not asked for"
+        };
+        reason.to_owned()
+    }
+}
+
+/// Gathers the table from all scenarios.
+pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
+    let measured = scenarios.iter().flat_map(|run| {
+        let streams = run.measures.iter().map(|one| &one.peer);
+        streams.chain(run.propagations.iter().map(|one| &one.peer))
     });
-    let recommended =
-        measured.filter(|(_, settings)| *settings == Settings::Recommended).map(|(peer, _)| peer);
-    let mut peers: Vec<String> = distinct(recommended).into_iter().cloned().collect();
+    let mut peers: Vec<String> = distinct(measured).into_iter().cloned().collect();
     peers.sort_by_key(|peer| palette.place(peer));
     let mut glance = Glance { peers, rows: Vec::new() };
-    for run in &results.runs {
-        glance.ratios(run);
-        glance.streams(run, palette);
-        glance.stretches(run, palette);
-        glance.spikes(run);
-        glance.propagations(run);
+    for run in scenarios {
+        for settings in run.settings() {
+            let place = Place { run, settings, palette };
+            glance.ratios(&place);
+            glance.streams(&place);
+            glance.stretches(&place);
+            glance.spikes(&place);
+            glance.propagations(&place);
+        }
     }
     glance
 }
 
 impl Glance {
-    fn row(&mut self, kind: Kind, figure: &str, place: &str, cell: impl Fn(&str) -> Option<String>) {
+    /// A row, if anybody has a figure; whoever has none has the reason, `otherwise` if it took part.
+    fn row(
+        &mut self,
+        (kind, figure, at): (Kind, &str, &str),
+        (place, otherwise): (&Place<'_>, &str),
+        cell: impl Fn(&str) -> Option<String>,
+    ) {
         let cells: Vec<Option<String>> = self.peers.iter().map(|peer| cell(peer)).collect();
         if cells.iter().any(Option::is_some) {
-            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| UNKNOWN.to_owned())).collect();
-            self.rows.push(Row { kind, place: place.to_owned(), figure: figure.to_owned(), cells });
+            let missing = |peer: &str| place.missing(peer, otherwise);
+            let filled = self.peers.iter().zip(cells);
+            let cells = filled.map(|(peer, cell)| cell.unwrap_or_else(|| missing(peer))).collect();
+            self.rows.push(Row { kind, place: at.to_owned(), figure: figure.to_owned(), cells });
         }
     }
 
-    fn ratios(&mut self, run: &Run) {
+    fn ratios(&mut self, place: &Place<'_>) {
+        let all = &place.run.ratios;
+        let against = || with_settings(all, place.settings);
         let key = |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers);
-        for (figure, case, workers) in distinct(against_fairway(&run.ratios).map(key)) {
+        for (figure, case, workers) in distinct(against().map(key)) {
             let of =
                 |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
             let text = format!("{figure} ÷ fairway's");
-            self.row(Kind::Ratio, &text, &in_case(run, &case, workers), |peer| {
-                let own = against_fairway(&run.ratios).filter(of).find(|ratio| ratio.peer == peer)?;
-                Some(if is_noise(own, &run.ratios) {
+            let at = place.named(&case, workers);
+            self.row((Kind::Ratio, &text, &at), (place, "no pair counts"), |peer| {
+                let own = against().filter(of).filter(|ratio| ratio.peer == peer);
+                // Where the CPUs were in two states, the one with more pairs.
+                let own = own.max_by_key(|ratio| ratio.pairs)?;
+                Some(if is_noise(own, all) {
                     format!("A/A {}", interval(own))
                 } else {
                     format!("{} ({})", number::ratio(own.median), interval(own))
@@ -94,84 +142,105 @@ impl Glance {
         }
     }
 
-    fn streams(&mut self, run: &Run, palette: &Palette) {
-        let mut pools = whole(run, palette);
-        pools.retain(|pool| pool.settings == Settings::Recommended);
+    fn streams(&mut self, place: &Place<'_>) {
+        let mut pools = whole(place.run, place.palette);
+        pools.retain(|pool| pool.settings == place.settings);
         let most = pools.iter().filter_map(|pool| pool.workers).max();
         // By worker count there is a table and a plot; here only the largest.
         pools.retain(|pool| pool.workers.is_none() || pool.workers == most);
         for (case, workers) in distinct(pools.iter().map(|pool| (pool.case, pool.workers))) {
-            let own = |peer: &str| {
-                pools.iter().find(|pool| pool.peer == peer && (pool.case, pool.workers) == (case, workers))
-            };
-            let place = in_case(run, case, workers);
-            let is_busy = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_none());
-            let busy = pools.iter().any(|pool| pool.case == case && is_busy(pool));
-            let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
-            if busy {
-                self.row(Kind::Capacity, "answers", &place, |peer| own(peer).map(capacity));
-            }
-            self.row(cost, "CPU µs per request", &place, |peer| own(peer)?.cpu().map(number::figure));
-            self.row(held, "p99 / highest ms", &place, |peer| {
-                let pool = own(peer)?;
-                let p99 = pool.percentile(99.0)?.ms;
-                Some(format!("{} / {}", number::figure(p99), number::maybe(pool.highest())))
-            });
-            self.row(held, "failed requests", &place, |peer| {
-                own(peer).map(|pool| {
-                    format!("{} of {}", number::count(pool.failed()), number::count(pool.requests()))
-                })
-            });
+            let own: Vec<&Pool<'_>> =
+                pools.iter().filter(|pool| (pool.case, pool.workers) == (case, workers)).collect();
+            self.case(&own, &place.named(case, workers), place);
         }
     }
 
-    fn stretches(&mut self, run: &Run, palette: &Palette) {
-        let pools = whole(run, palette);
-        self.row(Kind::Effect, "p99.9 dynamic ÷ static (straight to the pods)", &run.scenario, |peer| {
-            stretch(&pools, peer, Settings::Recommended, 99.9).map(|found| found.text())
+    fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &Place<'_>) {
+        let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
+        let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
+        let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
+        let none = (place, "no stream");
+        if busy {
+            self.row((Kind::Capacity, "answers", at), none, |peer| own(peer).map(|pool| capacity(pool)));
+        }
+        self.row((cost, "CPU µs per request", at), (place, "not read"), |peer| {
+            own(peer)?.cpu().map(number::figure)
+        });
+        self.row((held, "p99 / highest ms", at), none, |peer| {
+            let pool = own(peer)?;
+            let p99 = pool.percentile(99.0);
+            let p99 = p99.map_or_else(|| TOO_FEW.to_owned(), |p99| number::with_range(p99.ms, p99.range));
+            Some(format!("{p99} / {}", number::maybe(pool.highest())))
+        });
+        self.row((held, "failed requests", at), none, |peer| {
+            own(peer)
+                .map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
+        });
+        self.row((held, "failed requests of a million, with 95% interval", at), none, |peer| {
+            own(peer).map(|pool| rate_of_loss(pool.failed(), pool.requests()))
         });
     }
 
-    fn spikes(&mut self, run: &Run) {
+    fn stretches(&mut self, place: &Place<'_>) {
+        let pools = whole(place.run, place.palette);
+        let figure = "p99.9 dynamic ÷ static (straight to the pods)";
+        let at = part(&place.run.name(), place.settings);
+        self.row((Kind::Effect, figure, &at), (place, TOO_FEW), |peer| {
+            stretch(&pools, peer, place.settings, 99.9).map(|found| found.text())
+        });
+    }
+
+    fn spikes(&mut self, place: &Place<'_>) {
         let usable = |spike: &&Spike| {
-            spike.settings == Settings::Recommended && spike.highest_ms.is_finite() && spike.beside.is_none()
+            spike.settings == place.settings && spike.highest_ms.is_finite() && spike.beside.is_none()
         };
-        let recommended = || run.spikes.iter().filter(usable);
-        for case in distinct(recommended().map(|spike| &spike.case)) {
-            let place = in_case(run, case, None);
-            self.row(
-                Kind::Effect,
-                "highest ms in the second after an event (straight to the pods)",
-                &place,
-                |peer| {
-                    let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
-                    let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
-                    Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
-                },
-            );
-            self.row(Kind::Effect, "longest spike, s", &place, |peer| {
-                let own = recommended().filter(|spike| spike.peer == peer && spike.case == *case);
+        let spikes = || place.run.spikes.iter().filter(usable);
+        let none = (place, "no event");
+        for case in distinct(spikes().map(|spike| &spike.case)) {
+            let at = place.named(case, None);
+            let highest = "highest ms in the second after an event (straight to the pods)";
+            self.row((Kind::Effect, highest, &at), none, |peer| {
+                let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
+                let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
+                Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
+            });
+            self.row((Kind::Effect, "longest spike, s", &at), none, |peer| {
+                let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
         }
     }
 
-    fn propagations(&mut self, run: &Run) {
-        let recommended = || run.propagations.iter().filter(|one| one.settings == Settings::Recommended);
-        for case in distinct(recommended().map(|one| &one.case)) {
-            self.row(Kind::Effect, "propagation p50 / p99 ms", &in_case(run, case, None), |peer| {
-                let own = recommended().find(|one| one.peer == peer && one.case == *case)?;
-                let times = sorted(own);
-                let at = |share: f64| number::maybe(quantile(&times, share));
-                let lost = if own.lost + own.wrong > 0 {
-                    format!(", {} lost, {} wrong", number::count(own.lost), number::count(own.wrong))
-                } else {
-                    String::new()
-                };
-                Some(format!("{} / {}{lost}", at(0.5), at(0.99)))
+    fn propagations(&mut self, place: &Place<'_>) {
+        let all = || place.run.propagations.iter().filter(|one| one.settings == place.settings);
+        let none = (place, "no change took effect");
+        for case in distinct(all().map(|one| &one.case)) {
+            let own = |peer: &str| all().find(|one| one.peer == peer && one.case == *case);
+            let at = place.named(case, None);
+            let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
+            if has_median {
+                self.row((Kind::Effect, "propagation p50 / p99 ms", &at), none, |peer| {
+                    let times = sorted(own(peer)?);
+                    let at = |share: f64| percentile(&times, share);
+                    (!times.is_empty()).then(|| format!("{} / {}", at(0.5), at(0.99)))
+                });
+            }
+            self.row((Kind::Effect, "propagation, slowest change, ms", &at), none, |peer| {
+                slowest(own(peer)?)
             });
         }
     }
+}
+
+/// `19.4 (25 changes)`, with what was lost.
+fn slowest(one: &Propagation) -> Option<String> {
+    let times = sorted(one);
+    let slowest = number::figure(*times.last()?);
+    let all = number::count(times.len() as u64 + one.lost);
+    let odd = [(one.lost, "without effect"), (one.wrong, "wrong answers")];
+    let odd = odd.iter().filter(|(count, _)| *count > 0);
+    let odd: Vec<String> = odd.map(|(count, what)| format!(", {} {what}", number::count(*count))).collect();
+    Some(format!("{slowest} ({all} changes{})", odd.concat()))
 }
 
 fn capacity(pool: &Pool<'_>) -> String {
@@ -181,5 +250,66 @@ fn capacity(pool: &Pool<'_>) -> String {
         format!("{} Gbit/s", number::figure(pool.gigabits()))
     } else {
         format!("{} RPS", number::figure(pool.rate()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_lab_results::{Absent, Load, Measure, Run};
+
+    use super::*;
+
+    fn measure(peer: &str, settings: Settings) -> Measure {
+        let mut measure: Measure = serde_json::from_value(serde_json::json!({
+            "peer": peer, "settings": settings, "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
+            "load": Load::default(),
+        }))
+        .unwrap();
+        measure.load.offered.rate = Some(100.0);
+        measure.load.counts.requests = 24_000;
+        measure
+    }
+
+    #[test]
+    fn every_peer_has_a_figure_or_the_reason_why_it_has_none_in_every_row_and_setting() {
+        let (recommended, defaults) = (Settings::Recommended, Settings::Defaults);
+        let mut scenario = Scenario::from(Run {
+            scenario: "dynamic".to_owned(),
+            measures: vec![
+                measure("fairway", recommended),
+                measure("envoy", recommended),
+                measure("fairway", defaults),
+                measure("direct", recommended),
+            ],
+            ..Run::default()
+        });
+        scenario.absent.push(Absent {
+            round: 0,
+            peer: "contour".to_owned(),
+            scenario: None,
+            reason: "it needs a cluster".to_owned(),
+        });
+        let other = Scenario::from(Run {
+            scenario: "timeline".to_owned(),
+            measures: vec![measure("contour", recommended)],
+            ..Run::default()
+        });
+        let palette = Palette::of([]);
+        let glance = glance(&[&scenario, &other], &palette);
+        assert_eq!(glance.peers, ["fairway", "envoy", "contour", "direct"]);
+        let cells = |figure: &str, place: &str| {
+            let row = glance.rows.iter().find(|row| row.figure == figure && row.place == place);
+            row.map(|row| row.cells.clone()).unwrap_or_default()
+        };
+        assert_eq!(
+            cells("failed requests", "dynamic: dynamic"),
+            ["0 of 24,000", "0 of 24,000", "absent", "0 of 24,000"]
+        );
+        assert_eq!(
+            cells("failed requests", "dynamic: dynamic, default settings"),
+            ["0 of 24,000", "not asked for", "absent", "no proxy"]
+        );
+        assert!(cells("p99 / highest ms", "dynamic: dynamic")[0].starts_with("too few"));
+        assert!(glance.rows.iter().flat_map(|row| &row.cells).all(|cell| cell != "–"));
     }
 }

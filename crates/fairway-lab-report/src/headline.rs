@@ -1,9 +1,10 @@
 //! What stands first: ratios with their intervals, the noise of the machine, and a sentence for each that claims no more
 //! than the interval does.
 
-use fairway_lab_results::{Distance, ENOUGH_PAIRS, Ratio, Results, Settings};
+use fairway_lab_results::{Distance, ENOUGH_PAIRS, Ratio, Settings};
 
 use super::builder::PageBuilder;
+use super::gather::Scenario;
 use super::html::{Cell, Html, Table};
 use super::number;
 use super::palette::Palette;
@@ -113,15 +114,15 @@ pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
     }
 }
 
-/// The tables of all ratios of a run of the laboratory: one for each figure and case.
-pub(super) fn ratios(results: &Results, builder: &mut PageBuilder) {
-    if results.runs.iter().all(|run| run.ratios.is_empty()) {
+/// The tables of all ratios: one for each figure and case.
+pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder) {
+    if scenarios.iter().all(|run| run.ratios.is_empty()) {
         builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
     builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
     builder.html.raw("<div class=\"ratios\">");
-    for run in &results.runs {
+    for run in scenarios {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
         order.sort_by_key(|ratio| {
             (ratio.settings, is_noise(ratio, &run.ratios), builder.palette.place(&ratio.peer))
@@ -224,7 +225,12 @@ fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
 
 /// The ratios of recommended settings against Fairway.
 pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
-    all.iter().filter(|ratio| ratio.settings == Settings::Recommended && ratio.base == FAIRWAY)
+    with_settings(all, Settings::Recommended)
+}
+
+/// The ratios of some settings against Fairway.
+pub(super) fn with_settings(all: &[Ratio], settings: Settings) -> impl Iterator<Item = &Ratio> {
+    all.iter().filter(move |ratio| ratio.settings == settings && ratio.base == FAIRWAY)
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ impl Table {
             .attribute("aria-label", &self.caption);
         html.raw("><table>");
         if !self.caption.is_empty() {
-            html.element("<caption>", &self.caption, "</caption>");
+            html.element("<caption><span>", &self.caption, "</span></caption>");
         }
         html.raw("<thead>");
         for row in &self.head {

@@ -1,14 +1,13 @@
 //! The report: one HTML file made of `results.json` of one or more runs. No network, no font, no picture from elsewhere;
 //! a strict content security policy says so to the browser.
 //!
-//! Runs are never mixed: each has its number, each scenario of each run its own section, in the order of scenarios and
-//! then of runs. Two runs of one scenario stand one after the other; the same folder twice is an error of the caller.
-//! Within a run the blocks of a peer in a case are one ([`pool`]).
+//! Rounds of a scenario, and runs of several files with the same parameters, machine and versions, are one ([`gather`]);
+//! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
-//!                └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
-//!                                                               └─► JSON ─► page.js: the same, alive  ─┘
+//! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
+//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
+//!                                                                          └─► JSON ─► page.js: the same, alive  ─┘
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
@@ -17,6 +16,7 @@
 //! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
 mod bars;
+mod beside;
 mod builder;
 mod capacity;
 pub mod command;
@@ -28,6 +28,7 @@ mod errors;
 pub mod evidence;
 mod figure;
 mod figures;
+mod gather;
 mod glance;
 mod headline;
 mod html;
@@ -36,11 +37,15 @@ mod number;
 mod page;
 mod palette;
 mod peers;
+mod poisson;
 mod pool;
 mod provenance;
 mod published;
 mod question;
 pub mod readme;
+
+mod redrawn;
+mod rounds;
 mod scale;
 mod stretch;
 mod thin;

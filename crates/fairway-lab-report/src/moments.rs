@@ -1,10 +1,11 @@
 //! Latency over time, with what was done to the cluster: all peers on one axis, and each by itself beside the stream
 //! straight to the pods that ran with it. Never merges what ran at different times.
 
-use fairway_lab_results::{Event, Measure, Run, Settings};
+use fairway_lab_results::{Event, Measure, Settings};
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
+use super::gather::Scenario;
 use super::palette::Palette;
 use super::pool::distinct;
 use super::scale::Spread;
@@ -19,20 +20,27 @@ struct Strand<'a> {
 }
 
 /// Draws latency over time for every case in which something happened.
-pub(super) fn over_time(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn over_time(run: &Scenario, builder: &mut PageBuilder) {
     for case in distinct(run.events.iter().map(|event| event.case.as_str())) {
         let strands = strands(run, case, &builder.palette);
         if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty()))
         {
             continue;
         }
+        if run.rounds() > 1 {
+            builder.note(&format!(
+                "Of {} rounds the two plots below show the first; the tables are of all.",
+                run.rounds()
+            ));
+        }
         builder.plot(together(run, case, &strands));
         builder.plot(apart(run, case, &strands));
     }
 }
 
-fn strands<'a>(run: &'a Run, case: &str, palette: &Palette) -> Vec<Strand<'a>> {
-    let of_case = || run.measures.iter().filter(|one| one.case == case && one.discarded.is_none());
+fn strands<'a>(run: &'a Scenario, case: &str, palette: &Palette) -> Vec<Strand<'a>> {
+    let first = run.first_rounds();
+    let of_case = || first.iter().copied().filter(|one| one.case == case);
     let through = || of_case().filter(|one| !palette.is_neutral(&one.peer));
     let mut whose = distinct(through().map(|one| (one.settings, one.peer.as_str())));
     whose.sort_by_key(|(settings, peer)| (*settings, palette.place(peer)));
@@ -78,7 +86,7 @@ impl Strand<'_> {
         series
     }
 
-    fn events(&self, run: &Run, case: &str) -> Vec<(f64, String)> {
+    fn events(&self, run: &Scenario, case: &str) -> Vec<(f64, String)> {
         let own =
             |event: &&Event| event.case == case && event.peer == self.peer && event.settings == self.settings;
         run.events.iter().filter(own).map(|event| (event.at_s, event.label.clone())).collect()
@@ -102,7 +110,7 @@ fn points(measures: &[&Measure], peer: &str, value: impl Fn(&fairway_lab_results
         .filter(|(at, value)| at.is_finite() && value.is_finite())
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Series { peer: peer.to_owned(), label: String::new(), look: Look::Solid, weak_from: None, points }
+    Series { peer: peer.to_owned(), label: String::new(), look: Look::Solid, points }
 }
 
 fn figure(title: String, reading: &str, panels: Vec<Panel>) -> Figure {
@@ -115,7 +123,7 @@ fn figure(title: String, reading: &str, panels: Vec<Panel>) -> Figure {
     }
 }
 
-fn together(run: &Run, case: &str, strands: &[Strand<'_>]) -> Figure {
+fn together(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
     let mut panel = Panel::default();
     // The direct stream goes behind, Fairway on top: with log axes spikes of others hide nothing below them.
     panel.series.extend(strands.first().and_then(Strand::direct));
@@ -133,7 +141,7 @@ fn together(run: &Run, case: &str, strands: &[Strand<'_>]) -> Figure {
     figure(format!("Latency over time, {case}: all peers"), &reading, vec![panel])
 }
 
-fn apart(run: &Run, case: &str, strands: &[Strand<'_>]) -> Figure {
+fn apart(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
     let panels = strands.iter().map(|strand| {
         let mut series: Vec<Series> = strand.direct().into_iter().collect();
         series.push(strand.series("highest", Look::Solid, |bucket| bucket.max_ms));

@@ -3,6 +3,8 @@
 
 /// What stands for a figure that is not there.
 pub(super) const UNKNOWN: &str = "–";
+/// What stands for a percentile with fewer than ten values above it.
+pub(super) const TOO_FEW: &str = "too few";
 
 /// Three significant digits; whole above 100.
 pub(super) fn figure(value: f64) -> String {
@@ -28,6 +30,14 @@ pub(super) fn figure(value: f64) -> String {
 /// As [`figure`], for what may be missing.
 pub(super) fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), figure)
+}
+
+/// `1.35`, or with the range of rounds `1.35 (1.20 – 1.61)`.
+pub(super) fn with_range(value: f64, range: Option<(f64, f64)>) -> String {
+    match range {
+        Some((low, high)) => format!("{} ({} – {})", figure(value), figure(low), figure(high)),
+        None => figure(value),
+    }
 }
 
 /// A whole number with separated thousands.

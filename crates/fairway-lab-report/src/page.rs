@@ -4,13 +4,16 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use fairway_lab_results::{Results, Run};
+use fairway_lab_results::Results;
 
 use super::bars::{COST, bars};
+use super::beside::HATCH;
 use super::builder::PageBuilder;
+use super::gather::{Scenario, gather};
 use super::glance::{Kind, glance};
 use super::html::{Cell, Html, Table};
 use super::palette::Palette;
+use super::pool::distinct;
 use super::{
     capacity, curves, deliveries, effects, errors, figures, headline, moments, number, provenance, published,
     stretch, verdict,
@@ -19,61 +22,49 @@ use super::{
 const STYLE: &str = include_str!("page.css");
 const PLOT: &str = include_str!("plot.js");
 const SCRIPT: &str = include_str!("page.js");
-/// The order of scenarios; others follow as they come.
-const SCENARIOS: [&str; 5] = ["dynamic", "capacity", "comparison", "timeline", "propagation"];
-
 /// The report of runs, a whole HTML file.
 ///
 /// # Errors
 /// The published figures that are part of this program cannot be read.
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
+    let scenarios = gather(results);
     let mut builder = PageBuilder::new(Palette::of(results));
-    opening(results, &mut builder);
-    verdict::chapter(results, &mut builder)?;
-    for (at, one) in results.iter().enumerate() {
-        at_a_glance(at, results.len(), one, &mut builder);
-    }
-    for (place, (at, run)) in in_order(results).into_iter().enumerate() {
+    opening(results, &scenarios, &mut builder);
+    verdict::chapter(&scenarios, &mut builder)?;
+    at_a_glance(results, &scenarios, &mut builder);
+    for (place, run) in scenarios.iter().enumerate() {
         builder.html.raw("<section class=\"scenario\"").attribute("id", &format!("scenario-{}", place + 1));
-        builder.html.raw("><h2>").text(&run.scenario).text(&of_run(at, results.len())).raw("</h2>");
+        builder.html.raw("><h2>").text(&run.title()).raw("</h2>");
+        apart(run, &mut builder);
         scenario(run, &mut builder);
         builder.html.raw("</section>");
     }
-    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
-    published::chapter(results, &mut builder)?;
+    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>").raw(HATCH);
+    published::chapter(&scenarios, &mut builder)?;
     builder.html.raw("</section>");
-    for (at, one) in results.iter().enumerate() {
-        grounds(at, results.len(), one, &mut builder);
-    }
+    provenance::grounds(results, &mut builder);
     Ok(framed(builder))
 }
 
-fn in_order(results: &[Results]) -> Vec<(usize, &Run)> {
-    let all = results.iter().enumerate().flat_map(|(at, one)| one.runs.iter().map(move |run| (at, run)));
-    let mut all: Vec<(usize, &Run)> = all.collect();
-    all.sort_by_key(|(_, run)| {
-        SCENARIOS.iter().position(|known| *known == run.scenario).unwrap_or(SCENARIOS.len())
-    });
-    all
+/// Why a set of runs is not one with the set before it.
+fn apart(run: &Scenario, builder: &mut PageBuilder) {
+    if !run.apart.is_empty() {
+        builder.html.raw("<div class=\"note\"><b>Why this stands apart.</b> Runs become one set of tables when machine, versions and parameters are the same. Compared with the first set of this scenario:");
+        builder.html.list(run.apart.iter().map(String::as_str)).raw("</div>");
+    }
 }
 
-fn of_run(at: usize, runs: usize) -> String {
-    if runs > 1 { format!(", run {}", at + 1) } else { String::new() }
-}
-
-fn opening(results: &[Results], builder: &mut PageBuilder) {
+fn opening(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder) {
     builder.html.raw("<header><h1>Ingress controllers, measured</h1><button type=\"button\" id=\"theme\" hidden>Dark</button></header>");
     builder.html.raw("<p class=\"lead\">The five published benchmarks of ingress controllers, run again by <code>fairway-lab</code>.");
-    for (at, one) in results.iter().enumerate() {
-        let environment = &one.environment;
-        let text = format!(
-            " Begun {}{}, on {}, {} CPUs; it took {}.",
-            one.begun.replace('T', " ").replace('Z', " UTC"),
-            of_run(at, results.len()),
-            environment.cpu,
-            environment.cpus,
-            number::duration(one.seconds)
-        );
+    let machines = results.iter().map(|one| (&one.environment.cpu, one.environment.cpus));
+    for (cpu, cpus) in distinct(machines) {
+        let own = results.iter().filter(|one| (&one.environment.cpu, one.environment.cpus) == (cpu, cpus));
+        let begun = own.map(|one| {
+            let when = one.begun.replace('T', " ").replace('Z', " UTC");
+            format!("{when} ({})", number::duration(one.seconds))
+        });
+        let text = format!(" Measured on {cpu}, {cpus} CPUs: {}.", begun.collect::<Vec<_>>().join("; "));
         builder.html.text(&text);
     }
     builder.html.raw("</p>");
@@ -81,23 +72,24 @@ fn opening(results: &[Results], builder: &mut PageBuilder) {
     if results.is_empty() {
         builder.note("There are no results in this report.");
     }
-    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#answer\">The answer</a><a href=\"#glance-1\">At a glance</a>");
-    for (place, (at, run)) in in_order(results).into_iter().enumerate() {
+    builder.html.raw(
+        "<nav aria-label=\"Contents\"><a href=\"#answer\">The answer</a><a href=\"#glance\">At a glance</a>",
+    );
+    for (place, run) in scenarios.iter().enumerate() {
         builder.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
-        builder.html.text(&format!("{}{}", run.scenario, of_run(at, results.len()))).raw("</a>");
+        builder.html.text(&run.title()).raw("</a>");
     }
-    builder.html.raw("<a href=\"#published\">Published figures</a><a href=\"#grounds-1\">Machine, versions, configurations</a></nav>");
+    builder.html.raw("<a href=\"#published\">Published figures</a><a href=\"#grounds\">Machine, versions, configurations</a></nav>");
 }
 
-fn at_a_glance(at: usize, runs: usize, results: &Results, builder: &mut PageBuilder) {
-    builder.html.raw("<section").attribute("id", &format!("glance-{}", at + 1)).raw("><h2>At a glance");
-    builder.html.text(&of_run(at, runs)).raw("</h2><h3>Ratios</h3>");
-    headline::ratios(results, builder);
-    let glance = glance(results, &builder.palette);
+fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder) {
+    builder.html.raw("<section id=\"glance\"><h2>At a glance</h2><h3>Ratios</h3>");
+    headline::ratios(scenarios, builder);
+    let glance = glance(&scenarios.iter().collect::<Vec<_>>(), &builder.palette);
     let mut columns = vec![String::new()];
     columns.extend(glance.peers.iter().map(|peer| format!("#{peer}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("Main figures, recommended settings", &columns);
+    let mut table = Table::new("Main figures; recommended settings where nothing else is said", &columns);
     // The ratios stand above, with more to them.
     for row in glance.rows.into_iter().filter(|row| row.kind != Kind::Ratio) {
         table.group(&row.place);
@@ -109,19 +101,20 @@ fn at_a_glance(at: usize, runs: usize, results: &Results, builder: &mut PageBuil
         builder.table(&table);
         builder.html.raw("</div>");
     }
-    if !results.absent.is_empty() {
+    if results.iter().any(|one| !one.absent.is_empty()) {
         builder.html.raw("<h3>Absent</h3>");
         provenance::absent(results, builder);
     }
-    if !results.limitations.is_empty() {
+    let limitations = distinct(results.iter().flat_map(|one| &one.limitations));
+    if !limitations.is_empty() {
         builder.html.raw("<h3>Before you believe a figure</h3>");
-        builder.html.list(results.limitations.iter().map(String::as_str));
+        builder.html.list(limitations.into_iter().map(String::as_str));
     }
     builder.html.raw("</section>");
 }
 
-fn scenario(run: &Run, builder: &mut PageBuilder) {
-    builder.html.element("<p class=\"lead\">", &run.purpose, "</p>");
+fn scenario(run: &Scenario, builder: &mut PageBuilder) {
+    builder.html.element("<p class=\"lead\">", &run.question.purpose, "</p>");
     provenance::parameters(run, builder);
     figures::table(run, builder);
     stretch::table(run, builder);
@@ -136,22 +129,6 @@ fn scenario(run: &Run, builder: &mut PageBuilder) {
     deliveries::table(run, builder);
     provenance::discarded(run, builder);
     provenance::generator(run, builder);
-}
-
-fn grounds(at: usize, runs: usize, results: &Results, builder: &mut PageBuilder) {
-    builder
-        .html
-        .raw("<section")
-        .attribute("id", &format!("grounds-{}", at + 1))
-        .raw("><h2>Machine, versions, configurations");
-    builder.html.text(&of_run(at, runs)).raw("</h2>");
-    provenance::environment(results, builder);
-    builder.html.raw("<h3>Peers</h3>");
-    provenance::peers(results, builder);
-    builder.html.raw("<h3>Absent</h3>");
-    provenance::absent(results, builder);
-    builder.html.raw("<h3>Limitations</h3>");
-    builder.html.list(results.limitations.iter().map(String::as_str)).raw("</section>");
 }
 
 /// The scripts, as they stand in the file.

@@ -236,19 +236,15 @@ class Plot {
       }
       return;
     }
-    const weak = series.weak ?? count;
-    const path = (from, to, kind) => {
-      if (to - from < 2) return;
-      let d = `M${x(from)} ${y(from)}`;
-      for (let at = from + 1; at < to; at += 1) {
+    if (count > 1) {
+      let d = `M${x(0)} ${y(0)}`;
+      for (let at = 1; at < count; at += 1) {
         d += series.look === "steps" ? `H${x(at)}V${y(at)}` : `L${x(at)} ${y(at)}`;
       }
-      shape("path", { d, class: kind }, own);
-    };
-    path(0, weak, "");
-    path(Math.max(weak - 1, 0), count, "weak");
-    for (let at = series.look === "dotted" ? 0 : weak; at < count; at += 1) {
-      shape("circle", { cx: x(at), cy: y(at), r: at >= weak ? 2.5 : 3, class: at >= weak ? "hollow" : "" }, own);
+      shape("path", { d }, own);
+    }
+    for (let at = 0; at < count && series.look === "dotted"; at += 1) {
+      shape("circle", { cx: x(at), cy: y(at), r: 3 }, own);
     }
   }
 

@@ -2,10 +2,43 @@
 //! merged, and nothing is ever the mean of percentiles. Discarded blocks do not count.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
-use fairway_lab_results::{Class, Latency, Measure, Percentile, Run, Settings};
+use fairway_lab_results::{Class, Latency, Measure, Percentile, Settings};
 
+use super::gather::Scenario;
 use super::palette::Palette;
+
+/// A stream, and the round that it was measured in. It reads like its [`Measure`].
+#[derive(Clone, Copy)]
+pub(super) struct Stream<'a> {
+    measure: &'a Measure,
+    round: usize,
+}
+
+impl Deref for Stream<'_> {
+    type Target = Measure;
+
+    fn deref(&self) -> &Measure {
+        self.measure
+    }
+}
+
+/// With fewer values above it a percentile may be chance, and is not shown anywhere.
+pub(super) const ENOUGH_ABOVE: u64 = 10;
+/// With fewer rounds their range says little.
+pub(super) const ENOUGH_ROUNDS: usize = 4;
+
+/// A percentile of latency that stands on enough values: of one round, or the median of rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tail {
+    /// In percent.
+    pub percent: f64,
+    /// Milliseconds.
+    pub ms: f64,
+    /// The lowest and the highest of rounds, if there are enough of them.
+    pub range: Option<(f64, f64)>,
+}
 
 /// The streams of a peer in a case.
 pub(super) struct Pool<'a> {
@@ -20,14 +53,14 @@ pub(super) struct Pool<'a> {
     /// Worker threads, where the scenario is about them.
     pub workers: Option<u32>,
     /// The streams, in the order of the run; at least one.
-    pub measures: Vec<&'a Measure>,
+    pub measures: Vec<Stream<'a>>,
 }
 
 /// The name of a phase that holds all others.
 const POOLED: &str = "pooled";
 
 /// All phases together, by case, worker count, settings and peer.
-pub(super) fn whole<'a>(run: &'a Run, palette: &Palette) -> Vec<Pool<'a>> {
+pub(super) fn whole<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
     let mut pools = gathered(run, palette, false);
     for pool in &mut pools {
         // A stream that is the sum of the others must not be counted beside them.
@@ -39,7 +72,7 @@ pub(super) fn whole<'a>(run: &'a Run, palette: &Palette) -> Vec<Pool<'a>> {
 }
 
 /// Each phase by itself.
-pub(super) fn by_phase<'a>(run: &'a Run, palette: &Palette) -> Vec<Pool<'a>> {
+pub(super) fn by_phase<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
     gathered(run, palette, true)
 }
 
@@ -55,7 +88,7 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 }
 
 /// Whether a run asks what more workers do. Elsewhere their number belongs to the parameters and not to every figure.
-fn are_workers_varied(run: &Run) -> bool {
+fn are_workers_varied(run: &Scenario) -> bool {
     let keys = run.measures.iter().map(|one| (&one.peer, one.settings, &one.case, one.workers));
     let with = distinct(keys);
     let without = distinct(with.iter().map(|(peer, settings, case, _)| (peer, settings, case)));
@@ -72,18 +105,23 @@ pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
 }
 
 /// How a case is called in tables that have more than one scenario.
-pub(super) fn in_case(run: &Run, case: &str, workers: Option<u32>) -> String {
-    format!("{}: {}", run.scenario, titled(case, workers))
+pub(super) fn in_case(run: &Scenario, case: &str, workers: Option<u32>) -> String {
+    format!("{}: {}", run.name(), titled(case, workers))
 }
 
-fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
-    let counted: Vec<&Measure> = run.measures.iter().filter(|measure| measure.discarded.is_none()).collect();
-    let cases = distinct(counted.iter().map(|measure| &measure.case));
-    let orders = distinct(counted.iter().map(|measure| &measure.phase));
+fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
+    let counted: Vec<Stream<'a>> = run
+        .streams()
+        .filter(|(_, measure)| measure.discarded.is_none())
+        .map(|(round, measure)| Stream { measure, round })
+        .collect();
+    let cases = distinct(counted.iter().map(|one| &one.measure.case));
+    let orders = distinct(counted.iter().map(|one| &one.measure.phase));
     let by_workers = are_workers_varied(run);
     let place = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
     let mut pools: BTreeMap<_, Pool<'a>> = BTreeMap::new();
-    for measure in counted {
+    for stream in counted {
+        let Stream { measure, .. } = stream;
         let phase = if phases { place(&orders, &measure.phase) } else { None };
         let key = (
             place(&cases, &measure.case),
@@ -101,7 +139,7 @@ fn gathered<'a>(run: &'a Run, palette: &Palette, phases: bool) -> Vec<Pool<'a>> 
             workers: measure.workers.filter(|_| by_workers),
             measures: Vec::new(),
         });
-        pool.measures.push(measure);
+        pool.measures.push(stream);
     }
     pools.into_values().collect()
 }
@@ -110,7 +148,7 @@ impl<'a> Pool<'a> {
     /// Of a stream straight to the pods, what ran at the same time as a peer.
     pub(super) fn beside(&self, peer: &str) -> Option<Pool<'a>> {
         let meanwhile = self.measures.iter().filter(|one| one.beside.as_deref() == Some(peer));
-        let measures: Vec<&Measure> = meanwhile.copied().collect();
+        let measures: Vec<Stream<'a>> = meanwhile.copied().collect();
         (!measures.is_empty()).then_some(Pool { measures, ..*self })
     }
 }
@@ -213,15 +251,48 @@ impl Pool<'_> {
         counted.map(|measure| measure.load.latency.max_ms).filter(|ms| ms.is_finite()).reduce(f64::max)
     }
 
-    /// The distribution of latency from the intended time.
-    pub(super) fn percentiles(&self) -> Vec<Percentile> {
-        merged(&self.measures.iter().map(|measure| &measure.load.latency).collect::<Vec<_>>())
+    /// How many rounds there are.
+    fn rounds(&self) -> Vec<usize> {
+        let mut rounds: Vec<usize> = self.measures.iter().map(|one| one.round).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        rounds
     }
 
-    /// A percentile, if it is among those that were kept.
-    pub(super) fn percentile(&self, percent: f64) -> Option<Percentile> {
+    /// The distribution of latency from the intended time, as far as values carry it: no percentile has fewer than ten values
+    /// above it. Of several rounds it is the median of theirs, percentile by percentile.
+    pub(super) fn percentiles(&self) -> Vec<Tail> {
+        let of_round = |round: usize| {
+            let own = self.measures.iter().filter(|one| one.round == round);
+            let own: Vec<&Latency> = own.map(|one| &one.measure.load.latency).collect();
+            let mut points = merged(&own);
+            points.retain(|point| point.above >= ENOUGH_ABOVE && point.ms.is_finite());
+            points
+        };
+        let rounds: Vec<Vec<Percentile>> = self.rounds().into_iter().map(of_round).collect();
+        let Some(grid) = rounds.iter().max_by_key(|points| points.len()) else { return Vec::new() };
+        let tail = |percent: f64| {
+            let same = |point: &&Percentile| (point.percent - percent).abs() < 1e-9;
+            let mut found: Vec<f64> =
+                rounds.iter().filter_map(|points| points.iter().find(same)).map(|point| point.ms).collect();
+            found.sort_by(f64::total_cmp);
+            let ms = middle(&found)?;
+            let range = (found.len() >= ENOUGH_ROUNDS).then(|| (found[0], found[found.len() - 1]));
+            Some(Tail { percent, ms, range })
+        };
+        grid.iter().filter_map(|point| tail(point.percent)).collect()
+    }
+
+    /// A percentile, if it is among those that were kept and stands on ten values above it.
+    pub(super) fn percentile(&self, percent: f64) -> Option<Tail> {
         self.percentiles().into_iter().find(|point| (point.percent - percent).abs() < 1e-9)
     }
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.len() / 2;
+    let upper = *sorted.get(half)?;
+    Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[half - 1], upper) })
 }
 
 /// One distribution of several: at each percentile of the first, the latency that as many of all values lie above.
@@ -309,6 +380,48 @@ mod tests {
         // A tenth of all values is 100 ms; the mean of the two p99 would be 50.
         assert!((at(99.0).ms - 100.0).abs() < 0.1, "{points:?}");
         assert_eq!(at(99.0).above, 100);
+    }
+
+    /// A stream of so many requests, of which the slowest hundredth took so long.
+    fn stream(count: u64, p99: f64) -> Measure {
+        let mut measure: Measure = serde_json::from_value(serde_json::json!({
+            "peer": "envoy", "settings": "recommended", "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
+            "load": fairway_lab_results::Load::default(),
+        }))
+        .unwrap();
+        measure.load.latency = latency(count, &[(0.0, 1.0), (50.0, 1.0), (99.0, p99)], p99 * 2.0);
+        measure
+    }
+
+    fn percentile(tails: &[f64], count: u64) -> Option<Tail> {
+        let measures: Vec<Measure> = tails.iter().map(|p99| stream(count, *p99)).collect();
+        let measures = measures.iter().enumerate().map(|(round, measure)| Stream { measure, round });
+        let pool = Pool {
+            case: "dynamic",
+            phase: "",
+            peer: "envoy",
+            settings: Settings::Recommended,
+            workers: None,
+            measures: measures.collect(),
+        };
+        pool.percentile(99.0)
+    }
+
+    #[test]
+    fn a_percentile_of_rounds_is_the_median_of_theirs_with_their_range_from_four_on() {
+        let found = percentile(&[9.0, 3.0, 5.0, 4.0], 2_000).unwrap();
+        assert_eq!((found.ms, found.range), (4.5, Some((3.0, 9.0))));
+        let found = percentile(&[9.0, 3.0, 5.0], 2_000).unwrap();
+        assert_eq!((found.ms, found.range), (5.0, None));
+        assert_eq!(percentile(&[9.0], 2_000).unwrap().range, None);
+    }
+
+    #[test]
+    fn a_percentile_with_fewer_than_ten_values_above_it_is_nowhere() {
+        assert_eq!(percentile(&[9.0], 1_000).unwrap().ms, 9.0);
+        assert_eq!(percentile(&[9.0], 900), None);
+        // Each round by itself has nine above: together they would be enough, and are not.
+        assert_eq!(percentile(&[9.0; 4], 900), None);
     }
 
     #[test]

@@ -3,19 +3,23 @@
 
 use std::collections::BTreeSet;
 
-use fairway_lab_results::{Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results, Run};
+use fairway_lab_results::{Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results};
 
 use super::builder::PageBuilder;
+use super::gather::Scenario;
 use super::html::{Cell, Table};
-use super::number::{self, UNKNOWN};
-use super::pool::{distinct, titled};
+use super::number::{self, TOO_FEW, UNKNOWN};
+use super::pool::{ENOUGH_ABOVE, distinct, titled};
 
 /// Says at the top what is not complete.
 pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
-    for (at, results) in all.iter().enumerate() {
+    for results in all {
         if let Completeness::Partial { reason } = &results.completeness {
-            let which =
-                if all.len() > 1 { format!("Run {} is partial: ", at + 1) } else { "Partial: ".to_owned() };
+            let which = if all.len() > 1 {
+                format!("What began {} is partial: ", results.begun)
+            } else {
+                "Partial: ".to_owned()
+            };
             builder.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
             builder.html.text(reason).raw(". What follows is what was found until then.</p>");
         }
@@ -23,7 +27,7 @@ pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
 }
 
 /// The parameters of the paper and ours, and what was shortened.
-pub(super) fn parameters(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn parameters(run: &Scenario, builder: &mut PageBuilder) {
     if !run.shortened.is_empty() {
         builder.html.raw("<div class=\"shortened\"><b>Shortened in this run</b>");
         builder.html.list(run.shortened.iter().map(String::as_str)).raw("</div>");
@@ -42,7 +46,7 @@ pub(super) fn parameters(run: &Run, builder: &mut PageBuilder) {
 }
 
 /// Blocks that do not count, with the reason.
-pub(super) fn discarded(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn discarded(run: &Scenario, builder: &mut PageBuilder) {
     let columns = ["case", "peer", "phase", "#block", "#began at s", "reason"];
     let mut table = Table::new("Discarded blocks", &columns);
     for measure in &run.measures {
@@ -69,7 +73,7 @@ pub(super) fn discarded(run: &Run, builder: &mut PageBuilder) {
 }
 
 /// What the generator did itself: what it offered, how late it was, TLS as negotiated.
-pub(super) fn generator(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn generator(run: &Scenario, builder: &mut PageBuilder) {
     let columns = [
         "case",
         "peer",
@@ -108,12 +112,17 @@ pub(super) fn generator(run: &Run, builder: &mut PageBuilder) {
 fn stream(blocks: &[&Measure], builder: &PageBuilder) -> Vec<Cell> {
     let measure = blocks[0];
     let load = &measure.load;
-    let worst = |of: fn(&Lateness) -> f64| {
-        Cell::Number(number::figure(blocks.iter().map(|block| of(&block.load.lateness)).fold(0.0, f64::max)))
+    let worst = |percent: f64, of: fn(&Lateness) -> f64| {
+        let stands = |block: &&&Measure| {
+            block.load.counts.requests as f64 * (1.0 - percent / 100.0) >= ENOUGH_ABOVE as f64
+                || percent >= 100.0
+        };
+        let latest = blocks.iter().filter(stands).map(|block| of(&block.load.lateness)).reduce(f64::max);
+        Cell::Number(latest.map_or_else(|| TOO_FEW.to_owned(), number::figure))
     };
     let sent = |block: &&Measure| {
         let p99 = block.load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
-        p99.map(|point| point.ms)
+        p99.filter(|point| point.above >= ENOUGH_ABOVE).map(|point| point.ms)
     };
     vec![
         Cell::Text(titled(&measure.case, measure.workers)),
@@ -124,11 +133,17 @@ fn stream(blocks: &[&Measure], builder: &PageBuilder) -> Vec<Cell> {
         Cell::Number(number::count(load.offered.connections.into())),
         Cell::Number(load.offered.threads.to_string()),
         Cell::Number(number::figure(blocks.iter().map(|block| block.load.seconds).sum())),
-        worst(|late| late.p50_ms),
-        worst(|late| late.p99_ms),
-        worst(|late| late.p999_ms),
-        worst(|late| late.max_ms),
-        Cell::Number(number::maybe(blocks.iter().filter_map(sent).reduce(f64::max))),
+        worst(50.0, |late| late.p50_ms),
+        worst(99.0, |late| late.p99_ms),
+        worst(99.9, |late| late.p999_ms),
+        worst(100.0, |late| late.max_ms),
+        Cell::Number(
+            blocks
+                .iter()
+                .filter_map(sent)
+                .reduce(f64::max)
+                .map_or_else(|| TOO_FEW.to_owned(), number::figure),
+        ),
         Cell::Text(tls(measure)),
         Cell::Text(cost_source(measure)),
     ]
@@ -162,7 +177,7 @@ fn cost_source(measure: &Measure) -> String {
 }
 
 /// Says which peers' figures of CPU are not the kernel's own counters, and what could not be read or had no effect.
-pub(super) fn notes(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn notes(run: &Scenario, builder: &mut PageBuilder) {
     let mut sentences: BTreeSet<String> = BTreeSet::new();
     for measure in &run.measures {
         let said = match (&measure.cost, &measure.backstage.uncosted) {
@@ -187,9 +202,9 @@ pub(super) fn notes(run: &Run, builder: &mut PageBuilder) {
 }
 
 /// What should have been measured and could not be.
-pub(super) fn absent(results: &Results, builder: &mut PageBuilder) {
+pub(super) fn absent(all: &[Results], builder: &mut PageBuilder) {
     let mut table = Table::new("Absent", &["peer", "scenario", "reason"]);
-    for absent in &results.absent {
+    for absent in distinct(all.iter().flat_map(|results| &results.absent)) {
         table.row(vec![
             Cell::Text(absent.peer.clone()),
             Cell::Text(absent.scenario.clone().unwrap_or_else(|| "all".to_owned())),
@@ -203,8 +218,31 @@ pub(super) fn absent(results: &Results, builder: &mut PageBuilder) {
     }
 }
 
+/// Machines, command lines, peers and limitations of all results. What several have alike is there once.
+pub(super) fn grounds(all: &[Results], builder: &mut PageBuilder) {
+    builder.html.raw("<section id=\"grounds\"><h2>Machine, versions, configurations</h2>");
+    for results in all {
+        environment(results, builder);
+    }
+    let of_peers = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
+    for text in distinct(all.iter().map(of_peers)) {
+        let own: Vec<&Results> = all.iter().filter(|results| of_peers(results) == text).collect();
+        builder.html.raw("<h3>Peers</h3>");
+        if own.len() < all.len() {
+            let begun: Vec<&str> = own.iter().map(|results| results.begun.as_str()).collect();
+            builder.note(&format!("In what began {}.", begun.join(", ")));
+        }
+        peers(own[0], builder);
+    }
+    builder.html.raw("<h3>Absent</h3>");
+    absent(all, builder);
+    builder.html.raw("<h3>Limitations</h3>");
+    let limitations = distinct(all.iter().flat_map(|results| &results.limitations));
+    builder.html.list(limitations.into_iter().map(String::as_str)).raw("</section>");
+}
+
 /// The machine, the programs, the command line.
-pub(super) fn environment(results: &Results, builder: &mut PageBuilder) {
+fn environment(results: &Results, builder: &mut PageBuilder) {
     let Environment { cpu, cpus, memory_bytes, kernel, system, place, kubernetes, laboratory, facts } =
         &results.environment;
     let html = &mut builder.html;
@@ -240,7 +278,7 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The peers with versions and full configurations.
-pub(super) fn peers(results: &Results, builder: &mut PageBuilder) {
+fn peers(results: &Results, builder: &mut PageBuilder) {
     let mut table = Table::new("Peers", &["peer", "what it is", "kind", "stands for", "versions"]);
     let mut order: Vec<&PeerRecord> = results.peers.iter().collect();
     order.sort_by_key(|peer| builder.palette.place(&peer.name));

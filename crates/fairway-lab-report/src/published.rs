@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use fairway_lab_results::{Class, Results, Run, Settings};
+use fairway_lab_results::{Class, Settings};
 
 use super::builder::PageBuilder;
 use super::figures::percentile;
+use super::gather::Scenario;
 use super::html::{Cell, Html, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::{Pool, distinct, whole};
+use super::redrawn::{charts, counters};
 
 /// The figures as they were printed; a copy of what the project agreed on.
 const PUBLISHED: &str = include_str!("../published.json");
@@ -33,7 +35,7 @@ pub(super) fn figures() -> anyhow::Result<Value> {
 }
 
 /// The chapter.
-pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Result<()> {
+pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Result<()> {
     let published: Published = serde_json::from_str(PUBLISHED)?;
     builder.note(&published.note);
     for (name, study) in &published.studies {
@@ -46,11 +48,9 @@ pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Res
         };
         builder.html.element("<section class=\"study\"><h3>", heading, "</h3>");
         builder.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
-        let runs: Vec<&Run> = all
-            .iter()
-            .flat_map(|results| &results.runs)
-            .filter(|run| run.study.as_deref() == Some(name))
-            .collect();
+        let runs: Vec<&Scenario> =
+            all.iter().filter(|run| run.question.study.as_deref() == Some(name)).collect();
+        charts(name, study, &runs, builder);
         match name.as_str() {
             "study1_dynamic" => dynamic(study, &runs, builder),
             "study2_capacity" => capacity(study, &runs, builder),
@@ -102,22 +102,7 @@ fn figure(value: &Value) -> Cell {
     Cell::Number(printed(value))
 }
 
-/// The counters of wrk2 that study 1 prints: connect, timeout, read.
-fn counters(pool: &Pool<'_>) -> [u64; 3] {
-    let mut counters = [0; 3];
-    for (class, count) in pool.errors() {
-        let counter = match class {
-            Class::ConnectRefused | Class::ConnectReset | Class::ConnectOther | Class::Tls => 0,
-            Class::ConnectTimeout | Class::TlsTimeout | Class::HeadTimeout | Class::BodyTimeout => 1,
-            Class::ReadReset | Class::ReadEof | Class::Truncated | Class::Malformed => 2,
-            _ => continue,
-        };
-        counters[counter] += count;
-    }
-    counters
-}
-
-fn dynamic(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
+fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
     let columns = [
         "",
         "#connection errors",
@@ -158,7 +143,7 @@ fn dynamic(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     builder.html.append(&notes);
 }
 
-fn capacity(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
+fn capacity(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
     let cpus: Vec<u64> = study["cpus"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &builder.palette)).collect();
     let mut counts =
@@ -210,7 +195,7 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, builder: &
     table.row(cells);
 }
 
-fn comparison(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
+fn comparison(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
     const CODES: [&str; 5] = ["200", "404", "502", "503", "504"];
     const PERCENTILES: [f64; 4] = [75.0, 90.0, 95.0, 99.0];
     let columns = [
@@ -260,7 +245,7 @@ fn comparison(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
     builder.html.element("<p class=\"note\">The study's verdict: ", text(&study["verdict"]), "</p>");
 }
 
-fn timeline(study: &Value, runs: &[&Run], builder: &mut PageBuilder) {
+fn timeline(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
     let rates: Vec<u64> =
         study["parameters"]["rates"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     let cases = distinct(runs.iter().flat_map(|run| &run.spikes).map(|spike| spike.case.as_str()));

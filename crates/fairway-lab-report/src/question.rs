@@ -1,14 +1,16 @@
 //! The questions that readers ask first, and what the runs answer to each for each peer: a figure, its interval where there
 //! is one, and how it stands to Fairway's where the intervals allow a word. Recommended settings only.
 
-use fairway_lab_results::{Ratio, Results, Run, Settings};
+use fairway_lab_results::{Ratio, Settings};
 
-use super::effects::{quantile, sorted};
-use super::evidence::poisson;
+use super::effects::{interval as spread, median_of, quantile, sorted};
+use super::figures::rate_of_loss;
+use super::gather::Scenario;
 use super::headline::{Claim, against_fairway, claim, interval, is_noise};
 use super::number;
 use super::palette::Palette;
 use super::peers::FAIRWAY;
+use super::poisson;
 use super::pool::{Pool, distinct, whole};
 
 /// How a peer stands to Fairway in one question.
@@ -53,31 +55,30 @@ pub(super) struct Lost {
 }
 
 /// All questions to which there is an answer.
-pub(super) fn questions(all: &[Results], palette: &Palette) -> Vec<Question> {
-    let runs: Vec<&Run> = all.iter().flat_map(|results| &results.runs).collect();
-    let peers = peers(&runs, palette);
+pub(super) fn questions(runs: &[Scenario], palette: &Palette) -> Vec<Question> {
+    let peers = peers(runs, palette);
     let asked = [
         Question {
-            name: "requests lost while pods and routes change",
-            answers: losses(&runs, palette, &peers),
+            name: "requests lost while pods and routes change (of a million, with 95% interval)",
+            answers: losses(runs, palette, &peers),
         },
-        Question { name: "change served after, ms (median)", answers: propagation(&runs, &peers) },
-        Question { name: "p99 while pods change, ms", answers: tails(&runs, palette, &peers) },
+        Question { name: "change served after, ms (median)", answers: propagation(runs, &peers) },
+        Question { name: "p99 while pods change, ms", answers: tails(runs, palette, &peers) },
         Question {
             name: "CPU per HTTPS request ÷ Fairway's",
-            answers: ratios(&runs, &peers, |case| case.starts_with("HTTPS 1 KB")),
+            answers: ratios(runs, &peers, |case| case.starts_with("HTTPS 1 KB")),
         },
         Question {
             name: "CPU per full handshake ÷ Fairway's",
-            answers: ratios(&runs, &peers, |case| case.ends_with("handshakes")),
+            answers: ratios(runs, &peers, |case| case.ends_with("handshakes")),
         },
-        Question { name: "memory under load, MiB", answers: memory(&runs, palette, &peers) },
+        Question { name: "memory under load, MiB", answers: memory(runs, palette, &peers) },
     ];
     asked.into_iter().filter(|question| !question.answers.is_empty()).collect()
 }
 
 /// Proxies with a figure, Fairway first.
-fn peers(runs: &[&Run], palette: &Palette) -> Vec<String> {
+fn peers(runs: &[Scenario], palette: &Palette) -> Vec<String> {
     let measures = runs.iter().flat_map(|run| &run.measures);
     let recommended = measures.filter(|one| one.settings == Settings::Recommended).map(|one| &one.peer);
     let mut peers: Vec<String> =
@@ -87,7 +88,7 @@ fn peers(runs: &[&Run], palette: &Palette) -> Vec<String> {
 }
 
 /// The streams of a peer in scenarios with changes.
-fn disturbed<'a>(runs: &[&'a Run], palette: &Palette, peer: &str, scenarios: &[&str]) -> Vec<Pool<'a>> {
+fn disturbed<'a>(runs: &'a [Scenario], palette: &Palette, peer: &str, scenarios: &[&str]) -> Vec<Pool<'a>> {
     let named = runs.iter().filter(|run| scenarios.contains(&run.scenario.as_str()));
     let pools = named.flat_map(|run| whole(run, palette));
     let own = |pool: &Pool<'_>| pool.peer == peer && pool.settings == Settings::Recommended;
@@ -95,7 +96,7 @@ fn disturbed<'a>(runs: &[&'a Run], palette: &Palette, peer: &str, scenarios: &[&
 }
 
 /// What a peer lost in these scenarios.
-pub(super) fn lost(runs: &[&Run], palette: &Palette, peer: &str, scenarios: &[&str]) -> Option<Lost> {
+pub(super) fn lost(runs: &[Scenario], palette: &Palette, peer: &str, scenarios: &[&str]) -> Option<Lost> {
     let pools = disturbed(runs, palette, peer, scenarios);
     let sum = pools.iter().fold(Lost::default(), |sum, pool| Lost {
         failed: sum.failed + pool.failed(),
@@ -104,18 +105,17 @@ pub(super) fn lost(runs: &[&Run], palette: &Palette, peer: &str, scenarios: &[&s
     (sum.of > 0).then_some(sum)
 }
 
-fn losses(runs: &[&Run], palette: &Palette, peers: &[String]) -> Vec<Answer> {
+fn losses(runs: &[Scenario], palette: &Palette, peers: &[String]) -> Vec<Answer> {
     let of = |peer: &str| lost(runs, palette, peer, &["dynamic", "comparison", "timeline"]);
     let ours = of(FAIRWAY);
     let answers = peers.iter().filter_map(|peer| {
         let own = of(peer)?;
         let (low, high) = own.per_million();
         let text = format!(
-            "{} of {} ({} – {} of a million)",
+            "{} of {}: {}",
             number::count(own.failed),
             number::count(own.of),
-            number::figure(low),
-            number::figure(high)
+            rate_of_loss(own.failed, own.of)
         );
         let standing = match ours.filter(|_| peer != FAIRWAY) {
             None => Standing::Unjudged,
@@ -145,32 +145,39 @@ fn apart(own: (f64, f64), ours: (f64, f64)) -> Standing {
     }
 }
 
-fn propagation(runs: &[&Run], peers: &[String]) -> Vec<Answer> {
+fn propagation(runs: &[Scenario], peers: &[String]) -> Vec<Answer> {
     let all = || runs.iter().flat_map(|run| &run.propagations);
-    let answers = peers.iter().filter_map(|peer| {
-        let own = all().find(|one| one.peer == *peer && one.settings == Settings::Recommended)?;
+    let of = |peer: &str| {
+        let own = all().find(|one| one.peer == peer && one.settings == Settings::Recommended)?;
         let times = sorted(own);
-        let median = quantile(&times, 0.5)?;
-        let text = format!("{} ({} changes)", number::figure(median), times.len());
-        Some(Answer { peer: peer.clone(), text, standing: Standing::Unjudged })
+        Some((quantile(&times, 0.5)?, median_of(&times)?, times.len()))
+    };
+    let ours = of(FAIRWAY).map(|(_, median, _)| median.interval);
+    let answers = peers.iter().filter_map(|peer| {
+        let (middle, median, changes) = of(peer)?;
+        let text = format!("{} ({}; {changes} changes)", number::figure(middle), spread(&median));
+        let standing = match ours.filter(|_| peer != FAIRWAY) {
+            None => Standing::Unjudged,
+            Some(ours) => apart(median.interval, ours),
+        };
+        Some(Answer { peer: peer.clone(), text, standing })
     });
     answers.collect()
 }
 
-fn tails(runs: &[&Run], palette: &Palette, peers: &[String]) -> Vec<Answer> {
+fn tails(runs: &[Scenario], palette: &Palette, peers: &[String]) -> Vec<Answer> {
     let answers = peers.iter().filter_map(|peer| {
         let pools = disturbed(runs, palette, peer, &["dynamic"]);
         let p99 = pools.first()?.percentile(99.0)?;
-        let enough = p99.above >= 10;
-        let text = enough.then(|| number::figure(p99.ms))?;
+        let text = number::with_range(p99.ms, p99.range);
         Some(Answer { peer: peer.clone(), text, standing: Standing::Unjudged })
     });
     answers.collect()
 }
 
 /// The ratios of CPU in the first case that is meant, with the most workers.
-fn ratios(runs: &[&Run], peers: &[String], is_meant: impl Fn(&str) -> bool) -> Vec<Answer> {
-    let Some((run, ratio)) = runs.iter().find_map(|run| Some((*run, of_cost(run, &is_meant)?))) else {
+fn ratios(runs: &[Scenario], peers: &[String], is_meant: impl Fn(&str) -> bool) -> Vec<Answer> {
+    let Some((run, ratio)) = runs.iter().find_map(|run| Some((run, of_cost(run, &is_meant)?))) else {
         return Vec::new();
     };
     let same = |other: &&Ratio| {
@@ -196,13 +203,13 @@ fn ratios(runs: &[&Run], peers: &[String], is_meant: impl Fn(&str) -> bool) -> V
     answers.collect()
 }
 
-fn of_cost<'a>(run: &'a Run, is_meant: &impl Fn(&str) -> bool) -> Option<&'a Ratio> {
+fn of_cost<'a>(run: &'a Scenario, is_meant: &impl Fn(&str) -> bool) -> Option<&'a Ratio> {
     let meant = |ratio: &&Ratio| ratio.figure.starts_with("CPU") && is_meant(&ratio.case);
     // The newest TLS is the last of its kind.
     against_fairway(&run.ratios).filter(meant).max_by_key(|ratio| (ratio.workers, ratio.case.clone()))
 }
 
-fn memory(runs: &[&Run], palette: &Palette, peers: &[String]) -> Vec<Answer> {
+fn memory(runs: &[Scenario], palette: &Palette, peers: &[String]) -> Vec<Answer> {
     let answers = peers.iter().filter_map(|peer| {
         let pools = disturbed(runs, palette, peer, &["dynamic"]);
         let bytes = pools.first()?.memory()?;

@@ -8,8 +8,11 @@ use anyhow::Context;
 
 use fairway_lab_results::{Completeness, Results};
 
+use super::gather::{Scenario, gather};
 use super::glance::{Kind, Row, glance};
+use super::number::TOO_FEW;
 use super::palette::Palette;
+use super::pool::{ENOUGH_ROUNDS, distinct};
 
 /// The region that `fairway-lab report --readme` writes.
 const REGION: &str = "lab";
@@ -115,48 +118,77 @@ impl Readme {
     }
 }
 
-/// What stands between the markers. Of a scenario that several runs have, the first of them is shown.
+/// What stands between the markers: one table of all scenarios that were measured on one machine, whichever run they are of.
 #[must_use]
 pub fn figures(all: &[Results], link: &str) -> String {
     let palette = Palette::of(all);
+    let scenarios = gather(all);
+    let machine = |run: &Scenario| all.get(*run.sources.first()?).map(|results| &results.environment);
+    let named = |run: &Scenario| machine(run).map(|one| (one.cpu.clone(), one.cpus, one.kernel.clone()));
     let mut text = String::from("\n");
-    let mut shown = Vec::new();
-    for results in all {
-        let mut own = results.clone();
-        own.runs.retain(|run| !shown.contains(&run.scenario));
-        shown.extend(own.runs.iter().map(|run| run.scenario.clone()));
-        if own.runs.is_empty() {
-            continue;
-        }
-        text += &ground(&own, link);
+    for at in distinct(scenarios.iter().map(named)) {
+        let own: Vec<&Scenario> = scenarios.iter().filter(|run| named(run) == at).collect();
+        let sources = distinct(own.iter().flat_map(|run| run.sources.iter().copied()));
+        let sources: Vec<&Results> = sources.into_iter().map(|source| &all[source]).collect();
+        text += &ground(&sources, &own, link);
         text += &table(&own, &palette);
+        text += &reasons(&own);
     }
     text
 }
 
-/// When and where a run was, and how its figures are to be read.
-fn ground(results: &Results, link: &str) -> String {
-    let environment = &results.environment;
+/// When and where runs were, and how their figures are to be read.
+fn ground(results: &[&Results], scenarios: &[&Scenario], link: &str) -> String {
+    let Some(environment) = results.first().map(|results| &results.environment) else {
+        return String::new();
+    };
+    let days = distinct(results.iter().map(|one| plain(one.begun.split('T').next().unwrap_or_default())));
     let mut text = format!(
         "\nMeasured {} on {}, {} CPUs, kernel {} ([the report]({}), with everything that was measured and how).",
-        plain(results.begun.split('T').next().unwrap_or_default()),
+        days.join(" and "),
         plain(&environment.cpu),
         environment.cpus,
         plain(&environment.kernel),
         link.replace(' ', "%20").replace(')', "%29")
     );
-    if let Completeness::Partial { reason } = &results.completeness {
-        text += &format!(" **The run is partial: {}.**", plain(reason));
+    for one in results {
+        if let Completeness::Partial { reason } = &one.completeness {
+            text += &format!(" **The run of {} is partial: {}.**", plain(&one.begun), plain(reason));
+        }
     }
-    if results.runs.iter().any(|run| !run.ratios.is_empty()) {
+    if scenarios.iter().any(|run| !run.ratios.is_empty()) {
         text += "\nRatios are the peer's figure divided by Fairway's, from paired blocks, with 95% intervals; where an interval\n\
                  includes 1 there is no difference to speak of. A/A is Fairway against itself: the noise of the machine.";
     }
+    text += &format!(
+        "\nFailed requests have the exact interval of a Poisson count. {TOO_FEW:?} stands for a percentile with fewer than ten\n\
+         values above it."
+    );
+    text += match scenarios.iter().map(|run| run.rounds()).max() {
+        Some(rounds) if rounds >= ENOUGH_ROUNDS => {
+            "\nOf several rounds counts are sums and percentiles medians; in brackets stand the lowest and the highest round."
+        }
+        Some(1) => "\nEach scenario ran for one round, so that percentiles have no range.",
+        _ => {
+            "\nOf several rounds counts are sums and percentiles medians; there are too few rounds for a range."
+        }
+    };
     text + "\n\n"
 }
 
-fn table(results: &Results, palette: &Palette) -> String {
-    let glance = glance(results, palette);
+/// Why peers are missing in scenarios.
+fn reasons(scenarios: &[&Scenario]) -> String {
+    let all =
+        scenarios.iter().flat_map(|run| run.absent.iter().map(|absent| (run.scenario.as_str(), absent)));
+    let told = all.map(|(scenario, absent)| {
+        format!("* {} is absent in {}: {}.\n", plain(&absent.peer), plain(scenario), plain(&absent.reason))
+    });
+    let told = distinct(told);
+    if told.is_empty() { String::new() } else { format!("\n{}", told.concat()) }
+}
+
+fn table(scenarios: &[&Scenario], palette: &Palette) -> String {
+    let glance = glance(scenarios, palette);
     let line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
         cells.fold(format!("| {}", plain(first)), |line, cell| format!("{line} | {}", plain(cell))) + " |\n"
     };

@@ -1,11 +1,12 @@
 //! What changes do to the percentile curve: the latency while pods come and go divided by that while nothing changes, and
 //! the same of the stream straight to the pods at those times, which is what the machine makes of it. Never draws.
 
-use fairway_lab_results::{Run, Settings};
+use fairway_lab_results::Settings;
 
 use super::builder::PageBuilder;
+use super::gather::Scenario;
 use super::html::{Cell, Table};
-use super::number::{self, UNKNOWN};
+use super::number::{self, TOO_FEW};
 use super::peers::DIRECT;
 use super::pool::{Pool, distinct, whole};
 
@@ -20,8 +21,6 @@ pub(super) struct Stretch {
     pub through: f64,
     /// Of the stream straight to the pods that ran beside it.
     pub straight: Option<f64>,
-    /// Whether each of the percentiles has ten samples above it.
-    pub is_firm: bool,
 }
 
 impl Stretch {
@@ -30,15 +29,15 @@ impl Stretch {
         self.straight.filter(|straight| *straight > 0.0).map(|straight| self.through / straight)
     }
 
-    /// `1.76× (1.98× straight to the pods)`, with a mark where it stands on few samples.
+    /// `1.76 (1.98)`, the second straight to the pods.
     pub(super) fn text(&self) -> String {
-        let mark = if self.is_firm { "" } else { "*" };
-        let straight = self.straight.map_or_else(|| UNKNOWN.to_owned(), number::ratio);
-        format!("{} ({straight}){mark}", number::ratio(self.through))
+        let straight = self.straight.map_or_else(|| TOO_FEW.to_owned(), number::ratio);
+        format!("{} ({straight})", number::ratio(self.through))
     }
 }
 
-/// The stretch of a peer at a percentile; none where a run has not both cases.
+/// The stretch of a peer at a percentile; none where a run has not both cases, or fewer than ten values are above either of
+/// the two.
 pub(super) fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings, percent: f64) -> Option<Stretch> {
     let of = |peer: &str, case: &str| {
         pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
@@ -47,18 +46,14 @@ pub(super) fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings, percen
     let (calm, moved) = (calm?, moved?);
     let direct = CASES.map(|case| of(DIRECT, case)?.beside(peer)?.percentile(percent));
     let straight = match direct {
-        [Some(calm), Some(moved)] if calm.ms > 0.0 => Some((moved.ms / calm.ms, calm.above.min(moved.above))),
+        [Some(calm), Some(moved)] if calm.ms > 0.0 => Some(moved.ms / calm.ms),
         _ => None,
     };
-    (calm.ms > 0.0).then(|| Stretch {
-        through: moved.ms / calm.ms,
-        straight: straight.map(|(ratio, _)| ratio),
-        is_firm: straight.map_or(u64::MAX, |(_, above)| above).min(calm.above).min(moved.above) >= 10,
-    })
+    (calm.ms > 0.0).then(|| Stretch { through: moved.ms / calm.ms, straight })
 }
 
 /// The table of a run that has both cases.
-pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     let peers =
         distinct(pools.iter().filter(|pool| pool.peer != DIRECT).map(|pool| (pool.peer, pool.settings)));
@@ -70,19 +65,22 @@ pub(super) fn table(run: &Run, builder: &mut PageBuilder) {
     let mut is_empty = true;
     for (peer, settings) in peers {
         let found = PERCENTS.map(|percent| stretch(&pools, peer, settings, percent));
-        let [_, _, Some(last)] = &found else { continue };
+        if found.iter().all(Option::is_none) {
+            continue;
+        }
         is_empty = false;
         let mut row = vec![Cell::Markup(builder.palette.cell(peer, settings))];
         row.extend(
             found
                 .iter()
-                .map(|one| Cell::Number(one.map_or_else(|| UNKNOWN.to_owned(), |stretch| stretch.text()))),
+                .map(|one| Cell::Number(one.map_or_else(|| TOO_FEW.to_owned(), |stretch| stretch.text()))),
         );
-        row.push(Cell::Number(last.beyond_direct().map_or_else(|| UNKNOWN.to_owned(), number::ratio)));
+        let beyond = found[2].and_then(|last| last.beyond_direct());
+        row.push(Cell::Number(beyond.map_or_else(|| TOO_FEW.to_owned(), number::ratio)));
         table.row(row);
     }
     if !is_empty {
-        builder.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. * marks figures that stand on fewer than 10 samples.");
+        builder.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. “Too few” stands where one of the percentiles has fewer than ten values above it.");
         builder.table(&table);
     }
 }
@@ -103,8 +101,8 @@ mod tests {
         .expect("a measure")
     }
 
-    fn run(direct_above: u64) -> Run {
-        let mut run: Run = serde_json::from_value(serde_json::json!({
+    fn run(direct_above: u64) -> Scenario {
+        let mut run: fairway_lab_results::Run = serde_json::from_value(serde_json::json!({
             "scenario": "dynamic", "purpose": "", "parameters": [], "shortened": [], "seconds": 1.0, "measures": [],
             "events": [], "ratios": [], "spikes": [], "propagations": [],
         }))
@@ -116,7 +114,7 @@ mod tests {
             measure("envoy", None, "dynamic", (6.0, 20)),
             measure("direct", Some("envoy"), "dynamic", (1.5, direct_above)),
         ];
-        run
+        Scenario::from(run)
     }
 
     #[test]
@@ -124,15 +122,24 @@ mod tests {
         let run = run(20);
         let pools = whole(&run, &Palette::of(&[]));
         let found = stretch(&pools, "envoy", Settings::Recommended, 99.9).expect("both cases");
-        assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5), is_firm: true });
+        assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5) });
         assert_eq!(found.beyond_direct(), Some(2.0));
         assert_eq!(stretch(&pools, "haproxy", Settings::Recommended, 99.9), None);
     }
 
     #[test]
-    fn few_samples_on_any_side_are_marked() {
-        let run = run(9);
-        let found = stretch(&whole(&run, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
-        assert_eq!(found.expect("both cases").text(), "3.00 (1.50)*");
+    fn what_stands_on_fewer_than_ten_values_is_not_printed() {
+        let mut few = run(9);
+        let found = stretch(&whole(&few, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
+        assert_eq!(found.expect("both cases").text(), "3.00 (too few)");
+        few = Scenario::from(fairway_lab_results::Run {
+            measures: vec![
+                measure("envoy", None, "static", (2.0, 20)),
+                measure("envoy", None, "dynamic", (6.0, 9)),
+            ],
+            ..fairway_lab_results::Run::default()
+        });
+        let found = stretch(&whole(&few, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
+        assert_eq!(found, None);
     }
 }

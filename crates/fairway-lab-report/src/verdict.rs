@@ -1,11 +1,12 @@
 //! The report's answer: a few sentences, one for each study, made of the data, and a table of peers by questions. What
 //! a study found stands as it was printed; what was found here has its numbers, and says whom it concerns.
 
-use fairway_lab_results::{Results, Run, Settings};
+use fairway_lab_results::Settings;
 use serde_json::Value;
 
 use super::builder::PageBuilder;
 use super::effects::{quantile, sorted};
+use super::gather::Scenario;
 use super::headline::{against_fairway, is_noise};
 use super::html::{Cell, Table};
 use super::number;
@@ -31,7 +32,7 @@ struct Verdict {
 ///
 /// # Errors
 /// The published figures that are part of this program cannot be read.
-pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Result<()> {
+pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Result<()> {
     let published = super::published::figures()?;
     let verdicts = verdicts(all, &builder.palette, &published);
     let table = matrix(all, builder);
@@ -47,13 +48,13 @@ pub(super) fn chapter(all: &[Results], builder: &mut PageBuilder) -> anyhow::Res
     builder.html.raw("</ul>");
     if !table.is_empty() {
         builder.table(&table);
-        builder.reading("One row for each proxy, with recommended settings. Losses have the exact interval of a Poisson count, ratios the interval of their pairs. ▲ is worse than Fairway and ▼ better, where the intervals lie apart; = where they do not tell the two apart. A figure without a sign was measured too few times for an interval: it ranks nobody.");
+        builder.reading("One row for each proxy, with recommended settings. Losses have the exact interval of a Poisson count, ratios the interval of their pairs. ▲ is worse than Fairway and ▼ better, where the intervals lie apart; = where they do not tell the two apart. A median of changes has the interval of its own values; how often such an interval covers the true median stands beside it. A percentile of several rounds is their median, with the lowest and the highest round from four rounds on. A figure without a sign was measured too few times for an interval: it ranks nobody.");
     }
     builder.html.raw("</section>");
     Ok(())
 }
 
-fn matrix(all: &[Results], builder: &PageBuilder) -> Table {
+fn matrix(all: &[Scenario], builder: &PageBuilder) -> Table {
     let questions = questions(all, &builder.palette);
     let peers = distinct(questions.iter().flat_map(|question| &question.answers).map(|one| &one.peer));
     let mut columns = vec![String::new()];
@@ -66,7 +67,7 @@ fn matrix(all: &[Results], builder: &PageBuilder) -> Table {
         let mut cells = vec![Cell::Markup(builder.palette.cell(peer, Settings::Recommended))];
         cells.extend(questions.iter().map(|question| {
             match question.answers.iter().find(|answer| answer.peer == *peer) {
-                None => Cell::Number(number::UNKNOWN.to_owned()),
+                None => Cell::Text(missing(all, peer)),
                 Some(answer) => match answer.standing {
                     Standing::Unjudged => Cell::Number(answer.text.clone()),
                     Standing::Alike => Cell::Number(format!("= {}", answer.text)),
@@ -80,14 +81,19 @@ fn matrix(all: &[Results], builder: &PageBuilder) -> Table {
     table
 }
 
-fn verdicts(all: &[Results], palette: &Palette, published: &Value) -> Vec<Verdict> {
-    let runs: Vec<&Run> = all.iter().flat_map(|results| &results.runs).collect();
+/// Why a peer has no answer to a question that others answer.
+fn missing(all: &[Scenario], peer: &str) -> String {
+    let absent = all.iter().flat_map(|run| &run.absent).find(|absent| absent.peer == peer);
+    absent.map_or_else(|| number::TOO_FEW.to_owned(), |absent| format!("absent: {}", absent.reason))
+}
+
+fn verdicts(runs: &[Scenario], palette: &Palette, published: &Value) -> Vec<Verdict> {
     [
-        dynamic(&runs, palette, &published["study1_dynamic"]),
-        capacity(&runs, &published["study2_capacity"]),
-        comparison(&runs, palette, &published["study3_comparison"]),
-        timeline(&runs, palette, &published["study4_timeline"]),
-        propagation(&runs, palette),
+        dynamic(runs, palette, &published["study1_dynamic"]),
+        capacity(runs, &published["study2_capacity"]),
+        comparison(runs, palette, &published["study3_comparison"]),
+        timeline(runs, palette, &published["study4_timeline"]),
+        propagation(runs, palette),
     ]
     .into_iter()
     .flatten()
@@ -95,7 +101,7 @@ fn verdicts(all: &[Results], palette: &Palette, published: &Value) -> Vec<Verdic
 }
 
 /// What was not the proxies' doing in runs of before the adapters waited for events; nginx's had another name then.
-fn caveat(runs: &[&Run]) -> &'static str {
+fn caveat(runs: &[Scenario]) -> &'static str {
     let old = runs.iter().flat_map(|run| &run.propagations).any(|one| one.peer == "nginx-reload")
         || runs.iter().flat_map(|run| &run.spikes).any(|one| one.peer == "nginx-reload");
     if old {
@@ -111,7 +117,7 @@ fn count(value: &Value) -> String {
 }
 
 /// `Fairway lost 0 of 39,000 requests, haproxy 0 of 24,000, ...`, fewest first.
-fn losses(runs: &[&Run], palette: &Palette, scenario: &str) -> Option<String> {
+fn losses(runs: &[Scenario], palette: &Palette, scenario: &str) -> Option<String> {
     let names = distinct(runs.iter().flat_map(|run| &run.measures).map(|one| &one.peer));
     let proxies = names.into_iter().filter(|peer| !palette.is_neutral(peer));
     let mut found: Vec<(&String, Lost)> =
@@ -126,7 +132,7 @@ fn losses(runs: &[&Run], palette: &Palette, scenario: &str) -> Option<String> {
     (!found.is_empty()).then(|| format!("Here {}.", found.iter().map(text).collect::<Vec<_>>().join(", ")))
 }
 
-fn dynamic(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> {
+fn dynamic(runs: &[Scenario], palette: &Palette, study: &Value) -> Option<Verdict> {
     let errors = &study["dynamic_errors"];
     let there = format!(
         "While pods came and went, the study's NGINX OSS controller had {} connection errors, ingress-nginx {} time-outs, \
@@ -139,7 +145,7 @@ fn dynamic(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> {
     Some(Verdict { subject: "Pods come and go.", there, here, whom })
 }
 
-fn comparison(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> {
+fn comparison(runs: &[Scenario], palette: &Palette, study: &Value) -> Option<Verdict> {
     let (one, five) = (&study["one_generator_codes"], &study["five_generators_errors"]);
     let there = format!(
         "Of a million requests in the study Traefik answered {} with 502, ingress-nginx {}, HAProxy none; with five \
@@ -153,7 +159,7 @@ fn comparison(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict
     Some(Verdict { subject: "The proxy scales and its routes change.", there, here, whom })
 }
 
-fn capacity(runs: &[&Run], study: &Value) -> Option<Verdict> {
+fn capacity(runs: &[Scenario], study: &Value) -> Option<Verdict> {
     let there = format!(
         "One CPU of the study's NGINX gave {} HTTPS requests or {} new TLS connections a second.",
         count(&study["https_rps"][0]),
@@ -175,7 +181,7 @@ fn capacity(runs: &[&Run], study: &Value) -> Option<Verdict> {
 }
 
 /// `1.25 x (haproxy) to 4.6 x (traefik)`: the lowest and the highest median of all cases that are meant.
-fn spread(runs: &[&Run], is_meant: impl Fn(&str) -> bool) -> Option<String> {
+fn spread(runs: &[Scenario], is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let ratios = runs.iter().flat_map(|run| {
         let others = against_fairway(&run.ratios).filter(|ratio| !is_noise(ratio, &run.ratios));
         others.filter(|ratio| ratio.figure.starts_with("CPU") && is_meant(&ratio.case))
@@ -188,7 +194,7 @@ fn spread(runs: &[&Run], is_meant: impl Fn(&str) -> bool) -> Option<String> {
     Some(if low.median == high.median { end(low) } else { format!("{} to {}", end(low), end(high)) })
 }
 
-fn timeline(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> {
+fn timeline(runs: &[Scenario], palette: &Palette, study: &Value) -> Option<Verdict> {
     let there = format!(
         "At 500 requests a second the study saw with HAProxy {}, with NGINX {}, with Envoy {}.",
         study["haproxy"]["500"].as_str()?,
@@ -224,7 +230,7 @@ fn timeline(runs: &[&Run], palette: &Palette, study: &Value) -> Option<Verdict> 
     Some(Verdict { subject: "Latency over time.", there, here, whom })
 }
 
-fn propagation(runs: &[&Run], palette: &Palette) -> Option<Verdict> {
+fn propagation(runs: &[Scenario], palette: &Palette) -> Option<Verdict> {
     let all = || runs.iter().flat_map(|run| &run.propagations);
     let recommended = || all().filter(|one| one.settings == Settings::Recommended);
     let case = &recommended().next()?.case;
@@ -255,8 +261,8 @@ mod tests {
 
     use super::*;
 
-    fn run(scenario: &str) -> Run {
-        Run { scenario: scenario.to_owned(), ..Run::default() }
+    fn run(scenario: &str) -> fairway_lab_results::Run {
+        fairway_lab_results::Run { scenario: scenario.to_owned(), ..fairway_lab_results::Run::default() }
     }
 
     fn published() -> Value {
@@ -286,7 +292,7 @@ mod tests {
             measure.load.errors.insert(fairway_lab_results::Class::ReadEof, failed);
             run.measures.push(measure);
         }
-        let text = text(dynamic(&[&run], &Palette::of([]), &published()["study1_dynamic"]));
+        let text = text(dynamic(&[run.into()], &Palette::of([]), &published()["study1_dynamic"]));
         assert!(text.contains("33,365 connection errors"), "{text}");
         assert!(
             text.ends_with(
@@ -314,7 +320,7 @@ mod tests {
                 grounds: fairway_lab_results::Grounds::default(),
             });
         }
-        let text = text(capacity(&[&run], &published()["study2_capacity"]));
+        let text = text(capacity(&[run.into()], &published()["study2_capacity"]));
         assert!(
             text.contains("CPU, 0.90 x (haproxy) to 3.25 x (envoy) per HTTPS request of 1 KB."),
             "{text}"
@@ -349,14 +355,15 @@ mod tests {
             });
         }
         let palette = Palette::of([]);
-        let spikes = text(timeline(&[&run], &palette, &published()["study4_timeline"]));
+        let runs = [Scenario::from(run)];
+        let spikes = text(timeline(&runs, &palette, &published()["study4_timeline"]));
         assert!(
             spikes.contains(
                 "in ms: Fairway 7.50, envoy 20.0 (straight to the pods, at the same time, at most 4.00)"
             ),
             "{spikes}"
         );
-        let changes = text(propagation(&[&run], &palette));
+        let changes = text(propagation(&runs, &palette));
         assert!(changes.ends_with("(add one by one): Fairway 15.0, envoy 15.0."), "{changes}");
     }
 }

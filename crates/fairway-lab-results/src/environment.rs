@@ -97,6 +97,9 @@ pub struct Absent {
     pub peer: String,
     /// The scenario, if it is about one.
     pub scenario: Option<String>,
+    /// The round of that scenario, if there are rounds; else 0.
+    #[serde(default, skip_serializing_if = "crate::run::is_zero")]
+    pub round: u32,
     /// Why, in a sentence that names what was tried.
     pub reason: String,
 }

@@ -12,6 +12,7 @@ mod environment;
 mod figure;
 mod file;
 mod measure;
+mod plan;
 mod results;
 mod run;
 
@@ -22,5 +23,6 @@ pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,
 };
+pub use plan::{PlannedScenario, RunPlan};
 pub use results::{Results, SCHEMA};
-pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Ratio, Run, Spike};
+pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike};

@@ -106,6 +106,9 @@ pub struct Counts {
     pub full_handshakes: u64,
     /// TLS handshakes, resumed.
     pub resumed_handshakes: u64,
+    /// Session tickets of TLS 1.3 that came; older files have none.
+    #[serde(default)]
+    pub tickets: u64,
     /// Bytes received, heads included, TLS records not.
     pub bytes: u64,
 }
@@ -287,6 +290,9 @@ pub struct Tls {
     /// The group of the key exchange, e.g. `X25519`; older files have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The scheme of the server's signature over the handshake, e.g. `RSA_PSS_SHA256`; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
 }
 
 /// A piece of time.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::{Absent, Completeness, Environment, PeerRecord};
 use crate::figure;
+use crate::plan::RunPlan;
 use crate::run::Run;
 
 /// The number of the schema. It grows when a reader of the one before would misread a file.
@@ -18,7 +19,7 @@ pub struct Results {
     pub completeness: Completeness,
     /// When the run began, RFC 3339 in UTC.
     pub begun: String,
-    /// How long it took, seconds.
+    /// How long it took, seconds; with all of its parts where it was continued.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// The command line as it was given.
@@ -29,8 +30,11 @@ pub struct Results {
     pub peers: Vec<PeerRecord>,
     /// What should have been measured and could not be.
     pub absent: Vec<Absent>,
-    /// One for each scenario.
+    /// One for each scenario, or for each scenario and round.
     pub runs: Vec<Run>,
     /// What a reader must know before believing a figure, one sentence each.
     pub limitations: Vec<String>,
+    /// What was to be measured, so that a partial run can be continued; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RunPlan>,
 }

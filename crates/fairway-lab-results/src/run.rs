@@ -16,15 +16,14 @@ pub struct Run {
     /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// What it asks, in a sentence.
-    pub purpose: String,
-    /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
-    pub study: Option<String>,
+    /// What it asks, and after whom.
+    #[serde(flatten)]
+    pub question: Question,
     /// The paper's parameters and ours.
     pub parameters: Vec<Parameter>,
     /// What was shortened or scaled, one sentence each.
     pub shortened: Vec<String>,
-    /// How long it took, seconds.
+    /// How long it took, seconds; 0 if it did not end.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// All streams, those of discarded blocks too.
@@ -42,9 +41,26 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
+impl Run {
+    /// Whether every peer had its turn with all settings: it was measured, or is absent with a reason.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.seconds > 0.0
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde wants")]
-fn is_zero(number: &u32) -> bool {
+pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// What a scenario asks. In JSON these are fields of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// In a sentence.
+    pub purpose: String,
+    /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
+    pub study: Option<String>,
 }
 
 /// A parameter of a scenario.

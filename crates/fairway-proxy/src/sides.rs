@@ -114,8 +114,13 @@ pub(crate) trait Channel {
     /// Ready when all that was taken is sent.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
 
-    /// Bytes that were taken and wait to be sent.
+    /// Bytes that were taken and wait to be sent; more than any bound where they cannot be counted.
     fn queued(&self) -> usize;
+
+    /// Grows with every byte that the peer's socket takes, also with those that left [`Channel::queued`] encrypted before.
+    fn progress(&self) -> u64 {
+        self.sent()
+    }
 
     /// Bytes that left since the connection was made.
     fn sent(&self) -> u64;

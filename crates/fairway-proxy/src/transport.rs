@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -14,8 +14,21 @@ use tokio_rustls::{client, server};
 
 /// A stream of bytes in both directions: a socket, TLS over one, or a script.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// How much of a body one read may bring.
+    const READ: usize = READ;
+
     /// The address at its other end, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
+
+    /// Whether it has taken bytes that the socket has not.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Bytes that the socket has taken, where those are others than the ones that were written here.
+    fn passed_on(&self) -> Option<u64> {
+        None
+    }
 
     /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
     fn abort(&mut self);
@@ -28,6 +41,14 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// An answer takes long: from now on the peer is asked often whether it is still there.
     fn watch_closely(&self) {}
 }
+
+/// How much of a request's body one read may bring. Large enough that 1 MiB takes few system calls.
+const READ: usize = 128 * 1024;
+
+/// How much of an answer's body one read may bring, and how much of it TLS may have encrypted and not sent. It is one write
+/// to the client, whose kernel wakes it for each. With the records that are made of it, it fits into an L2 cache of 1 MiB
+/// (docs/design/0024-large-answers-and-handshakes.md).
+pub(crate) const ANSWER_READ: usize = 256 * 1024;
 
 /// A question whether the peer is still there (TCP keep-alive) is repeated after this, as often as fits into
 /// `TcpNetwork::patience`.
@@ -59,6 +80,14 @@ impl<S: Transport> Transport for server::TlsStream<S> {
         self.get_ref().0.peer()
     }
 
+    fn holds_back(&self) -> bool {
+        self.get_ref().1.wants_write()
+    }
+
+    fn passed_on(&self) -> Option<u64> {
+        self.get_ref().0.passed_on()
+    }
+
     fn abort(&mut self) {
         self.get_mut().0.abort();
     }
@@ -87,12 +116,18 @@ impl<S: Transport> Transport for Prefixed<S> {
         self.stream.peer()
     }
 
+    fn passed_on(&self) -> Option<u64> {
+        Some(self.written)
+    }
+
     fn abort(&mut self) {
         self.stream.abort();
     }
 }
 
 impl<P: Transport, T: Transport> Transport for Secured<P, T> {
+    const READ: usize = ANSWER_READ;
+
     fn peer(&self) -> Option<IpAddr> {
         match self {
             Self::Plain(stream) => stream.peer(),
@@ -131,17 +166,20 @@ impl Transport for tokio::io::DuplexStream {
     fn abort(&mut self) {}
 }
 
-/// A stream some of whose first bytes were already read (behind a PROXY protocol header).
+/// A stream some of whose first bytes were already read (behind a PROXY protocol header). It counts what is written: TLS
+/// does not say when what it has encrypted leaves.
 pub(crate) struct Prefixed<S> {
     prefix: Vec<u8>,
     taken: usize,
+    /// Bytes that the stream has taken.
+    written: u64,
     stream: S,
 }
 
 impl<S> Prefixed<S> {
     /// `prefix` is read first, then the stream.
     pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
-        Self { prefix, taken: 0, stream }
+        Self { prefix, taken: 0, written: 0, stream }
     }
 }
 
@@ -168,7 +206,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, data))?;
+        self.written += count as u64;
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write_vectored(
@@ -176,7 +216,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
         cx: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, data))?;
+        self.written += count as u64;
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {

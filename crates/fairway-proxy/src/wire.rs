@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use crate::spares::Spares;
-use crate::transport::Transport;
+use crate::transport::{ANSWER_READ, Transport};
 
-/// How much one read may bring. Large enough that a 1 MiB body takes few system calls, small enough for the L2 cache.
-pub(crate) const SCRATCH: usize = 128 * 1024;
+/// Room for the largest read.
+const SCRATCH: usize = ANSWER_READ;
 
 /// How much one read of a head may bring: what follows the head is copied to the residue.
 const HEAD_READ: usize = 16 * 1024;
@@ -224,7 +224,7 @@ impl<S: Transport> Wire<S> {
             return Poll::Ready(Ok(Input::Taken(taken)));
         }
         let mut scratch = workspace.scratch.borrow_mut();
-        let count = ready!(read(&mut self.stream, cx, &mut scratch[..most.min(SCRATCH)]))?;
+        let count = ready!(read(&mut self.stream, cx, &mut scratch[..S::READ.min(most)]))?;
         if count == 0 {
             return Poll::Ready(Ok(Input::Eof));
         }
@@ -346,9 +346,15 @@ impl<S: Transport> Wire<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes that wait to be sent. More than any bound while TLS has encrypted some that the socket has not taken: they are as
+    /// many as one read brought, and no more shall join them.
     pub(crate) fn queued(&self) -> usize {
-        self.outbox.pending().len()
+        if self.stream.holds_back() { usize::MAX } else { self.outbox.pending().len() }
+    }
+
+    /// Grows with every byte that the socket takes, and says nothing else.
+    pub(crate) fn progress(&self) -> u64 {
+        self.stream.passed_on().unwrap_or(self.sent)
     }
 
     /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.
@@ -401,7 +407,7 @@ fn read<S: Transport>(stream: &mut S, cx: &mut Context<'_>, into: &mut [u8]) -> 
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex};
 
     /// Takes everything up to and including the first `;`.
     fn word(bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
@@ -459,5 +465,30 @@ mod tests {
         let (ours, theirs) = duplex(64);
         drop(theirs);
         assert!(!Wire::new(ours).is_quiet());
+    }
+
+    #[tokio::test]
+    async fn what_tls_holds_counts_as_waiting_and_each_byte_of_it_that_leaves_as_progress() {
+        let config = fairway_testkit::Authority::new("test").leaf(&["a.test"]).server_config(&["http/1.1"]);
+        let trusting = fairway_testkit::certificates::trusting_anything();
+        let (ours, theirs) = duplex(4096);
+        let name = rustls_pki_types::ServerName::try_from("a.test").unwrap();
+        let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(trusting));
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        let below = crate::transport::Prefixed::new(Vec::new(), ours);
+        let (server, client) = tokio::join!(acceptor.accept(below), connector.connect(name, theirs));
+        let (workspace, mut wire, mut client) =
+            (Workspace::new(), Wire::new(server.unwrap()), client.unwrap());
+        poll_fn(|cx| Poll::Ready(wire.send(cx, &workspace, &[b'x'; GATHER]))).await.unwrap();
+        let (sent, progress) = (wire.sent(), wire.progress());
+        assert_eq!(sent, GATHER as u64, "TLS took all of it");
+        assert!(wire.queued() > GATHER, "and the socket did not");
+        let mut byte = [0; 1];
+        let mut into = ReadBuf::new(&mut byte);
+        let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_read(cx, &mut into))).await;
+        assert!(read.is_pending(), "the client took a part of a record");
+        assert!(poll_fn(|cx| Poll::Ready(wire.poll_flush(cx))).await.is_pending());
+        assert_eq!(wire.sent(), sent);
+        assert!(wire.progress() > progress);
     }
 }

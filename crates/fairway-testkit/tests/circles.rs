@@ -41,6 +41,11 @@ const GROUND: &[Ground] = &[
         module: "builder",
         why: "every section of the page is written into it",
     },
+    Ground {
+        name: "fairway-lab-report",
+        module: "gather",
+        why: "a scenario with all of its rounds, which every section of the page is about",
+    },
     Ground { name: "fairway-lab-report", module: "html", why: "the markup that sections are made of" },
     Ground { name: "fairway-lab-report", module: "number", why: "how a figure looks, the same everywhere" },
     Ground {

@@ -57,7 +57,11 @@ const CRATES: &[Place] = &[
         may: &["fairway-lab-results"],
         never: &["httparse", "kube", "k8s-openapi"],
     },
-    Place { name: "fairway-lab-report", may: &["fairway-lab-results"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-lab-report",
+        may: &["fairway-lab-measure", "fairway-lab-results"],
+        never: INPUT_OUTPUT,
+    },
     Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-lab-traffic",

@@ -6,7 +6,7 @@ use super::{Connection, Reading};
 use crate::abuse::Weight;
 use crate::event::Event;
 use crate::fault::{Code, Fault};
-use crate::frame::{self, END_STREAM, HEADER_BYTES, Header, PADDED};
+use crate::frame::{END_STREAM, HEADER_BYTES, Header, PADDED};
 use crate::stream::{Half, Life, Past};
 use crate::verdict::Defect;
 
@@ -66,7 +66,7 @@ impl Connection {
                 Some(Fault::stream(Code::StreamClosed, "stream_closed"))
             }
             (Life::Live, Half::Waiting) => Some(Fault::stream(Code::Protocol, "body_before_head")),
-            (Life::Live, Half::Open) if !stream.inbound.take(header.length) => {
+            (Life::Live, Half::Open) if !stream.incoming.window.take(header.length) => {
                 Some(Fault::stream(Code::FlowControl, "stream_window"))
             }
             (Life::Live, Half::Open) => {
@@ -84,7 +84,7 @@ impl Connection {
             return Err(self.fail_stream(now, header.stream, fault));
         }
         if content > 0 && content < SMALL && !end {
-            stream.small = stream.small.saturating_add(1);
+            stream.incoming.small = stream.incoming.small.saturating_add(1);
             self.charge(now, Weight::Light).map_err(Err)?;
         }
         Ok(())
@@ -116,7 +116,7 @@ impl Connection {
             return (0, Some(Event::NeedMore));
         }
         let taken = bytes.len() as u32;
-        stream.held += taken;
+        stream.incoming.held += taken;
         let last = left == taken;
         if last && end {
             stream.received = Half::Ended;
@@ -126,44 +126,5 @@ impl Connection {
             false => Reading::Data { stream: id, left: left - taken, padding, end },
         };
         (bytes.len(), Some(Event::Data { stream: id, bytes, end: end && last }))
-    }
-
-    /// Bytes of a body were consumed: the peer may send as many again.
-    pub(crate) fn consume(&mut self, stream: u32, bytes: u32) {
-        let Some(record) = self.streams.get_mut(stream).filter(|record| record.life == Life::Live) else {
-            return;
-        };
-        let bytes = bytes.min(record.held);
-        record.held -= bytes;
-        if record.held == 0 {
-            self.account.refund(u32::from(std::mem::take(&mut record.small)));
-        }
-        self.give(stream, bytes);
-    }
-
-    /// Both windows get bytes back.
-    fn give(&mut self, id: u32, bytes: u32) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && let Some(increment) = stream.inbound.give(bytes)
-            && stream.received != Half::Ended
-        {
-            frame::write_window_update(id, increment, self.outbox.bytes());
-        }
-        self.give_to_connection(bytes);
-    }
-
-    /// The window of the connection gets bytes back that no reader will consume.
-    pub(super) fn give_to_connection(&mut self, bytes: u32) {
-        if let Some(increment) = self.windows.0.give(bytes) {
-            frame::write_window_update(0, increment, self.outbox.bytes());
-        }
-    }
-
-    /// Counts a frame against the window of the connection.
-    pub(super) fn take_from_connection(&mut self, bytes: u32) -> Result<(), Fault> {
-        match self.windows.0.take(bytes) {
-            true => Ok(()),
-            false => Err(Fault::connection(Code::FlowControl, "connection_window")),
-        }
     }
 }

@@ -43,7 +43,7 @@ impl Connection {
             return Ok(None);
         }
         stream.life = Life::ResetByUs;
-        let held = std::mem::take(&mut stream.held);
+        let held = std::mem::take(&mut stream.incoming.held);
         self.give_to_connection(held);
         frame::write_reset(id, fault.code, self.outbox.reply());
         let event = Event::Reset { stream: id, code: fault.code, by: By::Us(fault.rule) };
@@ -74,7 +74,7 @@ impl Connection {
             return;
         };
         stream.life = Life::ResetByUs;
-        let held = std::mem::take(&mut stream.held);
+        let held = std::mem::take(&mut stream.incoming.held);
         self.give_to_connection(held);
         frame::write_reset(id, code, self.outbox.bytes());
     }
@@ -90,7 +90,8 @@ impl Connection {
             _ => self.reset(id, Code::Cancel),
         }
         let Some(stream) = self.streams.remove(id) else { return };
-        self.give_to_connection(stream.held);
+        self.give_to_connection(stream.incoming.held);
+        self.shrink(stream.incoming.grown);
         self.ids.memory.note(
             id,
             match stream.life {
@@ -114,7 +115,7 @@ impl Connection {
         }
         self.times.ending = Ending::Announced { until: now + UNDER_WAY_MICROS };
         frame::write_go_away(LARGEST, Code::NoError, "", self.outbox.bytes());
-        frame::write_ping(LAST_PING, false, self.outbox.bytes());
+        self.ping(*LAST_PING);
     }
 
     /// The second step.
@@ -136,34 +137,5 @@ impl Connection {
     pub(crate) fn is_done(&self) -> bool {
         let ended = matches!(self.times.ending, Ending::After { .. }) && self.streams.len() == 0;
         ended || matches!(self.reading, Reading::Nothing(_))
-    }
-
-    /// When [`Connection::pass`] must be called, if nothing else happens.
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        let ending = match self.times.ending {
-            Ending::Announced { until } => Some(until),
-            _ => None,
-        };
-        match (self.times.settings, ending) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
-    }
-
-    /// Time passed.
-    pub(crate) fn pass<'a>(&mut self, now: u64) -> Option<Event<'a>> {
-        if let Reading::Nothing(_) = self.reading {
-            return None;
-        }
-        if let Ending::Announced { until } = self.times.ending
-            && until <= now
-        {
-            self.go_away_at_last();
-        }
-        if self.times.settings.is_some_and(|until| until <= now) {
-            self.times.settings = None;
-            return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
-        }
-        None
     }
 }

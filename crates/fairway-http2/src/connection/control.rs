@@ -4,7 +4,7 @@ use super::{Connection, Ending, Role};
 use crate::abuse::Weight;
 use crate::event::{By, Event};
 use crate::fault::{Code, Fault};
-use crate::flow::LARGEST;
+use crate::flow::{self, LARGEST};
 use crate::frame::{self, ACK, Header, Setting};
 use crate::priority::Priority;
 use crate::stream::{Half, Life};
@@ -12,7 +12,10 @@ use crate::stream::{Half, Life};
 type Came<'a> = Result<Option<Event<'a>>, Fault>;
 
 /// What our PING between the two steps of GOAWAY carries.
-pub(super) const LAST_PING: [u8; 8] = *b"goodbye!";
+pub(super) const LAST_PING: &[u8; 8] = b"goodbye!";
+
+/// What our PING to a peer carries that says nothing.
+pub(super) const SILENCE_PING: &[u8; 8] = b"are you?";
 
 const fn protocol(rule: &'static str) -> Fault {
     Fault::connection(Code::Protocol, rule)
@@ -24,8 +27,9 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(Fault::connection(Code::FrameSize, "settings_ack_length"));
             }
-            if self.times.settings.take().is_none() {
-                self.charge(now, Weight::Heavy)?;
+            match self.times.settings.take() {
+                Some(_) => self.settle_windows(),
+                None => self.charge(now, Weight::Heavy)?,
             }
             return Ok(None);
         }
@@ -44,6 +48,14 @@ impl Connection {
             Role::Client => Some(Event::Settings),
             Role::Server => opened.then_some(Event::Writable { stream: 0 }),
         })
+    }
+
+    /// The peer knows from here on how small the windows of streams are.
+    fn settle_windows(&mut self) {
+        let by = flow::INITIAL.saturating_sub(self.config.stream_window);
+        for stream in self.streams.iter_mut().filter(|_| by > 0) {
+            stream.incoming.window.adjust(by);
+        }
     }
 
     /// Applies a setting (RFC 9113 §6.5.2); says whether it opened a window.
@@ -82,8 +94,12 @@ impl Connection {
         self.peer.window = window;
         let mut opened = false;
         for stream in self.streams.iter_mut() {
-            opened |= stream.outbound.change(by).ok_or(FAULT)?;
+            opened |= stream.outgoing.window.change(by).ok_or(FAULT)?;
+            if stream.outgoing.window.room() > 0 {
+                stream.outgoing.patience.pause(self.times.now);
+            }
         }
+        self.streams.arrange_all();
         Ok(opened)
     }
 
@@ -105,9 +121,17 @@ impl Connection {
         if increment == 0 {
             return self.fail_stream(now, id, Fault::stream(Code::Protocol, "increment_zero"));
         }
-        match stream.outbound.change(i64::from(increment)) {
+        let opened = stream.outgoing.window.change(i64::from(increment));
+        if stream.outgoing.window.room() > 0 {
+            stream.outgoing.patience.pause(now);
+        }
+        let (ended, wanted) = (stream.sent == Half::Ended, stream.outgoing.wanted);
+        match opened {
             Some(opened) => {
-                Ok((opened && stream.sent != Half::Ended).then_some(Event::Writable { stream: id }))
+                if opened && wanted {
+                    self.streams.arrange(id);
+                }
+                Ok((opened && !ended).then_some(Event::Writable { stream: id }))
             }
             None => self.fail_stream(now, id, Fault::stream(Code::FlowControl, "window_too_large")),
         }
@@ -117,8 +141,13 @@ impl Connection {
         if increment == 0 {
             return Err(protocol("increment_zero"));
         }
-        match self.windows.1.change(i64::from(increment)) {
-            Some(opened) => Ok(opened.then_some(Event::Writable { stream: 0 })),
+        match self.windows.outbound.change(i64::from(increment)) {
+            Some(opened) => {
+                if self.windows.outbound.room() > 0 {
+                    self.windows.patience.pause(self.times.now);
+                }
+                Ok(opened.then_some(Event::Writable { stream: 0 }))
+            }
             None => Err(Fault::connection(Code::FlowControl, "window_too_large")),
         }
     }
@@ -132,7 +161,7 @@ impl Connection {
             return self.charge(now, Weight::Light).map(|()| None);
         };
         stream.life = Life::ResetByPeer;
-        let (sent, held) = (stream.sent, std::mem::take(&mut stream.held));
+        let (sent, held) = (stream.sent, std::mem::take(&mut stream.incoming.held));
         self.give_to_connection(held);
         match (self.role, sent) {
             (Role::Server, Half::Waiting) => self.charge(now, Weight::Heavy)?,
@@ -146,16 +175,25 @@ impl Connection {
         let mut opaque = [0; 8];
         opaque.copy_from_slice(&payload[..8]);
         if header.has(ACK) {
-            if opaque == LAST_PING && matches!(self.times.ending, Ending::Announced { .. }) {
-                self.go_away_at_last();
-                return Ok(None);
-            }
-            self.charge(now, Weight::Light)?;
-            return Ok(Some(Event::Pong(opaque)));
+            return self.pong(now, opaque);
         }
         frame::write_ping(opaque, true, self.outbox.reply());
         if self.account.is_idle_ping() {
             self.charge(now, Weight::Middling)?;
+        }
+        Ok(None)
+    }
+
+    /// An answer to PING, which only one that we did not send is charged for.
+    fn pong<'a>(&mut self, now: u64, opaque: [u8; 8]) -> Came<'a> {
+        match self.times.pings.checked_sub(1) {
+            Some(left) => self.times.pings = left,
+            None => self.charge(now, Weight::Light)?,
+        }
+        match &opaque {
+            LAST_PING if matches!(self.times.ending, Ending::Announced { .. }) => self.go_away_at_last(),
+            LAST_PING | SILENCE_PING => {}
+            _ => return Ok(Some(Event::Pong(opaque))),
         }
         Ok(None)
     }
@@ -182,6 +220,8 @@ impl Connection {
         }
     }
 
+    /// One for a stream that is not open yet is kept: "it SHOULD buffer the most recently received PRIORITY_UPDATE frame"
+    /// (RFC 9218 §7.1).
     pub(super) fn priority_update<'a>(&mut self, now: u64, payload: &[u8]) -> Came<'a> {
         let (id, text) = frame::priority_update(payload);
         let furthest = self.ids.highest.saturating_add(2 * self.config.streams);
@@ -189,8 +229,15 @@ impl Connection {
             return Err(protocol("priority_update"));
         }
         self.charge(now, Weight::Light)?;
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(None) };
-        stream.priority = Priority::read(text);
-        Ok(Some(Event::Priority { stream: id, priority: stream.priority }))
+        let priority = Priority::read(text);
+        if id > self.ids.highest {
+            self.ids.hint(id, priority);
+            return Ok(None);
+        }
+        if !self.is_live(id) {
+            return Ok(None);
+        }
+        self.set_priority(id, priority);
+        Ok(Some(Event::Priority { stream: id, priority }))
     }
 }

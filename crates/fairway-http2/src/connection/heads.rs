@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::fields::{Intake, Message, Outcome};
 use crate::frame::{self, END_HEADERS, END_STREAM, Header};
+use crate::priority::Priority;
 use crate::stream::{Half, Life, Past, Stream};
 use crate::verdict::Defect;
 
@@ -166,6 +167,11 @@ impl Connection {
         let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
         stream.received = if open.end { Half::Ended } else { Half::Open };
         stream.announced = length;
+        stream.incoming.announced_at = now;
+        stream.priority = self.ids.hinted(id).unwrap_or_else(|| match head.named(b"priority") {
+            Some(text) => Priority::read(text),
+            None => Priority::UNSAID,
+        });
         self.streams.insert(stream);
         if outcome == Outcome::TooLarge {
             self.charge(now, Weight::Heavy)?;
@@ -194,8 +200,8 @@ impl Connection {
         // A response without a body may say how long one would be (RFC 9110 §8.6): to HEAD, and with 304.
         let bodiless = stream.is_bodiless(head.status());
         if interim {
-            stream.interim += 1;
-            if stream.interim > INTERIM {
+            stream.asked.interim += 1;
+            if stream.asked.interim > INTERIM {
                 let fault = Fault::stream(Code::Cancel, "too_many_interim_answers");
                 return self.fail_stream(now, open.stream, fault);
             }

@@ -21,6 +21,10 @@ impl Connection {
     /// Takes input up to the next event.
     pub(crate) fn receive<'a>(&mut self, now: u64, input: &'a [u8], head: &mut Head) -> (usize, Event<'a>) {
         let mut used = 0;
+        self.times.now = now;
+        if !input.is_empty() {
+            self.times.hear(now);
+        }
         loop {
             match self.step(now, &input[used..], head) {
                 Ok((taken, Some(event))) => return (used + taken, event),

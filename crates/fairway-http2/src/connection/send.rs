@@ -1,16 +1,11 @@
-//! What the owner sends: heads, bodies, trailers (RFC 9113 §8.1). All of it goes to the outbox; bodies stay within the
-//! windows and the outbox's room. Never waits.
+//! What the owner sends but for bodies: heads and trailers (RFC 9113 §8.1). All of it goes to the outbox. Never waits.
 
 use fairway_message::{Head, Method};
 
 use super::{Connection, Ending};
 use crate::fields;
 use crate::frame::{self, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
-use crate::priority::Priority;
 use crate::stream::{Half, Life, Stream};
-
-/// With the header of its frame it fills one TLS record.
-const PAYLOAD: usize = 16_375;
 
 impl Connection {
     /// What waits to be written.
@@ -21,19 +16,6 @@ impl Connection {
     /// So many bytes of it were written.
     pub(crate) fn wrote(&mut self, count: usize) {
         self.outbox.wrote(count);
-    }
-
-    /// How many body bytes a stream may send now.
-    pub(crate) fn room(&self, id: u32) -> usize {
-        let stream =
-            self.streams.get(id).filter(|stream| stream.life == Life::Live && stream.sent == Half::Open);
-        let window = stream.map_or(0, |stream| stream.outbound.room());
-        window.min(self.windows.1.room()).min(self.outbox.room())
-    }
-
-    /// The priority that the client asked for with PRIORITY_UPDATE.
-    pub(crate) fn priority(&self, id: u32) -> Priority {
-        self.streams.get(id).map(|stream| stream.priority).unwrap_or_default()
     }
 
     /// Whether a stream is there and not reset.
@@ -57,6 +39,11 @@ impl Connection {
         };
         let Some(stream) = self.sending(id, Half::Waiting) else { return false };
         stream.sent = after;
+        if after != Half::Waiting
+            && let Some(text) = head.named(b"priority")
+        {
+            stream.priority = stream.priority.merged(text);
+        }
         let out = self.outbox.bytes();
         let start = begin_block(out);
         fields::write_response(head, &mut self.hpack.1, out);
@@ -79,7 +66,7 @@ impl Connection {
         self.ids.highest = id;
         let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
         stream.sent = if end { Half::Ended } else { Half::Open };
-        stream.asked_for_head = head.method() == Method::Head;
+        stream.asked.for_head = head.method() == Method::Head;
         self.streams.insert(stream);
         self.account.opened();
         let out = self.outbox.bytes();
@@ -104,34 +91,6 @@ impl Connection {
             && self.ids.highest < crate::flow::LARGEST - 2
     }
 
-    /// Sends what of a body has room; gives how much that is. The stream ends with it if all of it has.
-    pub(crate) fn send_data(&mut self, id: u32, bytes: &[u8], end: bool) -> usize {
-        let taken = bytes.len().min(self.room(id));
-        let end = end && taken == bytes.len();
-        let most = PAYLOAD.min(self.peer.frame_bytes as usize);
-        let Some(stream) = self.streams.get_mut(id) else { return 0 };
-        if stream.life != Life::Live || stream.sent != Half::Open || (taken == 0 && !end) {
-            return 0;
-        }
-        stream.outbound.take(taken);
-        self.windows.1.take(taken);
-        if end {
-            stream.sent = Half::Ended;
-        }
-        let out = self.outbox.bytes();
-        let mut left = &bytes[..taken];
-        loop {
-            let (piece, rest) = left.split_at(left.len().min(most));
-            frame::write_data_header(id, piece.len(), end && rest.is_empty(), out);
-            out.extend_from_slice(piece);
-            self.account.sent_data();
-            left = rest;
-            if left.is_empty() {
-                return taken;
-            }
-        }
-    }
-
     /// Sends trailers, which end the stream; says whether it is there to take them.
     pub(crate) fn send_trailers<'f>(
         &mut self,
@@ -140,16 +99,12 @@ impl Connection {
     ) -> bool {
         let Some(stream) = self.sending(id, Half::Open) else { return false };
         stream.sent = Half::Ended;
+        self.send_no_more(id);
         let out = self.outbox.bytes();
         let start = begin_block(out);
         fields::write_trailers(trailers, &mut self.hpack.1, out);
         self.end_block(id, start, true);
         true
-    }
-
-    /// Sends PING; [`Event::Pong`](crate::Event::Pong) follows.
-    pub(crate) fn ping(&mut self, payload: [u8; 8]) {
-        frame::write_ping(payload, false, self.outbox.bytes());
     }
 
     fn sending(&mut self, id: u32, half: Half) -> Option<&mut Stream> {

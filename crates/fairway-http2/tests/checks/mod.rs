@@ -101,6 +101,57 @@ fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
     (events, body, written)
 }
 
+/// Any bytes as what a client sends to a server that answers, over a socket that takes what the input says and with time
+/// that passes: what is written are whole frames, and windows grow by no more than what was granted.
+pub(crate) fn answers(input: &[u8]) {
+    let mut server = Server::new(Config { streams: 5, ..Config::default() }, 0);
+    let (mut head, mut answer, mut written) = (Head::new(), Head::new(), Vec::new());
+    answer.start_response(200);
+    let (body, mut at, mut granted) = (vec![7; 40_000], 0, 0u32);
+    for (round, takes) in input.iter().enumerate() {
+        let now = round as u64 * 500_000;
+        let (used, event) = server.receive(now, &input[at..input.len().min(at + 300)], &mut head);
+        at += used;
+        match event {
+            Event::Head { stream, .. } | Event::HeadTooLarge { stream, .. } => {
+                assert!(server.send_head(stream, &answer, false));
+                server.want_to_send(now, stream);
+            }
+            Event::Data { stream, bytes, .. } => server.consume(stream, bytes.len() as u32),
+            Event::Reset { stream, .. } => server.release(stream),
+            _ => {}
+        }
+        granted += server.window_wanted();
+        server.grant_window(server.window_wanted());
+        if let Some(turn) = server.next_to_send(now) {
+            assert!(turn.bytes > 0 && turn.bytes <= server.room(turn.stream));
+            let write = |slices: &[std::io::IoSlice<'_>]| {
+                let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+                let count = all.len().min(usize::from(*takes) * 150);
+                written.extend_from_slice(&all[..count]);
+                count
+            };
+            assert!(server.send_data_with(turn.stream, &body, takes & 1 == 0, write) > 0);
+        }
+        let count = server.pending().len().min(usize::from(*takes) * 10);
+        written.extend_from_slice(&server.pending()[..count]);
+        server.wrote(count);
+        while let Some(Event::Reset { stream, .. }) = server.pass(now) {
+            server.release(stream);
+        }
+        granted = granted.checked_sub(server.reclaim_window()).expect("only what was granted comes back");
+        assert!(server.kept_bytes() < 512 * 1024 && server.open_streams() <= 5);
+    }
+    written.extend_from_slice(server.pending());
+    let mut rest = &written[..];
+    while let [high, middle, low, _, _, _, _, _, _, more @ ..] = rest {
+        let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+        assert!(length <= 16_384 && length <= more.len(), "whole frames");
+        rest = &more[length..];
+    }
+    assert!(rest.is_empty());
+}
+
 /// Any bytes as what a server answers to three requests.
 pub(crate) fn client(input: &[u8]) {
     let mut client = Client::new(Config::default(), 0);

@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::number;
+use super::super::number::{self, UNKNOWN};
 use super::{json, table};
 
 /// Fewer pairs than this are too few for a claim.
@@ -151,33 +151,90 @@ impl Bench {
         let fewest = ENOUGH_PAIRS;
         _ = write!(
             text,
-            "\nWhere there are fewer than {fewest} pairs there are too few to rest a claim on.\n\n"
+            "\nWhere there are fewer than {fewest} pairs there are too few to rest a claim on. {}\n\n",
+            self.missing_states().join(" ")
         );
         text + &self.goals()
     }
 
+    /// A row for each peer in each state of the CPUs that occurred, with the reason where it has no figure.
     fn rows(&self, findings: &Findings) -> Vec<Vec<String>> {
-        let rows = findings.summary.iter().map(|one| {
-            let peer = format!("{} {}", one.peer, self.version(&one.peer));
-            vec![
-                title(&findings.scenario.name).to_owned(),
-                distance(&one.distance).to_owned(),
-                peer.trim().to_owned(),
-                number::figure(one.total_us),
-                number::figure(one.user_us),
-                one.to_base.map_or_else(|| number::UNKNOWN.to_owned(), Ratio::text),
-                one.to_base.map_or_else(|| "0".to_owned(), |ratio| ratio.pairs.to_string()),
-                format!("{} of {}", one.discarded, one.kept + one.discarded),
-            ]
-        });
-        rows.collect()
+        let mut states: Vec<&str> = findings.summary.iter().map(|one| one.distance.as_str()).collect();
+        states.sort_unstable();
+        states.dedup();
+        let mut peers: Vec<&str> = Vec::new();
+        let all = self.results.iter().flat_map(|findings| &findings.summary).map(|one| one.peer.as_str());
+        for peer in all {
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+        let cells = states.iter().flat_map(|state| peers.iter().map(move |peer| (*state, *peer)));
+        cells.map(|(state, peer)| self.row(findings, state, peer)).collect()
+    }
+
+    fn row(&self, findings: &Findings, state: &str, peer: &str) -> Vec<String> {
+        let in_state =
+            |peer: &str| findings.summary.iter().find(|one| one.peer == peer && one.distance == state);
+        let named = format!("{peer} {}", self.version(peer));
+        let mut cells = vec![
+            title(&findings.scenario.name).to_owned(),
+            distance(state).to_owned(),
+            named.trim().to_owned(),
+        ];
+        let Some(one) = in_state(peer) else {
+            let reason = if findings.summary.iter().all(|one| one.peer != peer) {
+                if peer == "floor" { "speaks no TLS" } else { "not measured" }
+            } else {
+                "no block in this state"
+            };
+            cells.extend([UNKNOWN, UNKNOWN, reason, "0", "0 of 0"].map(str::to_owned));
+            return cells;
+        };
+        let without = || {
+            if peer == "fairway" {
+                "1 (the base)"
+            } else if in_state("fairway").is_none() {
+                "no block of Fairway in this state"
+            } else {
+                "no pair in this state"
+            }
+        };
+        cells.extend([
+            number::figure(one.total_us),
+            number::figure(one.user_us),
+            one.to_base.map_or_else(|| without().to_owned(), Ratio::text),
+            one.to_base.map_or_else(|| "0".to_owned(), |ratio| ratio.pairs.to_string()),
+            format!("{} of {}", one.discarded, one.kept + one.discarded),
+        ]);
+        cells
+    }
+
+    /// In which state of the CPUs a scenario had no block at all.
+    fn missing_states(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        for (state, words) in [("one_core", "one core"), ("two_cores", "two cores")] {
+            let without = |findings: &&Findings| findings.summary.iter().all(|one| one.distance != state);
+            let names: Vec<&str> =
+                self.results.iter().filter(without).map(|findings| title(&findings.scenario.name)).collect();
+            if !names.is_empty() {
+                told.push(format!("The CPUs were never on {words} during: {}.", names.join("; ")));
+            }
+        }
+        told
     }
 
     fn goals(&self) -> String {
         let mut rows = Vec::new();
         for (scenario, goals) in GOALS {
             for (peer, goal) in goals {
-                let Some((ratio, cpus)) = self.ratio(scenario, peer) else { continue };
+                let Some((ratio, cpus)) = self.ratio(scenario, peer) else {
+                    let what = [title(scenario), *peer, "", "no pair counts", "open: not measured"];
+                    let mut row = what.map(str::to_owned).to_vec();
+                    row[2] = format!("at least {goal:.2} x");
+                    rows.push(row);
+                    continue;
+                };
                 let peer = format!("{peer} {}", self.version(peer));
                 rows.push(vec![
                     title(scenario).to_owned(),
@@ -422,7 +479,7 @@ pub(super) fn ms(value: &Value) -> String {
 }
 
 fn whole(value: &Value) -> String {
-    value.as_u64().map_or_else(|| number::UNKNOWN.to_owned(), number::count)
+    value.as_u64().map_or_else(|| UNKNOWN.to_owned(), number::count)
 }
 
 #[cfg(test)]
@@ -439,6 +496,56 @@ mod tests {
         ] {
             assert_eq!(version(said), expected);
         }
+    }
+
+    #[test]
+    fn every_peer_has_a_row_in_every_state_and_a_reason_where_it_has_no_ratio() {
+        let summary = |peer: &str, distance: &str, to_base: Option<f64>| {
+            let ratio = to_base.map(
+                |median| serde_json::json!({ "median": median, "low": median, "high": median, "pairs": 1 }),
+            );
+            serde_json::json!({
+                "peer": peer, "distance": distance, "user_us": 1.0, "total_us": 10.0, "to_base": ratio, "kept": 2,
+                "discarded": 0,
+            })
+        };
+        let results = serde_json::json!([
+            { "scenario": { "name": "http-1k-50", "connections": 50 }, "memory": [], "summary": [
+                summary("fairway", "two_cores", None), summary("floor", "two_cores", Some(0.8)),
+                summary("nginx", "two_cores", None), summary("nginx", "one_core", None),
+            ] },
+            { "scenario": { "name": "tls13-handshakes", "connections": 50 }, "memory": [], "summary": [
+                summary("fairway", "two_cores", None), summary("nginx", "two_cores", Some(1.3)),
+            ] },
+        ]);
+        let bench: Bench = serde_json::from_value(serde_json::json!({
+            "origin": { "command": "", "kernel": "", "cpu": "", "cpus": 2, "load_average": "" },
+            "versions": {}, "results": results,
+        }))
+        .unwrap();
+        let found: Vec<(String, String, String)> = bench
+            .results
+            .iter()
+            .flat_map(|findings| bench.rows(findings))
+            .map(|row| (row[1].clone(), row[2].clone(), row[5].clone()))
+            .collect();
+        let expected = [
+            ("one core", "fairway", "no block in this state"),
+            ("one core", "floor", "no block in this state"),
+            ("one core", "nginx", "no block of Fairway in this state"),
+            ("two cores", "fairway", "1 (the base)"),
+            ("two cores", "floor", "0.80"),
+            ("two cores", "nginx", "no pair in this state"),
+            ("two cores", "fairway", "1 (the base)"),
+            ("two cores", "floor", "speaks no TLS"),
+            ("two cores", "nginx", "1.30"),
+        ];
+        let expected =
+            expected.map(|(state, peer, ratio)| (state.to_owned(), peer.to_owned(), ratio.to_owned()));
+        assert_eq!(found, expected);
+        let never =
+            "The CPUs were never on one core during: full TLS 1.3 handshake (RSA-2048) and one request.";
+        assert_eq!(bench.missing_states(), [never]);
     }
 
     #[test]

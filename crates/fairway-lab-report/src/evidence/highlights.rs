@@ -6,11 +6,13 @@ use std::path::Path;
 use fairway_lab_results::{Results, Settings};
 use serde_json::Value;
 
+use super::super::figures::rate_of_loss;
+use super::super::gather::{Scenario, gather};
 use super::super::number;
 use super::super::palette::Palette;
 use super::super::pool::{Pool, whole};
 use super::bench::{self, Bench, ENOUGH_PAIRS};
-use super::{cluster, json, poisson, table};
+use super::{cluster, json, table};
 
 /// The scenarios of the paired benchmark that are in README, and the peers that they name.
 const PAIRED: [(&str, [&str; 3]); 4] = [
@@ -71,28 +73,32 @@ fn paired(bench: &Bench, scenario: &str, peers: &[&str]) -> Option<Vec<String>> 
 /// Requests that were lost while pods came and went, of every peer.
 fn lost(runs: &[Results]) -> Option<Vec<String>> {
     let (scenario, case) = CHANGING;
-    let results = runs.iter().find(|results| results.runs.iter().any(|run| run.scenario == scenario))?;
     let palette = Palette::of(runs);
-    let run = results.runs.iter().find(|run| run.scenario == scenario)?;
+    let scenarios = gather(runs);
+    let run = scenarios.iter().find(|run| run.scenario == scenario)?;
+    let results = of(runs, run)?;
     let mut pools = whole(run, &palette);
     pools.retain(|pool| {
         pool.case == case && pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer)
     });
     let found: Vec<String> = pools.iter().map(|pool| lost_by(results, pool)).collect();
-    let what = "failed requests while pods are scaled 5, 7, 5, with the exact 95% interval";
+    let what = "failed requests while pods are scaled 5, 7, 5; with the exact 95% interval";
     Some(vec![what.to_owned(), found.join("<br>"), how("compared-with-other-controllers", "make lab")])
+}
+
+/// The results that a scenario comes from; those of all of its rounds have the same versions.
+fn of<'a>(runs: &'a [Results], run: &Scenario) -> Option<&'a Results> {
+    runs.get(*run.sources.first()?)
 }
 
 fn lost_by(results: &Results, pool: &Pool<'_>) -> String {
     let (failed, requests) = (pool.failed(), pool.requests());
-    let (low, high) = poisson::interval(failed);
     format!(
-        "{}: {} of {} [{}, {}]",
+        "{}: {} of {}, per million {}",
         named(results, pool.peer),
         number::count(failed),
         number::count(requests),
-        number::figure(low),
-        number::figure(high)
+        rate_of_loss(failed, requests)
     )
 }
 
@@ -141,26 +147,25 @@ fn more(root: &Path) -> anyhow::Result<Vec<Vec<String>>> {
 fn behind(runs: &[Results]) -> Vec<String> {
     let palette = Palette::of(runs);
     let mut found = Vec::new();
-    for results in runs {
-        for run in &results.runs {
-            let mut pools = whole(run, &palette);
-            let is_held = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_some());
-            pools.retain(|pool| {
-                pool.settings == Settings::Recommended && is_held(pool) && !palette.is_neutral(pool.peer)
-            });
-            for own in pools.iter().filter(|pool| pool.peer == "fairway") {
-                let Some(p99) = p99(own) else { continue };
-                let better = pools.iter().filter(|pool| pool.case == own.case && pool.peer != own.peer);
-                let better = better.filter_map(|pool| Some((pool.peer, self::p99(pool)?)));
-                let better: Vec<String> = better
-                    .filter(|(_, other)| *other < p99)
-                    .map(|(peer, other)| format!("{} {} ms", named(results, peer), number::figure(other)))
-                    .collect();
-                if !better.is_empty() {
-                    let place = format!("p99 latency in `{}`, case {}", run.scenario, own.case);
-                    let own = number::figure(p99);
-                    found.push(format!("{place}: Fairway {own} ms, {}", better.join(", ")));
-                }
+    for run in &gather(runs) {
+        let Some(results) = of(runs, run) else { continue };
+        let mut pools = whole(run, &palette);
+        let is_held = |pool: &Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_some());
+        pools.retain(|pool| {
+            pool.settings == Settings::Recommended && is_held(pool) && !palette.is_neutral(pool.peer)
+        });
+        for own in pools.iter().filter(|pool| pool.peer == "fairway") {
+            let Some(p99) = p99(own) else { continue };
+            let better = pools.iter().filter(|pool| pool.case == own.case && pool.peer != own.peer);
+            let better = better.filter_map(|pool| Some((pool.peer, self::p99(pool)?)));
+            let better: Vec<String> = better
+                .filter(|(_, other)| *other < p99)
+                .map(|(peer, other)| format!("{} {} ms", named(results, peer), number::figure(other)))
+                .collect();
+            if !better.is_empty() {
+                let place = format!("p99 latency in `{}`, case {}", run.scenario, own.case);
+                let own = number::figure(p99);
+                found.push(format!("{place}: Fairway {own} ms, {}", better.join(", ")));
             }
         }
     }
@@ -169,5 +174,5 @@ fn behind(runs: &[Results]) -> Vec<String> {
 
 /// A percentile needs ten samples above it.
 fn p99(pool: &Pool<'_>) -> Option<f64> {
-    pool.percentile(99.0).filter(|point| point.above >= 10).map(|point| point.ms)
+    pool.percentile(99.0).map(|point| point.ms)
 }

@@ -13,7 +13,6 @@ mod floods;
 mod git;
 mod highlights;
 mod origin;
-pub(super) mod poisson;
 mod stray;
 
 use std::path::Path;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 
+use super::observed::Observed;
 use super::plan::Plan;
 use super::tls;
 use super::transport::Transport;
@@ -16,6 +17,7 @@ pub(super) struct Dialer {
     addresses: Vec<SocketAddr>,
     turn: usize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    observed: Arc<Observed>,
 }
 
 impl Dialer {
@@ -24,14 +26,20 @@ impl Dialer {
     /// # Errors
     /// TLS as planned cannot be had.
     pub(super) fn new(plan: &Plan, index: usize) -> anyhow::Result<Self> {
+        let observed = Arc::new(Observed::default());
         let tls = match &plan.wire.tls {
             Some(wanted) => Some((
-                Arc::new(tls::configuration(wanted, plan.wire.protocol)?),
+                Arc::new(tls::configuration(wanted, plan.wire.protocol, &observed)?),
                 tls::server_name(&plan.target.name)?,
             )),
             None => None,
         };
-        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, tls })
+        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, tls, observed })
+    }
+
+    /// What the handshakes of its connections showed.
+    pub(super) fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// Begins to open a connection.

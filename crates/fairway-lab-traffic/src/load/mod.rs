@@ -22,6 +22,7 @@ pub(crate) mod flags;
 mod head;
 mod http1;
 mod http2;
+mod observed;
 mod outcome;
 mod pipe;
 mod plan;
@@ -45,7 +46,7 @@ mod worker;
 
 pub use compose::ID_FIELD;
 pub use fates::{Ended, Fates, Id};
-pub use outcome::{Outcome, at_percent, distribution, write_histogram};
+pub use outcome::{Outcome, at_percent, distribution, keep_histograms, write_histogram};
 pub use plan::{
     Bounds, Expect, Pace, Plan, Protocol, Records, RequestPlan, Reuse, Shape, Target, TlsPlan, TlsVersion,
     Verify, Wire,

@@ -1,5 +1,6 @@
 //! What a stream of load came to, in the words of the results. Never measures.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use super::archive::append;
+use super::archive::{append, keep};
 use super::fates::Fates;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
@@ -104,6 +105,15 @@ impl Outcome {
     pub fn failed(&self) -> u64 {
         self.load.errors.values().sum()
     }
+}
+
+/// Leaves only those raw histograms in the folder of a run that are named, e.g. by the part of it that is continued.
+///
+/// # Errors
+/// The archive cannot be read or written.
+pub fn keep_histograms(folder: &Path, names: &BTreeSet<String>) -> anyhow::Result<()> {
+    let place = folder.join(HISTOGRAMS);
+    keep(&place, names).with_context(|| format!("write {}", place.display()))
 }
 
 /// Writes a histogram as HDR V2, deflated.

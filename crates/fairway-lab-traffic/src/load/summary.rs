@@ -56,12 +56,16 @@ impl Summary<'_> {
         }
         if let Some(tls) = &load.tls {
             let key = tls.key.as_deref().unwrap_or("unknown key");
-            writeln!(out, "  TLS {}, {}, {key}, {}", tls.version, tls.cipher, tls.protocol)?;
+            write!(out, "  TLS {}, {}, {key}, {}", tls.version, tls.cipher, tls.protocol)?;
+            for known in [&tls.group, &tls.signature].into_iter().flatten() {
+                write!(out, ", {known}")?;
+            }
+            writeln!(out)?;
             let counts = &load.counts;
             writeln!(
                 out,
-                "  TLS handshakes: {} full, {} resumed",
-                counts.full_handshakes, counts.resumed_handshakes
+                "  TLS handshakes: {} full, {} resumed, {} tickets",
+                counts.full_handshakes, counts.resumed_handshakes, counts.tickets
             )?;
         }
         Ok(())

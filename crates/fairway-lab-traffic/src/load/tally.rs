@@ -157,6 +157,7 @@ impl Tally {
         self.counts.connections += other.counts.connections;
         self.counts.full_handshakes += other.counts.full_handshakes;
         self.counts.resumed_handshakes += other.counts.resumed_handshakes;
+        self.counts.tickets += other.counts.tickets;
         self.counts.bytes += other.counts.bytes;
         for (class, count) in other.errors {
             *self.errors.entry(class).or_default() += count;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{
@@ -17,8 +17,9 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_SIG_ED25519};
 use x509_parser::public_key::PublicKey;
 
+use super::observed::{Observed, Witness};
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
-use super::sessions::Sessions;
+use super::sessions::{NoSessions, Sessions};
 use fairway_lab_results::Tls;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
@@ -31,11 +32,16 @@ const OPENSSL: [(&str, &str); 6] = [
     ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
 ];
 
-/// The configuration of a thread; each has its own, so that no cache of sessions is shared.
+/// The configuration of a thread; each has its own, so that no cache of sessions is shared. What handshakes show is noted in
+/// `observed`.
 ///
 /// # Errors
 /// A cipher suite that is not known or does not fit the versions, or roots that are no certificates.
-pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Result<ClientConfig> {
+pub(super) fn configuration(
+    plan: &TlsPlan,
+    protocol: Protocol,
+    observed: &Arc<Observed>,
+) -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(provider(plan)?);
     let versions: Vec<&'static SupportedProtocolVersion> = plan
         .versions
@@ -48,17 +54,24 @@ pub(super) fn configuration(plan: &TlsPlan, protocol: Protocol) -> anyhow::Resul
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .context("the cipher suites do not fit the TLS versions")?;
-    let mut config = match &plan.verify {
-        Verify::Off => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider))),
-        Verify::Roots(pem) => builder.with_root_certificates(roots(pem)?),
-    }
-    .with_no_client_auth();
+    let inner: Arc<dyn ServerCertVerifier> = match &plan.verify {
+        Verify::Off => Arc::new(Anything(provider)),
+        Verify::Roots(pem) => {
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots(pem)?), provider).build()?
+        }
+    };
+    let witness = Arc::new(Witness { inner, observed: Arc::clone(observed) });
+    let mut config = builder.dangerous().with_custom_certificate_verifier(witness).with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
     };
-    config.resumption =
-        if plan.resumption { Resumption::store(Arc::new(Sessions::new())) } else { Resumption::disabled() };
+    config.resumption = if plan.resumption {
+        Resumption::store(Arc::new(Sessions::new(Arc::clone(observed))))
+    } else {
+        let none = Resumption::store(Arc::new(NoSessions(Arc::clone(observed))));
+        none.tls12_resumption(Tls12Resumption::Disabled)
+    };
     Ok(config)
 }
 
@@ -110,7 +123,7 @@ pub(super) fn server_name(name: &str) -> anyhow::Result<ServerName<'static>> {
     ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} cannot be a name in TLS"))
 }
 
-/// What the handshake of a connection settled.
+/// What the handshake of a connection settled, but for the signature, which the connection does not remember.
 pub(super) fn facts(connection: &ClientConnection) -> Tls {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
@@ -124,7 +137,7 @@ pub(super) fn facts(connection: &ClientConnection) -> Tls {
         .map_or_else(|| "http/1.1".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
     let group =
         connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str().map(str::to_owned));
-    Tls { version, cipher, key, protocol, group }
+    Tls { version, cipher, key, protocol, group, signature: None }
 }
 
 /// rustls writes `TLS13_` where IANA writes `TLS_`.

@@ -8,6 +8,11 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::words::Words;
+
+/// How long a proxy that refuses to serve may take to end.
+const ABOUT_TO_END: Duration = Duration::from_secs(1);
+
 /// The process of a proxy. Dropped, it is killed.
 pub struct Process {
     child: Child,
@@ -61,6 +66,31 @@ impl Process {
         }
     }
 
+    /// Waits for what a running proxy does, or for its end: one that has died will not do it.
+    ///
+    /// # Errors
+    /// That of the work, or the process has ended; the text has what it wrote last.
+    pub(super) async fn alive<T>(
+        &mut self,
+        words: &mut Words,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let end = tokio::select! {
+            // What was done by a proxy that ends just now was done.
+            biased;
+            done = work => match done {
+                Ok(done) => return Ok(done),
+                // It may have failed because the proxy is about to end.
+                Err(error) => match tokio::time::timeout(ABOUT_TO_END, self.ended()).await {
+                    Ok(end) => end,
+                    Err(_) => return Err(error),
+                },
+            },
+            end = self.ended() => end,
+        };
+        anyhow::bail!("{end}; its last lines: {}", words.last().await)
+    }
+
     /// Waits for its end, and kills it when it takes longer.
     ///
     /// # Errors
@@ -96,6 +126,8 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     fn waits() -> Process {
@@ -113,6 +145,49 @@ mod tests {
             process.signal(Signal::TERM).unwrap();
             let end = process.ended().await;
             assert!(end.contains("sleep ended") && end.contains("signal: 15"), "{end}");
+        });
+    }
+
+    #[test]
+    fn a_proxy_that_dies_while_it_is_waited_for_is_noticed_at_once_with_its_last_lines() {
+        run(async {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo one >&2; echo 'no such directive: frnt-end' >&2; exit 3"]);
+            let mut process = Process::of(command.stderr(Stdio::piped())).unwrap();
+            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let never = std::future::pending::<anyhow::Result<()>>();
+            let limit = Duration::from_secs(30);
+            let waited = tokio::time::timeout(limit, process.alive(&mut words, never)).await;
+            let error = waited.expect("it is noticed").unwrap_err().to_string();
+            assert!(error.contains("sh ended: exit status: 3"), "{error}");
+            assert!(error.ends_with("one; no such directive: frnt-end"), "{error}");
+        });
+    }
+
+    #[test]
+    fn work_that_fails_because_the_proxy_ends_says_how_it_ended() {
+        run(async {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo 'address already in use' >&2; exit 1"]);
+            let mut process = Process::of(command.stderr(Stdio::piped())).unwrap();
+            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let refused = async { anyhow::bail!("connection refused") };
+            let error = process.alive::<()>(&mut words, refused).await.unwrap_err().to_string();
+            assert!(error.contains("exit status: 1") && error.ends_with("address already in use"), "{error}");
+        });
+    }
+
+    #[test]
+    fn work_of_a_proxy_that_lives_is_waited_for() {
+        run(async {
+            let mut command = Command::new("sleep");
+            let mut process = Process::of(command.arg("600").stderr(Stdio::piped())).unwrap();
+            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let work = async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                Ok(7)
+            };
+            assert_eq!(process.alive(&mut words, work).await.unwrap(), 7);
         });
     }
 

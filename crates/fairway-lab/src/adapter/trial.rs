@@ -118,3 +118,37 @@ fn caddy_takes_changes() {
 fn envoy_takes_changes() {
     trial(Kind::Envoy, Duration::from_millis(500));
 }
+
+/// A port that is taken ends the proxy at its start; that is said at once, with its own words.
+fn death(kind: Kind, named: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let frame = Frame {
+        listen: Listen { http: taken.local_addr().unwrap(), https: free() },
+        workers: Some(1),
+        settings: Settings::Recommended,
+        tls: TlsChoice::Both,
+        folder: folder.path().to_owned(),
+    };
+    let begun = Instant::now();
+    let error = runtime.block_on(async {
+        let started = Proxy::start(kind, frame, &desired(backend(), "one-80")).await;
+        started.err().expect("its port is taken").to_string()
+    });
+    eprintln!("{kind:?}, after {:?}: {error}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(error.contains("ended: exit status") && error.contains(named), "{error}");
+}
+
+#[test]
+#[ignore = "needs HAProxy"]
+fn haproxy_that_dies_at_its_start_is_noticed_at_once() {
+    death(Kind::Haproxy, "cannot bind");
+}
+
+#[test]
+#[ignore = "needs Caddy"]
+fn caddy_that_dies_at_its_start_is_noticed_at_once() {
+    death(Kind::Caddy, "address already in use");
+}

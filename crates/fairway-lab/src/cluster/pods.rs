@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams};
 
 use super::client::Cluster;
 use super::wait;
@@ -71,6 +71,36 @@ impl Cluster {
         wait::until(&what, async || Ok(is_settled(&api.get(deployment).await?).then_some(()))).await
     }
 
+    /// The same for a Deployment that was just installed, unless a container of it dies again and again: that is said at
+    /// once, with its last lines.
+    ///
+    /// # Errors
+    /// It does not get there.
+    pub async fn started(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
+        let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("Deployment {namespace}/{deployment} has its pods");
+        let started = wait::until(&what, async || {
+            if is_settled(&api.get(deployment).await?) {
+                return Ok(Some(Ok(())));
+            }
+            let all = pods.list(&ListParams::default()).await?;
+            let Some((pod, container)) = all.items.iter().find_map(dying) else { return Ok(None) };
+            let last = LogParams {
+                container: Some(container.clone()),
+                previous: true,
+                tail_lines: Some(LAST),
+                ..LogParams::default()
+            };
+            let said = pods.logs(&pod, &last).await.unwrap_or_else(|error| format!("unknown: {error}"));
+            let said = said.trim().replace('\n', "; ");
+            Ok(Some(Err(anyhow::anyhow!(
+                "container {container} of pod {namespace}/{pod} dies whenever it is started; its last lines: {said}"
+            ))))
+        });
+        started.await?
+    }
+
     /// Ends pods at once, however long they would like to drain.
     ///
     /// # Errors
@@ -94,6 +124,20 @@ impl Cluster {
     }
 }
 
+/// The names of a pod and of its container that kubelet waits to start again, because it died soon after it was.
+fn dying(pod: &Pod) -> Option<(String, String)> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let is_dying = |container: &&ContainerStatus| {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("CrashLoopBackOff")
+    };
+    let container = containers.iter().find(is_dying)?;
+    Some((pod.metadata.name.clone()?, container.name.clone()))
+}
+
+/// How many of a container's last lines are said.
+const LAST: i64 = 5;
+
 fn is_settled(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let Some(status) = &deployment.status else { return false };
@@ -101,4 +145,36 @@ fn is_settled(deployment: &Deployment) -> bool {
         && status.replicas.unwrap_or(0) == wanted
         && status.updated_replicas.unwrap_or(0) == wanted
         && status.ready_replicas.unwrap_or(0) == wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_dies_again_and_again_is_named_and_one_that_starts_is_not() {
+        let pod = |state: serde_json::Value| -> Pod {
+            let container = |name: &str, state: &serde_json::Value| {
+                let mut container = json!({"name": name, "image": "", "imageID": "", "ready": false});
+                container["restartCount"] = json!(1);
+                container["state"] = state.clone();
+                container
+            };
+            let fine = json!({"running": {}});
+            let containers = [container("metrics", &fine), container("proxy", &state)];
+            serde_json::from_value(
+                json!({"metadata": {"name": "proxy-1"}, "status": {"containerStatuses": containers}}),
+            )
+            .unwrap()
+        };
+        let dead = pod(json!({"waiting": {"reason": "CrashLoopBackOff"}}));
+        assert_eq!(dying(&dead), Some(("proxy-1".to_owned(), "proxy".to_owned())));
+        for state in [json!({"waiting": {"reason": "ContainerCreating"}}), json!({"running": {}}), json!({})]
+        {
+            assert_eq!(dying(&pod(state.clone())), None, "{state}");
+        }
+        assert_eq!(dying(&Pod::default()), None);
+    }
 }

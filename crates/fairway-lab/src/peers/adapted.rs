@@ -17,7 +17,7 @@ use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, label};
 use super::objects::{self, IngressShape, class_name, deployment, ingress, namespace, service, word};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Errand, Peer, Placement, Prepared};
 use super::programs;
 use super::route::Route;
 
@@ -184,6 +184,14 @@ impl Peer for Adapted {
 
     fn summary(&self) -> &str {
         self.shape.summary
+    }
+
+    fn errand(&self, artifacts: &Artifacts) -> Errand {
+        let packed = Errand { what: format!("pack {} with the adapter", self.shape.program), seconds: 1.0 };
+        match self.shape.program {
+            "envoy" => programs::envoy_errand(&artifacts.cache).unwrap_or(packed),
+            _ => packed,
+        }
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {

@@ -13,11 +13,13 @@ use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 use super::artifacts::Artifacts;
 use super::names::CERTIFICATE;
 use super::objects::{class, class_name, deployment, namespace, service, word};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
 use super::{programs, yaml};
 
 const NAME: &str = "contour";
+/// How long its first build is likely to take, seconds.
+const BUILD_S: f64 = 150.0;
 /// The folder of manifests in the module, and those that are used, in their order.
 const MANIFESTS: &str = "examples/contour";
 const USED: [&str; 6] = [
@@ -39,6 +41,16 @@ impl Peer for Contour {
 
     fn summary(&self) -> &'static str {
         "Contour itself, with Envoy as its data plane"
+    }
+
+    fn errand(&self, artifacts: &Artifacts) -> Errand {
+        let own = programs::tool_errand(artifacts, NAME, BUILD_S);
+        match programs::envoy_errand(&artifacts.cache) {
+            None => own,
+            Some(envoy) => {
+                Errand { what: format!("{}; {}", own.what, envoy.what), seconds: own.seconds + envoy.seconds }
+            }
+        }
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {

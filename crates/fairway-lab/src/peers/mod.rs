@@ -24,7 +24,7 @@ pub use artifacts::Artifacts;
 pub use described::Described;
 pub use existing::{CpuSource, Existing};
 pub use names::{CERTIFICATE, PROXY, PROXY_LABEL, RESPONSE_HEADER, label};
-pub use peer::{Peer, Placement, Prepared};
+pub use peer::{Errand, Peer, Placement, Prepared};
 pub use route::{Filters, Route};
 
 /// The peers of a run that names none, Fairway first.

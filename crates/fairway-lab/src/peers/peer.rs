@@ -18,6 +18,15 @@ pub struct Prepared {
     pub archives: Vec<PathBuf>,
 }
 
+/// What preparing something takes here and now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errand {
+    /// What is fetched, built or packed.
+    pub what: String,
+    /// How long that is likely to take, seconds.
+    pub seconds: f64,
+}
+
 /// How a peer is installed.
 #[derive(Clone, Debug)]
 pub struct Placement {
@@ -44,6 +53,11 @@ pub trait Peer: Send + Sync {
     /// Where it is, if nobody has to install it.
     fn existing(&self) -> Option<&Existing> {
         None
+    }
+
+    /// What [`Peer::prepare`] will do here, without doing it.
+    fn errand(&self, _: &Artifacts) -> Errand {
+        Errand { what: "its program is here".to_owned(), seconds: 1.0 }
     }
 
     /// Fetches or builds its programs, and packs images. May take minutes the first time and says what it is doing.

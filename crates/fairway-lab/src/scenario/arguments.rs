@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use fairway_lab_results::Settings;
 
+use super::definition::Form;
+
 /// Arguments of `fairway-lab run`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   fairway-lab run all --quick                      every scenario with every peer, as root, in a testbed of its own
+  fairway-lab run dynamic comparison timeline propagation --long --out lab-results/long   four rounds, both settings
+  fairway-lab run dynamic comparison timeline propagation --long --out lab-results/long --resume   after Ctrl-C
   fairway-lab run dynamic --peers fairway,envoy --set dynamic_s=60.0
   fairway-lab run capacity --peers fairway,haproxy   no cluster and no root are needed
   fairway-lab run dynamic --cluster --yes --backend-image registry.example/fairway-lab:v1 \\
@@ -28,12 +32,26 @@ pub struct RunArguments {
     /// Exit with 1 when a request of these peers failed, separated by commas: for CI
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) fail_on_errors: Vec<String>,
-    /// Where the results go [default: lab-results/TIME]
-    #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) results: FolderArguments,
     /// The part of a run that is inside of the testbed.
     #[arg(long, hide = true, value_name = "FILE")]
     pub(super) inside: Option<PathBuf>,
+}
+
+/// Where results go, and what becomes of those that are there.
+#[derive(clap::Args)]
+pub(super) struct FolderArguments {
+    /// Where the results go [default: lab-results/TIME]
+    #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Continue the partial run in the folder of --out: scenarios (or rounds of them) that it finished are kept, and only the
+    /// rest is measured. Everything else must be the same: arguments, programs, revision, machine
+    #[arg(long, requires = "out")]
+    pub(super) resume: bool,
+    /// Replace a partial run in the folder of --out; with --resume, only if it cannot be continued
+    #[arg(long, requires = "out")]
+    pub(super) replace: bool,
 }
 
 /// Whom to measure.
@@ -47,8 +65,9 @@ pub(super) struct PeerArguments {
     #[arg(long = "peer", value_name = "DESCRIPTION")]
     pub(super) described: Vec<String>,
     /// With recommended settings (equal upstream keep-alive, workers, TLS, logs), with each peer's defaults, or both
-    #[arg(long, value_enum, default_value_t = SettingsChoice::Recommended)]
-    pub(super) settings: SettingsChoice,
+    /// [default: recommended; with --long both]
+    #[arg(long, value_enum)]
+    pub(super) settings: Option<SettingsChoice>,
 }
 
 /// How much of a scenario.
@@ -57,6 +76,13 @@ pub(super) struct ScopeArguments {
     /// Every scenario shortened, so that all of them with all peers fit into 25 minutes on two cores
     #[arg(long)]
     pub(super) quick: bool,
+    /// A form for several rounds: four rounds of the scenarios in a cluster with both settings take about two hours on two cores
+    #[arg(long, conflicts_with = "quick")]
+    pub(super) long: bool,
+    /// How often each scenario in a cluster runs with every peer: forwards in odd rounds, backwards in even ones. `capacity`
+    /// interleaves its peers itself and runs once [default: 1; with --long 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
+    pub(super) rounds: Option<u32>,
     /// Rates and connections as a fraction of the paper's, whose machines were larger
     #[arg(long, default_value_t = 0.05, value_parser = fraction, value_name = "FACTOR")]
     pub(super) scale: f64,
@@ -64,6 +90,32 @@ pub(super) struct ScopeArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) set: Vec<String>,
 }
+
+impl ScopeArguments {
+    pub(super) fn form(&self) -> Form {
+        match (self.quick, self.long) {
+            (true, _) => Form::Quick,
+            (false, true) => Form::Long,
+            (false, false) => Form::Whole,
+        }
+    }
+
+    /// How many rounds; 1 means none.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.long { LONG_ROUNDS } else { 1 })
+    }
+}
+
+impl RunArguments {
+    /// The settings, in their order.
+    pub(super) fn settings(&self) -> Vec<Settings> {
+        let implied = if self.scope.long { SettingsChoice::Both } else { SettingsChoice::Recommended };
+        self.selection.settings.unwrap_or(implied).all()
+    }
+}
+
+/// The rounds of `--long`: A B B A, twice.
+const LONG_ROUNDS: u32 = 4;
 
 /// Where it runs and what with.
 #[derive(clap::Args)]
@@ -114,5 +166,56 @@ fn fraction(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if factor > 0.0 && factor <= 1.0 => Ok(factor),
         _ => Err("a factor above 0 and at most 1".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn read(words: &[&str]) -> Result<RunArguments, String> {
+        let all = ["lab", "dynamic"].iter().chain(words);
+        Command::try_parse_from(all).map(|command| command.run).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn long_is_four_rounds_with_both_settings_unless_something_else_is_said() {
+        let long = read(&["--long"]).unwrap();
+        assert_eq!((long.scope.form(), long.scope.rounds()), (Form::Long, 4));
+        assert_eq!(long.settings(), [Settings::Recommended, Settings::Defaults]);
+        let said = read(&["--long", "--rounds", "2", "--settings", "defaults"]).unwrap();
+        assert_eq!((said.scope.rounds(), said.settings()), (2, vec![Settings::Defaults]));
+    }
+
+    #[test]
+    fn without_options_there_are_no_rounds() {
+        for (words, form) in [(vec![], Form::Whole), (vec!["--quick"], Form::Quick)] {
+            let plain = read(&words).unwrap();
+            assert_eq!((plain.scope.form(), plain.scope.rounds()), (form, 1));
+            assert_eq!(plain.settings(), [Settings::Recommended]);
+        }
+    }
+
+    #[test]
+    fn options_that_exclude_or_need_one_another_are_refused() {
+        for (words, named) in [
+            (vec!["--quick", "--long"], "--long"),
+            (vec!["--rounds", "0"], "0 is not in 1..=100"),
+            (vec!["--resume"], "--out"),
+            (vec!["--replace"], "--out"),
+        ] {
+            let error = read(&words).err().unwrap();
+            assert!(error.contains(named), "{words:?}: {error}");
+        }
+        let both = read(&["--out", "there", "--resume", "--replace"]).unwrap();
+        assert!(both.results.resume && both.results.replace);
     }
 }

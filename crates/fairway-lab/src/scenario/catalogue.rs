@@ -94,12 +94,13 @@ fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Scenario> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::definition::Form;
     use super::*;
 
     #[test]
-    fn every_scenario_reads_whole_and_in_its_quick_form() {
-        for quick in [false, true] {
-            let scaling = Scaling { quick, scale: 0.05, set: Vec::new() };
+    fn every_scenario_reads_in_each_of_its_forms() {
+        for form in [Form::Whole, Form::Quick, Form::Long] {
+            let scaling = Scaling { form, scale: 0.05, set: Vec::new() };
             let scenarios = named(&["all".to_owned()], &scaling).expect("they read");
             let names: Vec<_> = scenarios.iter().map(Scenario::name).collect();
             assert_eq!(names, ALL.map(|(name, _)| name));
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_paper_is_what_a_file_says_without_options() {
-        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
+        let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         for scenario in named(&["all".to_owned()], &scaling).expect("they read") {
             assert_eq!(scenario.definition.shortened, Vec::<String>::new(), "{}", scenario.name());
         }
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_scenario_is_told_what_there_is() {
-        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
+        let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         let error = named(&["dinamic".to_owned()], &scaling).err().expect("it is none").to_string();
         assert!(error.contains("dinamic") && error.contains("timeline"), "{error}");
     }

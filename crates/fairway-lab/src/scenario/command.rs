@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::arguments::RunArguments;
 use super::catalogue::{self, ALL};
-use super::definition::Scaling;
+use super::definition::{Form, Scaling};
 use super::{prepare, session};
 use crate::peers;
 
@@ -16,7 +16,7 @@ impl RunArguments {
     /// Input that cannot be used.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let scaling =
-            Scaling { quick: self.scope.quick, scale: self.scope.scale, set: self.scope.set.clone() };
+            Scaling { form: self.scope.form(), scale: self.scope.scale, set: self.scope.set.clone() };
         let scenarios = catalogue::named(&self.scenarios, &scaling)?;
         match &self.inside {
             Some(handover) => session::run(handover, &scenarios, &self.fail_on_errors),
@@ -46,7 +46,7 @@ impl ListArguments {
             out.write_all(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let scaling = Scaling { quick: false, scale: 1.0, set: Vec::new() };
+        let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         writeln!(out, "scenarios (`fairway-lab list NAME` prints a file):")?;
         for scenario in catalogue::named(&["all".to_owned()], &scaling)? {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;

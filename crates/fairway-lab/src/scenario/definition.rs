@@ -28,12 +28,34 @@ pub(super) struct Heading {
 /// How a file's parameters are fitted to the machine and to the time there is.
 #[derive(Clone, Debug)]
 pub(super) struct Scaling {
-    /// The shorter form.
-    pub(super) quick: bool,
+    /// Which of the file's forms.
+    pub(super) form: Form,
     /// The factor of scaled parameters, 0 < scale <= 1.
     pub(super) scale: f64,
     /// `KEY=VALUE` in TOML, over all else.
     pub(super) set: Vec<String>,
+}
+
+/// The forms of a scenario's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The paper's.
+    Whole,
+    /// The shortest one, `[quick]`.
+    Quick,
+    /// One round of several, `[long]`.
+    Long,
+}
+
+impl Form {
+    /// The name of its table, where it has one.
+    fn table(self) -> Option<&'static str> {
+        match self {
+            Self::Whole => None,
+            Self::Quick => Some("quick"),
+            Self::Long => Some("long"),
+        }
+    }
 }
 
 /// A scenario's file, read and fitted.
@@ -48,7 +70,7 @@ pub(super) struct Definition {
     table: Table,
 }
 
-const HEADING: [&str; 6] = ["scenario", "study", "purpose", "scaled", "own", "quick"];
+const HEADING: [&str; 7] = ["scenario", "study", "purpose", "scaled", "own", "quick", "long"];
 
 impl Definition {
     /// Reads a file and fits it.
@@ -61,11 +83,11 @@ impl Definition {
         let paper: Table =
             whole.iter().filter(|(key, _)| !HEADING.contains(&key.as_str())).map(owned).collect();
         let mut table = paper.clone();
-        if scaling.quick
-            && let Some(quick) = whole.get("quick")
+        if let Some(name) = scaling.form.table()
+            && let Some(form) = whole.get(name)
         {
-            let quick = quick.as_table().context("quick: is no table")?;
-            table.extend(quick.iter().map(owned));
+            let form = form.as_table().with_context(|| format!("{name}: is no table"))?;
+            table.extend(form.iter().map(owned));
         }
         for key in &heading.scaled {
             table.iter_mut().for_each(|(name, value)| scale(name, value, key, scaling.scale));
@@ -199,6 +221,8 @@ mod tests {
         variants = [{ connections = 250, generators = 1 }]
         [quick]
         extra = 2
+        [long]
+        extra = 3
     "#;
 
     #[derive(Debug, Deserialize, PartialEq)]
@@ -216,15 +240,15 @@ mod tests {
         connections: u32,
     }
 
-    fn scaling(quick: bool, scale: f64, set: &[&str]) -> Scaling {
-        Scaling { quick, scale, set: set.iter().map(|text| (*text).to_owned()).collect() }
+    fn scaling(form: Form, scale: f64, set: &[&str]) -> Scaling {
+        Scaling { form, scale, set: set.iter().map(|text| (*text).to_owned()).collect() }
     }
 
     #[test]
     fn the_paper_is_the_default_and_scaling_reaches_into_lists() {
-        let whole = Definition::read(FILE, &scaling(false, 1.0, &[])).expect("it reads");
+        let whole = Definition::read(FILE, &scaling(Form::Whole, 1.0, &[])).expect("it reads");
         assert_eq!(whole.shortened, Vec::<String>::new());
-        let small = Definition::read(FILE, &scaling(true, 0.1, &[])).expect("it reads");
+        let small = Definition::read(FILE, &scaling(Form::Quick, 0.1, &[])).expect("it reads");
         let parameters: Parameters = small.parameters().expect("its terms");
         let variants = vec![Variant { generators: 1, connections: 25 }];
         assert_eq!(parameters, Parameters { rate: 3000.0, extra: 2, variants });
@@ -238,10 +262,18 @@ mod tests {
     }
 
     #[test]
+    fn each_form_has_a_table_of_its_own() {
+        for (form, extra) in [(Form::Whole, 1), (Form::Quick, 2), (Form::Long, 3)] {
+            let read = Definition::read(FILE, &scaling(form, 1.0, &[])).expect("it reads");
+            assert_eq!(read.parameters::<Parameters>().expect("its terms").extra, extra, "{form:?}");
+        }
+    }
+
+    #[test]
     fn what_is_set_wins_and_must_exist() {
-        let set = Definition::read(FILE, &scaling(true, 0.1, &["rate=7"])).expect("it reads");
+        let set = Definition::read(FILE, &scaling(Form::Quick, 0.1, &["rate=7"])).expect("it reads");
         assert_eq!(set.parameters::<Parameters>().expect("its terms").rate, 7.0);
-        let error = Definition::read(FILE, &scaling(true, 0.1, &["rat=7"])).expect_err("no such key");
+        let error = Definition::read(FILE, &scaling(Form::Quick, 0.1, &["rat=7"])).expect_err("no such key");
         assert!(format!("{error:#}").contains("there is no parameter rat; there are"), "{error:#}");
     }
 
@@ -249,7 +281,8 @@ mod tests {
     fn a_number_that_no_time_or_count_can_be_is_refused() {
         for assignment in ["rate=nan", "rate=-1.0", "rate=inf", "extra=-2", "variants=[{ connections = -1 }]"]
         {
-            let error = Definition::read(FILE, &scaling(false, 1.0, &[assignment])).expect_err(assignment);
+            let error =
+                Definition::read(FILE, &scaling(Form::Whole, 1.0, &[assignment])).expect_err(assignment);
             let error = format!("{error:#}");
             assert!(error.contains("scenario dynamic") && error.contains("is possible"), "{error}");
         }
@@ -258,7 +291,8 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named() {
         let text = FILE.replace("extra = 1", "extra = 1\nretries = 3");
-        let definition = Definition::read(&text, &scaling(false, 1.0, &[])).expect("the heading is right");
+        let definition =
+            Definition::read(&text, &scaling(Form::Whole, 1.0, &[])).expect("the heading is right");
         let error = format!("{:#}", definition.parameters::<Parameters>().expect_err("retries is unknown"));
         assert!(error.contains("scenario dynamic") && error.contains("retries"), "{error}");
     }

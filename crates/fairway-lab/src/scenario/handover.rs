@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::peers::Artifacts;
-use fairway_lab_results::{Absent, PeerRecord, Settings};
+use fairway_lab_results::{Absent, PeerRecord, RunPlan, Settings};
 
 /// Everything that measuring needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,8 +29,20 @@ pub(super) struct Handover {
     pub(super) image: String,
     /// Where backends of a cluster of the user's reach this machine, if the user says so.
     pub(super) collector: Option<SocketAddr>,
-    /// Seconds that preparing took, and what of it was said.
-    pub(super) prepared_s: f64,
+    /// What the whole is to measure.
+    pub(super) plan: RunPlan,
+    pub(super) preparation: Preparation,
+}
+
+/// What was done before measuring.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Preparation {
+    /// How long it took, seconds.
+    pub(super) seconds: f64,
+    /// How many steps of the run it was.
+    pub(super) steps: usize,
+    /// Whether the results in the folder are continued.
+    pub(super) resumes: bool,
 }
 
 /// [`Handover::place`] of a testbed.

@@ -12,11 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::disk_reserve::DiskReserve;
-use super::handover::{Handover, TESTBED};
+use super::earlier::{Beginning, beginning};
+use super::handover::{Handover, Preparation, TESTBED};
 use super::progress::Progress;
-use super::{session, user_cluster};
+use super::rounds::{self, Piece};
+use super::steps::{Step, Steps};
+use super::{planned, session, user_cluster};
 use crate::cluster::Testbed;
-use crate::peers::{self, Artifacts, Peer};
+use crate::peers::{self, Artifacts, Described, Peer};
 use fairway_lab_results::Absent;
 
 /// The image of backends in the testbed.
@@ -27,21 +30,15 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     let progress = Progress::begin();
     let chosen = chosen(&arguments.selection.peers)?;
     let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
-    anyhow::ensure!(
-        arguments.environment.cluster || arguments.selection.described.is_empty(),
-        "--peer describes a controller in a cluster of yours: say --cluster too"
-    );
-    let described = if arguments.environment.cluster {
-        user_cluster::permitted(arguments, scenarios)?
-    } else {
-        Vec::new()
+    let described = permitted(arguments, scenarios, in_cluster)?;
+    let names: Vec<_> = match arguments.environment.cluster {
+        true => described.iter().map(|peer| peer.name().to_owned()).collect(),
+        false => chosen.iter().map(|peer| peer.name().to_owned()).collect(),
     };
-    if in_cluster && !arguments.environment.cluster {
-        anyhow::ensure!(
-            rustix::process::geteuid().is_root(),
-            "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
-        );
-    }
+    let plan = planned::plan(arguments, scenarios, names);
+    // Whatever stands against it is said before anything is built.
+    let place = arguments.results.out.clone();
+    let early = place.map(|place| beginning(&place, &arguments.results, &plan)).transpose()?;
     let folder = folder(arguments)?;
     let artifacts = artifacts(arguments, &folder, in_cluster)?;
     let mut handover = Handover {
@@ -50,31 +47,111 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         artifacts,
         peers: Vec::new(),
         absent: Vec::new(),
-        settings: arguments.selection.settings.all(),
+        settings: plan.settings.clone(),
         place: if in_cluster { TESTBED } else { "local" }.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
         collector: arguments.environment.collector,
-        prepared_s: 0.0,
+        plan,
+        preparation: Preparation::default(),
     };
     if arguments.environment.cluster {
         return user_cluster::run(arguments, &described, handover, scenarios);
     }
-    let mut archives = peers_of(&mut handover, &chosen, progress);
-    handover.prepared_s = progress.seconds();
-    let file = handover.artifacts.folder.join("handover.json");
-    let outcome = if in_cluster {
-        backend_image(&handover.artifacts).and_then(|archive| {
-            archives.push(archive);
-            handover.write(&file)?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(around(&handover.artifacts, &archives, &file, progress))
-        })
-    } else {
-        handover.write(&file).and_then(|()| session::run(&file, scenarios, &arguments.fail_on_errors))
+    let finished = match &early {
+        Some(Beginning::Continue(earlier) | Beginning::Done(earlier)) => earlier.runs.as_slice(),
+        _ => &[],
+    };
+    let pieces = rounds::left(rounds::pieces(scenarios, handover.plan.rounds), finished);
+    let mut steps = Steps::new(progress, 0, outline(&handover, &chosen, &pieces));
+    steps.announce();
+    let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
+    let around = Around { archives, steps, progress };
+    let outcome = match planned::is_done(&mut handover, arguments) {
+        Ok(true) => finish(&handover, arguments),
+        Ok(false) => measure(&mut handover, arguments, scenarios, around),
+        Err(error) => Err(error),
     };
     let cleared = clear(&handover.artifacts.folder);
     let code = outcome?;
     cleared.map(|()| code)
+}
+
+/// The controllers to measure in a cluster of the user's; none where the run has a testbed or needs no cluster.
+fn permitted(
+    arguments: &RunArguments,
+    scenarios: &[Scenario],
+    in_cluster: bool,
+) -> anyhow::Result<Vec<Described>> {
+    if arguments.environment.cluster {
+        return user_cluster::permitted(arguments, scenarios);
+    }
+    anyhow::ensure!(
+        arguments.selection.described.is_empty(),
+        "--peer describes a controller in a cluster of yours: say --cluster too"
+    );
+    anyhow::ensure!(
+        !in_cluster || rustix::process::geteuid().is_root(),
+        "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
+    );
+    Ok(Vec::new())
+}
+
+/// All steps of a run that are left, from the first peer that is prepared to the end of the testbed.
+fn outline(handover: &Handover, chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<Step> {
+    let prepared = chosen.iter().map(|peer| {
+        let errand = peer.errand(&handover.artifacts);
+        Step { what: format!("prepare {}: {}", peer.name(), errand.what), seconds: errand.seconds }
+    });
+    let mut all: Vec<_> = prepared.collect();
+    let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
+    if in_cluster {
+        let errand = Testbed::errand(&handover.artifacts.cache);
+        all.push(Step { what: errand.what, seconds: errand.seconds });
+    }
+    let names: Vec<_> = chosen.iter().map(|peer| peer.name().to_owned()).collect();
+    all.extend(session::measuring(pieces, &names, &handover.settings));
+    all.extend(in_cluster.then(session::take_down));
+    all
+}
+
+/// The end of a run that had nothing left to do.
+fn finish(handover: &Handover, arguments: &RunArguments) -> anyhow::Result<ExitCode> {
+    let results = fairway_lab_results::read(&handover.folder)?;
+    let failed = session::failed(&results, &arguments.fail_on_errors);
+    let progress = Progress::begin();
+    failed.iter().for_each(|text| progress.say(text));
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What is around the part that measures.
+struct Around {
+    archives: Vec<PathBuf>,
+    steps: Steps,
+    progress: Progress,
+}
+
+/// Starts the part that measures, inside of a testbed if what is left needs one.
+fn measure(
+    handover: &mut Handover,
+    arguments: &RunArguments,
+    scenarios: &[Scenario],
+    mut around: Around,
+) -> anyhow::Result<ExitCode> {
+    let file = handover.artifacts.folder.join("handover.json");
+    let earlier = session::earlier(handover)?;
+    let pieces = session::left(handover, scenarios, earlier.as_ref());
+    handover.preparation.seconds = around.progress.seconds();
+    handover.preparation.steps = around.steps.begun();
+    if !pieces.iter().any(|piece| piece.scenario.needs_cluster()) {
+        handover.write(&file)?;
+        return session::run(&file, scenarios, &arguments.fail_on_errors);
+    }
+    around.archives.push(backend_image(&handover.artifacts)?);
+    // Bringing the testbed up is a step of this part.
+    handover.preparation.steps += 1;
+    handover.write(&file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(in_testbed(&handover.artifacts, &file, around))
 }
 
 /// Removes the archives of images, half written ones too: they are large, and nothing that was found.
@@ -107,7 +184,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
 /// The folder of the results, which must be writable before hours are spent.
 fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
+    let folder = arguments.results.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
     fs::create_dir_all(&folder)
         .with_context(|| format!("make the folder of the results, {}", folder.display()))?;
     tempfile::NamedTempFile::new_in(&folder)
@@ -141,10 +218,15 @@ fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::
 }
 
 /// Prepares each peer; one that cannot be had is absent, with the reason.
-fn peers_of(handover: &mut Handover, chosen: &[Box<dyn Peer>], progress: Progress) -> Vec<PathBuf> {
+fn peers_of(
+    handover: &mut Handover,
+    chosen: &[Box<dyn Peer>],
+    steps: &mut Steps,
+    progress: Progress,
+) -> Vec<PathBuf> {
     let mut archives = Vec::new();
     for peer in chosen {
-        progress.say(&format!("preparing {}", peer.name()));
+        steps.begin();
         match peer.prepare(&handover.artifacts) {
             Ok(prepared) => {
                 handover.peers.push(prepared.record);
@@ -153,7 +235,7 @@ fn peers_of(handover: &mut Handover, chosen: &[Box<dyn Peer>], progress: Progres
             Err(error) => {
                 progress.say(&format!("{} is absent: {error:#}", peer.name()));
                 let (peer, reason) = (peer.name().to_owned(), format!("{error:#}"));
-                handover.absent.push(Absent { peer, scenario: None, reason });
+                handover.absent.push(Absent { peer, scenario: None, round: 0, reason });
             }
         }
     }
@@ -176,19 +258,15 @@ fn backend_image(artifacts: &Artifacts) -> anyhow::Result<PathBuf> {
 }
 
 /// A testbed around the second part, which is this program again, in the testbed's network.
-async fn around(
-    artifacts: &Artifacts,
-    archives: &[PathBuf],
-    handover: &Path,
-    progress: Progress,
-) -> anyhow::Result<ExitCode> {
+async fn in_testbed(artifacts: &Artifacts, handover: &Path, around: Around) -> anyhow::Result<ExitCode> {
+    let Around { archives, mut steps, .. } = around;
     // From here on a signal ends the second part, which then writes what it has; this part stays until all is clean.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    progress.say("bringing a testbed up");
+    steps.begin();
     let testbed = Testbed::up(&artifacts.testbed(), &format!("lab-{}", std::process::id()))?;
     let second = async {
-        testbed.load(archives)?;
+        testbed.load(&archives)?;
         let mut command = testbed.inside(&artifacts.laboratory);
         command.args(std::env::args_os().skip(1)).arg("--inside").arg(handover);
         let mut child = command.spawn().context("start the part that measures")?;
@@ -205,7 +283,8 @@ async fn around(
         }
     };
     let outcome = second.await;
-    progress.say("taking the testbed down");
+    steps.skip_to_last();
+    steps.begin();
     testbed.down()?;
     let code = outcome?.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(2)))

@@ -32,7 +32,7 @@ pub(super) struct RunningPeer<'a> {
     pub(super) contender: &'a Contender<'a>,
     pub(super) placement: Placement,
     pub(super) address: IpAddr,
-    pub(super) folder: &'a Path,
+    histograms: Histograms<'a>,
     ids: Ids<'a>,
     /// The clock of a case: measures and events say seconds since.
     pub(super) clock: Instant,
@@ -51,8 +51,24 @@ pub(super) struct RunContext<'a> {
     pub(super) cluster: Arc<Cluster>,
     pub(super) artifacts: &'a Artifacts,
     pub(super) progress: Progress,
-    pub(super) folder: &'a Path,
+    pub(super) histograms: Histograms<'a>,
     pub(super) ids: Ids<'a>,
+}
+
+/// Where raw histograms are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Histograms<'a> {
+    /// The folder of the results.
+    pub(super) folder: &'a Path,
+    /// The round, which is a part of their names; 0 without rounds.
+    pub(super) round: u32,
+}
+
+impl Histograms<'_> {
+    fn name(&self, parts: &[&str]) -> String {
+        let name = file_name(parts);
+        if self.round == 0 { name } else { format!("round-{}_{name}", self.round) }
+    }
 }
 
 /// What is asked of requests beside an answer.
@@ -116,7 +132,7 @@ impl<'a> RunningPeer<'a> {
             contender,
             placement,
             address,
-            folder: context.folder,
+            histograms: context.histograms,
             ids: context.ids,
             clock: Instant::now(),
             direct,
@@ -264,14 +280,14 @@ impl<'a> RunningPeer<'a> {
         metered: Option<Metered>,
     ) -> anyhow::Result<Measure> {
         let StreamName { peer, case, phase } = name;
-        let file = file_name(&[
+        let file = self.histograms.name(&[
             peer,
             settings_name(self.contender.settings),
             self.contender.peer.name(),
             case,
             phase,
         ]);
-        outcome.save(self.folder, &file)?;
+        outcome.save(self.histograms.folder, &file)?;
         let receipts = self.ids.receipts;
         let deliveries =
             tokio::task::block_in_place(|| receipts.compare(outcome.fates.as_ref(), &mut outcome.load));
@@ -309,7 +325,7 @@ fn is_route(object: &Value) -> bool {
 /// Waits for a peer's Deployments, and says where it is.
 async fn installed(cluster: &Cluster, placement: &Placement) -> anyhow::Result<IpAddr> {
     for (deployment, _) in cluster.deployments(&placement.namespace).await? {
-        cluster.settled(&placement.namespace, &deployment).await?;
+        cluster.started(&placement.namespace, &deployment).await?;
     }
     cluster.address(&placement.namespace, PROXY).await
 }
@@ -344,4 +360,16 @@ pub(super) fn file_name(parts: &[&str]) -> String {
         part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>()
     };
     parts.iter().map(plain).collect::<Vec<_>>().join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_of_rounds_have_names_of_their_own() {
+        let name = |round| Histograms { folder: Path::new(""), round }.name(&["envoy", "100/s"]);
+        assert_eq!(name(0), "envoy_100-s");
+        assert_eq!((name(1).as_str(), name(2).as_str()), ("round-1_envoy_100-s", "round-2_envoy_100-s"));
+    }
 }

@@ -1,5 +1,6 @@
 //! The second part of a run: scenarios with contenders, one after the other, and the results, which are written after each
-//! so that nothing is lost. Runs inside of the testbed, or anywhere for scenarios without a cluster.
+//! so that nothing is lost and a run that was interrupted can be continued. Runs inside of the testbed, or anywhere for
+//! scenarios without a cluster.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,36 +14,59 @@ use super::disk_reserve::DiskReserve;
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
-use super::running_peer::{Contender, Ids, RunContext, RunningPeer, Sizes};
+use super::rounds::{self, Piece};
+use super::running_peer::{Contender, Histograms, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
-use super::{capacity, comparison, dynamic, propagation, timeline};
+use super::steps::{Step, Steps};
+use super::{capacity, comparison, dynamic, earlier, estimate, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer};
-use fairway_lab_results::{Absent, Completeness, PeerKind, PeerRecord, Results, Run, SCHEMA};
+use fairway_lab_results::{
+    Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
+    Settings,
+};
 
 /// Measures what was handed over.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
     let handover = Handover::read(handover)?;
-    if scenarios.iter().any(Scenario::needs_cluster) {
+    let earlier = earlier(&handover)?;
+    let pieces = left(&handover, scenarios, earlier.as_ref());
+    let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
+    if in_cluster {
         be_early();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let cluster = match scenarios.iter().any(Scenario::needs_cluster) {
-            true => Some(Arc::new(Cluster::connect().await?)),
-            false => None,
-        };
+        let cluster = if in_cluster { Some(Arc::new(Cluster::connect().await?)) } else { None };
         let contenders: Vec<_> =
             handover.peers.iter().map(|known| peers::named(&known.name)).collect::<Result<_, _>>()?;
         let contenders = contenders.iter().map(AsRef::as_ref).collect();
-        let mut session = Session::begin(&handover, cluster, contenders).await?;
-        let code = session.all(scenarios).await?;
-        let failed = session.failed(faultless);
+        let mut session = Session::begin(&handover, cluster, contenders, earlier).await?;
+        let code = session.all(&pieces).await?;
+        let failed = failed(&session.results, faultless);
         for text in &failed {
             session.progress.say(text);
         }
         Ok(if failed.is_empty() { code } else { ExitCode::from(1) })
     })
+}
+
+/// What an earlier run has finished, where it is continued.
+pub(super) fn earlier(handover: &Handover) -> anyhow::Result<Option<Results>> {
+    if !handover.preparation.resumes {
+        return Ok(None);
+    }
+    earlier::kept(fairway_lab_results::read(&handover.folder)?, &handover.folder).map(Some)
+}
+
+/// What is to be measured.
+pub(super) fn left<'a>(
+    handover: &Handover,
+    scenarios: &'a [Scenario],
+    earlier: Option<&Results>,
+) -> Vec<Piece<'a>> {
+    let pieces = rounds::pieces(scenarios, handover.plan.rounds);
+    earlier.map_or_else(|| pieces.clone(), |earlier| rounds::left(pieces.clone(), &earlier.runs))
 }
 
 /// Pods come and go on the same CPUs: the generator goes first, so that it is in time and does not take their time for a
@@ -62,6 +86,8 @@ pub(super) struct Session<'a> {
     receipts: Receipts,
     progress: Progress,
     results: Results,
+    /// How long the parts of the run before this one took, seconds.
+    before_s: f64,
     /// Until the results are written for the last time.
     reserve: Option<DiskReserve>,
 }
@@ -71,6 +97,7 @@ impl<'a> Session<'a> {
         handover: &'a Handover,
         cluster: Option<Arc<Cluster>>,
         peers: Vec<&'a dyn Peer>,
+        earlier: Option<Results>,
     ) -> anyhow::Result<Self> {
         let reserve = Some(DiskReserve::keep(&handover.folder)?);
         let mut environment = fairway_lab_measure::environment();
@@ -81,9 +108,15 @@ impl<'a> Session<'a> {
         let contenders = handover.settings.iter().flat_map(|settings| {
             peers.iter().map(|peer| Contender { peer: *peer, settings: *settings }).collect::<Vec<_>>()
         });
-        let mut known = handover.peers.clone();
-        known.push(direct());
         let receipts = Receipts::begin(handover, cluster.as_deref()).await?;
+        let before_s = earlier.as_ref().map_or(0.0, |earlier| earlier.seconds);
+        let results = match earlier {
+            Some(earlier) => continued(earlier, handover),
+            None => {
+                forget_histograms(&handover.folder)?;
+                afresh(handover, environment)
+            }
+        };
         Ok(Self {
             handover,
             cluster,
@@ -91,28 +124,18 @@ impl<'a> Session<'a> {
             contenders: contenders.collect(),
             certificate: Certificate::make()?,
             progress: Progress::begin(),
-            results: Results {
-                schema: SCHEMA,
-                completeness: Completeness::Partial { reason: "the run has not ended".to_owned() },
-                begun: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                seconds: 0.0,
-                command: handover.command.clone(),
-                environment,
-                peers: known,
-                absent: handover.absent.clone(),
-                runs: Vec::new(),
-                limitations: LIMITATIONS.map(str::to_owned).to_vec(),
-            },
+            results,
+            before_s,
             reserve,
         })
     }
 
-    /// All scenarios, then the report; a signal ends them early and leaves a partial one.
-    pub(super) async fn all(&mut self, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
+    /// All pieces, then the report; a signal ends them early and leaves a partial one.
+    pub(super) async fn all(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<ExitCode> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let ended = {
-            let work = self.scenarios(scenarios);
+            let work = self.pieces(pieces);
             tokio::select! {
                 outcome = work => outcome.map(|()| None),
                 _ = interrupt.recv() => Ok(Some("interrupted")),
@@ -134,49 +157,43 @@ impl<'a> Session<'a> {
         let page = fairway_lab_report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
             self.progress.say(&format!("the run is partial: {reason}"));
+            self.progress.say(&format!(
+                "the same command with --out {} --resume continues it; {}",
+                self.handover.folder.display(),
+                earlier::progress(&self.results)
+            ));
         }
         self.progress.say(&format!("the report is {}", page.display()));
         Ok(code)
     }
 
-    /// What failed of peers that should have no errors, one sentence each.
-    fn failed(&self, peers: &[String]) -> Vec<String> {
-        let measured = |name: &String| {
-            self.results.runs.iter().any(|run| run.measures.iter().any(|one| one.peer == *name))
-        };
-        let unmeasured =
-            peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
-        let measures = self.results.runs.iter().flat_map(|run| &run.measures);
-        let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-        let said = |one: &fairway_lab_results::Measure| {
-            let errors: Vec<_> =
-                one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
-            format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
-        };
-        unmeasured.chain(wrong.map(said)).collect()
-    }
-
     /// Where it was when it ended.
     fn place(&self) -> String {
-        let run = self.results.runs.last();
-        let scenario = run.map_or("before the first scenario", |run| &run.scenario);
+        let run = self.results.runs.last().filter(|run| !run.is_finished());
+        let scenario = run.map_or_else(
+            || "before the first scenario".to_owned(),
+            |run| rounds::titled(&run.scenario, run.round),
+        );
         format!("at {:.0} s, in {scenario}", self.progress.seconds())
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        self.results.seconds = self.handover.prepared_s + self.progress.seconds();
+        self.results.seconds = self.before_s + self.handover.preparation.seconds + self.progress.seconds();
         fairway_lab_results::write(&self.handover.folder, &self.results)
     }
 
-    async fn scenarios(&mut self, scenarios: &[Scenario]) -> anyhow::Result<()> {
+    async fn pieces(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<()> {
         if let Some(cluster) = &self.cluster {
             let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
             cluster.apply(&site::objects(backends, &self.certificate)).await?;
         }
-        for scenario in scenarios {
+        let outline = outline(self.handover, pieces);
+        let mut steps = Steps::new(self.progress, self.handover.preparation.steps, outline);
+        for piece in pieces {
+            steps.begin();
             let before = self.progress.seconds();
-            self.results.runs.push(blank(scenario));
-            self.scenario(scenario).await?;
+            self.results.runs.push(blank(piece));
+            self.piece(piece).await?;
             if let Some(run) = self.results.runs.last_mut() {
                 run.seconds = self.progress.seconds() - before;
             }
@@ -185,7 +202,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn scenario(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
+    async fn piece(&mut self, piece: &Piece<'_>) -> anyhow::Result<()> {
+        let scenario = piece.scenario;
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
         if let Parameters::Capacity(parameters) = &scenario.parameters {
             let local = capacity::LocalRun {
@@ -201,28 +219,119 @@ impl<'a> Session<'a> {
             cluster,
             artifacts: &self.handover.artifacts,
             progress: self.progress,
-            folder: &self.handover.folder,
+            histograms: Histograms { folder: &self.handover.folder, round: piece.round },
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },
         };
-        for contender in &self.contenders {
+        for contender in rounds::in_order(&self.contenders, piece.round) {
             let name = contender.peer.name();
-            self.progress.say(&format!("{}: {name}", scenario.name()));
+            self.progress.say(&format!("{}: {name}", piece.title()));
             if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
                 // The next one could keep nothing either.
                 if is_full(&error) {
                     return Err(error);
                 }
                 // One peer that fails is reported and does not end the run.
-                self.progress.say(&format!("{name} failed in {}: {error:#}", scenario.name()));
+                self.progress.say(&format!("{name} failed in {}: {error:#}", piece.title()));
                 self.results.absent.push(Absent {
                     peer: name.to_owned(),
                     scenario: Some(scenario.name().to_owned()),
+                    round: piece.round,
                     reason: format!("{error:#}"),
                 });
             }
         }
         Ok(())
     }
+}
+
+/// What failed of peers that should have no errors, one sentence each.
+pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
+    let measured =
+        |name: &String| results.runs.iter().any(|run| run.measures.iter().any(|one| one.peer == *name));
+    let unmeasured =
+        peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
+    let measures = results.runs.iter().flat_map(|run| &run.measures);
+    let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
+    let said = |one: &fairway_lab_results::Measure| {
+        let errors: Vec<_> =
+            one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
+        format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
+    };
+    unmeasured.chain(wrong.map(said)).collect()
+}
+
+/// The steps of measuring, and that of taking down what it ran in.
+fn outline(handover: &Handover, pieces: &[Piece<'_>]) -> Vec<Step> {
+    let peers: Vec<_> = handover.peers.iter().map(|peer| peer.name.clone()).collect();
+    let mut all = measuring(pieces, &peers, &handover.settings);
+    if handover.is_in_testbed() && pieces.iter().any(|piece| piece.scenario.needs_cluster()) {
+        all.push(take_down());
+    }
+    all
+}
+
+/// The last step of a run in a testbed.
+pub(super) fn take_down() -> Step {
+    Step { what: "take the testbed down".to_owned(), seconds: 5.0 }
+}
+
+/// A step for each piece.
+pub(super) fn measuring(pieces: &[Piece<'_>], peers: &[String], settings: &[Settings]) -> Vec<Step> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let step = |piece: &Piece<'_>| Step {
+        what: piece.title(),
+        seconds: estimate::seconds(piece.scenario, peers, settings, cpus),
+    };
+    pieces.iter().map(step).collect()
+}
+
+/// Raw histograms of an earlier run that is replaced would be among those of this one.
+fn forget_histograms(folder: &Path) -> anyhow::Result<()> {
+    let place = folder.join(HISTOGRAMS);
+    match std::fs::remove_file(&place) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", place.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn afresh(handover: &Handover, environment: Environment) -> Results {
+    let mut peers = handover.peers.clone();
+    peers.push(direct());
+    Results {
+        schema: SCHEMA,
+        completeness: not_ended(),
+        begun: now(),
+        seconds: 0.0,
+        command: handover.command.clone(),
+        environment,
+        peers,
+        absent: handover.absent.clone(),
+        runs: Vec::new(),
+        limitations: limitations(handover.plan.rounds),
+        plan: Some(handover.plan.clone()),
+    }
+}
+
+/// The results of an earlier run, before the rest is measured.
+fn continued(mut earlier: Results, handover: &Handover) -> Results {
+    earlier.completeness = not_ended();
+    earlier.absent.splice(0..0, handover.absent.iter().cloned());
+    earlier.limitations.push(format!(
+        "The run was interrupted, and continued at {}; what it had begun and not finished was measured again.",
+        now()
+    ));
+    earlier.plan = Some(handover.plan.clone());
+    earlier
+}
+
+fn not_ended() -> Completeness {
+    Completeness::Partial { reason: "the run has not ended".to_owned() }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Whether the disk is full.
@@ -262,12 +371,16 @@ fn sizes(parameters: &Parameters) -> Option<Sizes> {
     }
 }
 
-fn blank(scenario: &Scenario) -> Run {
+fn blank(piece: &Piece<'_>) -> Run {
+    let scenario = piece.scenario;
     let heading = &scenario.definition.heading;
     Run {
         scenario: heading.scenario.clone(),
-        purpose: heading.purpose.clone(),
-        study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
+        round: piece.round,
+        question: Question {
+            purpose: heading.purpose.clone(),
+            study: Some(heading.study.clone()).filter(|study| !study.is_empty()),
+        },
         parameters: scenario.definition.parameters.clone(),
         shortened: scenario.definition.shortened.clone(),
         ..Run::default()
@@ -287,11 +400,26 @@ fn direct() -> PeerRecord {
 }
 
 /// What a reader must know before believing a figure.
-const LIMITATIONS: [&str; 6] = [
-    "Generator, proxy, backends and the whole of Kubernetes share one machine: absolute latencies and rates are those of a \
-     busy small machine; compare peers with one another and with the stream straight to a pod.",
-    "In the scenarios in Kubernetes peers ran one after the other, once each; only capacity interleaves them in blocks and \
-     has intervals.",
+fn limitations(rounds: u32) -> Vec<String> {
+    let order = if rounds > 1 {
+        format!(
+            "In the scenarios in Kubernetes peers ran one after the other, in {rounds} rounds: forwards in odd rounds and \
+             backwards in even ones. capacity interleaves them in blocks instead."
+        )
+    } else {
+        "In the scenarios in Kubernetes peers ran one after the other, once each; only capacity interleaves them in blocks \
+         and has intervals."
+            .to_owned()
+    };
+    let mut all = vec![MACHINE.to_owned(), order];
+    all.extend(LIMITATIONS.map(str::to_owned));
+    all
+}
+
+const MACHINE: &str = "Generator, proxy, backends and the whole of Kubernetes share one machine: absolute latencies and rates are those of a \
+     busy small machine; compare peers with one another and with the stream straight to a pod.";
+
+const LIMITATIONS: [&str; 4] = [
     "nginx, HAProxy, Envoy and Caddy run under the laboratory's own adapter, which applies changes as controllers of that \
      proxy do (reload, runtime API, dynamic discovery, admin API); they are not those controllers.",
     "Backends end at once on SIGTERM, without preStop: the hardest case, and that of most programs that nobody changed.",
@@ -299,3 +427,15 @@ const LIMITATIONS: [&str; 6] = [
      the API server are not counted.",
     "The published figures beside ours were made on other machines in other years.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_repetition_depends_on_the_rounds() {
+        assert!(limitations(1)[1].contains("once each; only capacity"));
+        assert!(limitations(4)[1].contains("in 4 rounds: forwards in odd rounds and backwards in even ones"));
+        assert_eq!(limitations(1).len(), limitations(4).len());
+    }
+}

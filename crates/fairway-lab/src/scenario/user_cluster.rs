@@ -9,7 +9,8 @@ use anyhow::Context;
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::handover::Handover;
-use super::session::Session;
+use super::planned;
+use super::session::{self, Session};
 use super::site::NAMESPACE;
 use crate::cluster::Cluster;
 use crate::peers::{Described, Peer};
@@ -58,6 +59,11 @@ pub(super) fn run(
     for peer in peers {
         handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
+    if planned::is_done(&mut handover, arguments)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let earlier = session::earlier(&handover)?;
+    let pieces = session::left(&handover, scenarios, earlier.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::connect().await?);
@@ -67,8 +73,8 @@ pub(super) fn run(
         );
         let before = replicas(&cluster, peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
-        let mut session = Session::begin(&handover, Some(cluster.clone()), all).await?;
-        let outcome = session.all(scenarios).await;
+        let mut session = Session::begin(&handover, Some(cluster.clone()), all, earlier).await?;
+        let outcome = session.all(&pieces).await;
         let swept = cluster.sweep().await.context("remove what the run created");
         for (namespace, deployment, replicas) in &before {
             cluster.scale(namespace, deployment, *replicas).await.context("give a controller its replicas back")?;

@@ -220,3 +220,22 @@ async fn a_server_that_remembers_few_sessions_is_resumed_all_the_same() {
     assert_eq!(load.counts.ok, 60, "{:?}", load.errors);
     assert_eq!((load.counts.full_handshakes, load.counts.resumed_handshakes), (1, 59));
 }
+
+#[tokio::test]
+async fn tickets_and_the_signature_of_a_server_are_recorded_with_and_without_resumption() {
+    for (tickets, resumption) in [(0, false), (3, false), (3, true)] {
+        let mut config = Authority::new("lab").leaf(&["a.test"]).server_config(&["http/1.1"]);
+        config.send_tls13_tickets = tickets;
+        let backend =
+            Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
+        let mut plan = https(backend.address(), 20);
+        plan.pace = Pace::Closed;
+        plan.wire.reuse = Reuse::ConnectionPerRequest;
+        plan.wire.tls = Some(TlsPlan { resumption, ..only(TlsVersion::Tls13).expect("a plan for TLS") });
+        let load = run(plan).await.load;
+        assert_eq!(load.counts.tickets, 20 * tickets as u64, "{:?}", load.errors);
+        assert_eq!(load.counts.resumed_handshakes, if resumption { 19 } else { 0 });
+        let signature = load.tls.and_then(|tls| tls.signature);
+        assert!(signature.is_some_and(|scheme| scheme.starts_with("ECDSA") || scheme.starts_with("RSA")));
+    }
+}

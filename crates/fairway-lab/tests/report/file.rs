@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use fairway_lab_results::{Completeness, Latency, OverTime, Results, Run};
@@ -133,8 +134,7 @@ fn odd_results_make_a_page_all_the_same() {
     }
     let bare = |run: &Run| Run {
         scenario: run.scenario.clone(),
-        purpose: run.purpose.clone(),
-        study: run.study.clone(),
+        question: run.question.clone(),
         shortened: run.shortened.clone(),
         seconds: run.seconds,
         ..Run::default()
@@ -201,18 +201,62 @@ fn figures_that_are_no_numbers_are_read_again_and_make_a_page() {
     page(&[read]);
 }
 
+/// The results of a long run: every scenario five times, each time a little slower.
+fn rounds() -> Results {
+    let mut results = synthetic(SMALL);
+    let first = std::mem::take(&mut results.runs);
+    for round in 1..=5_u32 {
+        for run in &first {
+            let mut run = run.clone();
+            run.round = round;
+            for point in run.measures.iter_mut().flat_map(|one| &mut one.load.latency.percentiles) {
+                point.ms *= 1.0 + f64::from(round) / 10.0;
+            }
+            results.runs.push(run);
+        }
+    }
+    results
+}
+
 #[test]
-fn runs_stand_side_by_side_and_are_never_mixed() {
-    let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
-    second.begun = "2026-02-03T04:05:06Z".to_owned();
-    second.runs.truncate(1);
-    let page = page(&[first, second]);
-    for heading in ["<h2>dynamic, run 1</h2>", "<h2>dynamic, run 2</h2>", "<h2>capacity, run 1</h2>"] {
+fn rounds_of_a_scenario_are_one_set_of_tables() {
+    let page = page(&[rounds()]);
+    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-rounds.html"), &page).unwrap();
+    for heading in ["<h2>dynamic</h2>", "<h2>capacity</h2>", "<h2>timeline</h2>"] {
         assert_eq!(page.matches(heading).count(), 1, "{heading}");
     }
-    assert!(!page.contains("<h2>capacity, run 2</h2>"));
+    assert!(page.contains("5 rounds: counts are their sums, a percentile is the median of the rounds"));
+    // 5 times 120,000, none of which failed.
+    assert!(page.contains("0 of 600,000") && page.contains("0 (0 – 6.15)"), "losses are sums");
+    assert_eq!(row_of_deliveries(&page, "fairway")[0], "600,000");
+    // The second of 5 rounds has 1.2 times the latency of the formula, the fifth 1.5 times; the median 1.3 times.
+    let p99 = page.split("p99 / highest ms").nth(1).unwrap().split("</td>").nth(1).unwrap();
+    let numbers: Vec<f64> = p99
+        .split(|letter: char| !(letter.is_ascii_digit() || letter == '.'))
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let [median, low, high, ..] = numbers[..] else { panic!("no range: {p99}") };
+    assert!((median / low - 1.3 / 1.1).abs() < 0.02 && (high / median - 1.5 / 1.3).abs() < 0.02, "{p99}");
+    // A single round has none, and the page says so.
+    let single = super::file::page(&[synthetic(SMALL)]);
+    assert!(single.contains("Everything here is of one round") && !single.contains("5 rounds"));
+}
+
+#[test]
+fn runs_of_several_files_are_one_and_what_differs_stands_apart_with_its_reason() {
+    let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
+    second.begun = "2026-02-03T04:05:06Z".to_owned();
+    second.runs.truncate(2);
+    second.runs[1].parameters[1].used = "9/s".to_owned();
+    let page = page(&[first, second]);
+    for heading in ["<h2>dynamic</h2>", "<h2>capacity</h2>", "<h2>capacity, set 2</h2>"] {
+        assert_eq!(page.matches(heading).count(), 1, "{heading}");
+    }
+    assert!(!page.contains("<h2>dynamic, set 2</h2>") && !page.contains("run 2"));
+    let apart = &page[page.find("<h2>capacity, set 2</h2>").unwrap()..];
+    assert!(apart.contains("<li>rate: 2,000/s there, 9/s here</li>"));
     assert!(
-        page.find("dynamic, run 2</h2>") < page.find("capacity, run 1</h2>"),
+        page.find("<h2>capacity, set 2</h2>") < page.find("<h2>comparison</h2>"),
         "in the order of scenarios"
     );
 }

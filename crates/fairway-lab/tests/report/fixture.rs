@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fairway_lab_results::{
     Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
     Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
-    Percentile, Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
+    Percentile, Propagation, Question, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
 };
 
 /// The name of a peer that would be a script if it were not escaped.
@@ -69,6 +69,7 @@ pub(crate) fn results(extent: Extent) -> Results {
         absent: vec![Absent {
             peer: "caddy".to_owned(),
             scenario: None,
+            round: 0,
             reason: "synthetic: apt-get has no package caddy".to_owned(),
         }],
         runs,
@@ -76,6 +77,7 @@ pub(crate) fn results(extent: Extent) -> Results {
             "Synthetic: every figure comes from a formula in a test.".to_owned(),
             "Generator, proxies and backends share two CPUs.".to_owned(),
         ],
+        plan: None,
     }
 }
 
@@ -113,8 +115,10 @@ fn peers() -> Vec<PeerRecord> {
 fn empty(scenario: &str, study: Option<&str>) -> Run {
     Run {
         scenario: scenario.to_owned(),
-        purpose: format!("Synthetic {scenario}: does the report show what it should?"),
-        study: study.map(str::to_owned),
+        question: Question {
+            purpose: format!("Synthetic {scenario}: does the report show what it should?"),
+            study: study.map(str::to_owned),
+        },
         parameters: vec![
             Parameter { name: "seconds".to_owned(), paper: "180 s".to_owned(), used: "60 s".to_owned() },
             Parameter { name: "rate".to_owned(), paper: "30,000/s".to_owned(), used: "2,000/s".to_owned() },
@@ -208,6 +212,7 @@ impl Formula {
                     connections: 100,
                     full_handshakes: 100,
                     resumed_handshakes: 0,
+                    tickets: 100,
                     bytes: ok * 1_200,
                 },
                 examples: examples.collect(),
@@ -221,6 +226,7 @@ impl Formula {
                     key: Some("RSA-2048".to_owned()),
                     protocol: "http/1.1".to_owned(),
                     group: Some("X25519".to_owned()),
+                    signature: Some("RSA_PSS_SHA256".to_owned()),
                 }),
                 over_time: self.over_time(rate, slow, spike),
             },

@@ -108,22 +108,28 @@ fn the_link_can_be_given() {
 }
 
 #[test]
-fn of_two_runs_of_a_scenario_the_first_is_shown() {
-    let place = place(MARKED);
-    let (mut second, later) = (synthetic(SMALL), place.folder.path().join("later"));
-    second.begun = "2031-01-01T00:00:00Z".to_owned();
-    let mut more = second.runs[0].clone();
-    more.scenario = "another".to_owned();
-    second.runs.push(more);
-    fs::create_dir(&later).unwrap();
-    fairway_lab_results::write(&later, &second).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
-        .args(["report", "docs/results", "later", "--readme", "README.md"])
-        .current_dir(&place.folder)
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    let text = place.text();
-    let second = &text[text.find("Measured 2031-01-01").expect("it has a scenario of its own")..];
-    assert!(second.contains("another: ") && !second.contains("propagation: "), "{second}");
+fn runs_of_one_machine_are_one_table_and_those_of_another_have_their_own() {
+    for (kernel, tables) in [("6.0.0-synthetic", 1), ("7.0.0-synthetic", 2)] {
+        let place = place(MARKED);
+        let (mut second, later) = (synthetic(SMALL), place.folder.path().join("later"));
+        second.begun = "2031-01-01T00:00:00Z".to_owned();
+        kernel.clone_into(&mut second.environment.kernel);
+        let mut more = second.runs[0].clone();
+        more.scenario = "another".to_owned();
+        second.runs.push(more);
+        fs::create_dir(&later).unwrap();
+        fairway_lab_results::write(&later, &second).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
+            .args(["report", "docs/results", "later", "--readme", "README.md"])
+            .current_dir(&place.folder)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let text = place.text();
+        assert_eq!(text.matches("|  | fairway | nginx-reload |").count(), tables, "{text}");
+        let sum = if tables == 1 { "0 of 240,000" } else { "0 of 120,000" };
+        assert!(text.contains(&format!("| failed requests, dynamic: dynamic | {sum} |")), "{text}");
+        let dates = if tables == 1 { "2026-01-02 and 2031-01-01" } else { "2031-01-01" };
+        assert!(text.contains(&format!("Measured {dates}")) && text.contains("another: "), "{text}");
+    }
 }

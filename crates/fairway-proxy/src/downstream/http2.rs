@@ -164,6 +164,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         begin: &impl Fn(Request<N, H2Side>) -> F,
     ) -> Poll<()> {
         self.slots.listen(cx);
+        self.streams.borrow_mut().now = self.clock.micros(Instant::now());
         self.drain(worker);
         let mut polled = 0;
         loop {
@@ -283,10 +284,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let mut has_room = false;
         if moved {
             clock.moved = Instant::now();
-            for slot in shared.unblocked() {
-                slots.ring(slot);
-                has_room = true;
-            }
+            has_room = shared.take_turns(|slot| slots.ring(slot));
         }
         drop(shared);
         if failed {
@@ -362,9 +360,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             }
             let codec = self.streams.borrow().codec.deadline();
             if codec.is_some_and(|codec| codec <= micros) {
-                if self.streams.borrow_mut().codec.pass(micros).is_some() {
-                    self.close();
-                }
+                self.pass(micros);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -373,6 +369,28 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             self.clock.deadline.set(now, next.saturating_duration_since(now));
             if self.clock.deadline.poll_passed(cx).is_pending() {
                 return Poll::Pending;
+            }
+        }
+    }
+
+    /// Time of the codec passed.
+    fn pass(&mut self, now: u64) {
+        loop {
+            let mut streams = self.streams.borrow_mut();
+            match streams.codec.pass(now) {
+                None => break,
+                Some(Event::Reset { stream, .. }) => {
+                    if let Some(slot) = streams.slot(stream) {
+                        streams.broke(slot);
+                        self.slots.ring(slot);
+                    }
+                }
+                Some(Event::Closed(_)) => {
+                    drop(streams);
+                    self.close();
+                    break;
+                }
+                Some(_) => {}
             }
         }
     }
@@ -445,7 +463,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                     }
                 }
                 Event::Reset { stream, .. } => self.at(stream, Streams::broke, streams),
-                Event::Writable { .. } => streams.unblocked().for_each(|slot| self.slots.ring(slot)),
+                Event::Writable { .. } => _ = streams.take_turns(|slot| self.slots.ring(slot)),
                 Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
             }
         }

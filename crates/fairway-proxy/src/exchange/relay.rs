@@ -70,7 +70,7 @@ struct Flow {
     moved: u64,
     /// Whether the client has no room for more.
     is_full: bool,
-    /// What the last look saw, moved and sent: a change is progress.
+    /// What the last look saw, moved and taken by the client's socket: a change is progress.
     seen: (u64, u64),
     /// When the last progress was made.
     since: Instant,
@@ -137,7 +137,7 @@ impl Flow {
         env: &Environment<'_, N>,
         client_side: &mut ClientSide<D>,
     ) -> bool {
-        let seen = (self.moved, client_side.down.sent());
+        let seen = (self.moved, client_side.down.progress());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.seen == seen {

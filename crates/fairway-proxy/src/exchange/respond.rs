@@ -16,7 +16,6 @@ use crate::network::Network;
 use crate::record::Record;
 use crate::request::intake::{Expectation, Intake};
 use crate::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
-use crate::wire::SCRATCH;
 use crate::worker::{Phase, Worker};
 
 /// How long the client may take to receive an answer that Fairway made.
@@ -211,7 +210,7 @@ pub(crate) async fn settle<D: Downstream>(
     deadline.set(Instant::now(), OWN_ANSWER);
     poll_fn(|cx| {
         loop {
-            match down.poll_body(cx, SCRATCH, |_, _| Ok(())) {
+            match down.poll_body(cx, usize::MAX, |_, _| Ok(())) {
                 Poll::Ready(Ok(BodyStep::End)) => return Poll::Ready(Ending::Again),
                 Poll::Ready(Ok(BodyStep::More)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Ending::Abort),

@@ -48,7 +48,7 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
             _ => {}
         }
-        let moved = Some((down.sent(), up.sent()));
+        let moved = Some((down.progress(), up.sent()));
         if seen != moved {
             seen = moved;
             deadline.set(Instant::now(), idle);

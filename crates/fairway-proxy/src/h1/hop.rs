@@ -166,6 +166,10 @@ impl<S: Transport> Channel for H1<S> {
         self.wire.queued()
     }
 
+    fn progress(&self) -> u64 {
+        self.wire.progress()
+    }
+
     fn sent(&self) -> u64 {
         self.wire.sent()
     }

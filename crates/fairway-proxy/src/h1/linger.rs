@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::hop::H1;
 use crate::transport::Transport;
-use crate::wire::{Input, SCRATCH};
+use crate::wire::Input;
 
 /// How long a client may take to notice.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ async fn drop_input<S: Transport>(connection: &mut H1<S>) {
             let workspace = Rc::clone(&connection.workspace);
             let input = connection
                 .wire
-                .poll_input(cx, &workspace, SCRATCH, |_, bytes| (bytes.len(), Ok::<_, ()>(bytes.len())));
+                .poll_input(cx, &workspace, usize::MAX, |_, bytes| (bytes.len(), Ok::<_, ()>(bytes.len())));
             match ready!(input) {
                 Ok(Input::Taken(Ok(count))) => dropped += count,
                 _ => break,

@@ -20,8 +20,13 @@ pub(crate) struct Streams {
     pub(crate) codec: Server,
     pub(super) peer: Option<IpAddr>,
     pub(super) workspace: Rc<Workspace>,
+    /// Of the codec, in microseconds.
+    pub(crate) now: u64,
     streams: Vec<Stream>,
 }
+
+/// Bytes of bodies that are asked for before what they make is written.
+const ROUND: usize = 128 * 1024;
 
 /// What comes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +66,6 @@ pub(super) struct Stream {
     left: Option<u64>,
     /// Bytes of bodies and heads in frames.
     sent: u64,
-    /// The exchange waits for room.
-    is_blocked: bool,
 }
 
 impl Stream {
@@ -77,7 +80,6 @@ impl Stream {
             follow: Trailers::default(),
             left: None,
             sent: 0,
-            is_blocked: false,
         }
     }
 }
@@ -90,7 +92,7 @@ impl Streams {
         (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
     ) -> SharedStreams {
         let codec = Server::new(config, now);
-        let streams = Self { codec, peer, workspace: Rc::clone(workspace), streams: Vec::new() };
+        let streams = Self { codec, peer, workspace: Rc::clone(workspace), now, streams: Vec::new() };
         Rc::new(RefCell::new(streams))
     }
 
@@ -103,7 +105,7 @@ impl Streams {
         let arrival = if end { Arrival::Whole } else { Arrival::Coming };
         let stream = &mut self.streams[slot];
         (stream.id, stream.arrival, stream.departure) = (id, arrival, Departure::Head);
-        (stream.left, stream.sent, stream.is_blocked) = (None, 0, false);
+        (stream.left, stream.sent) = (None, 0);
         slot
     }
 
@@ -164,16 +166,20 @@ impl Streams {
         (stream.came, stream.follow) = (None, Trailers::default());
     }
 
-    /// Streams whose exchanges waited for room and have it now; each is given once.
-    pub(crate) fn unblocked(&mut self) -> impl Iterator<Item = usize> {
-        let Self { codec, streams, .. } = self;
-        streams.iter_mut().enumerate().filter_map(|(slot, stream)| {
-            let has_room = stream.is_blocked && codec.room(stream.id) > 0;
-            if has_room {
-                stream.is_blocked = false;
-            }
-            has_room.then_some(slot)
-        })
+    /// Hands the slots of streams to `ring` whose exchanges waited for room and have it now, in the order of their priority
+    /// and as far as the room reaches; says whether there was one.
+    pub(crate) fn take_turns(&mut self, mut ring: impl FnMut(usize)) -> bool {
+        let mut promised = 0;
+        while promised < ROUND
+            && let Some(turn) = self.codec.next_to_send(self.now)
+        {
+            // Its exchange sends now, or waits for the endpoint; then it asks again.
+            self.codec.send_no_more(turn.stream);
+            let Some(slot) = self.slot(turn.stream) else { continue };
+            promised += turn.bytes;
+            ring(slot);
+        }
+        promised > 0
     }
 
     /// No stream is open: memory goes back.
@@ -274,7 +280,7 @@ impl Streams {
 
     /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
     pub(super) fn push(&mut self, slot: usize) -> bool {
-        let Self { codec, streams, workspace, .. } = self;
+        let Self { codec, streams, workspace, now, .. } = self;
         let stream = &mut streams[slot];
         let is_last = match stream.departure {
             Departure::Closing => stream.follow.is_empty(),
@@ -287,7 +293,7 @@ impl Streams {
             stream.sent += taken as u64;
             stream.outbox.consume(taken);
             if taken < all {
-                stream.is_blocked = true;
+                codec.want_to_send(*now, stream.id);
                 return false;
             }
             stream.outbox.release(workspace);
@@ -302,11 +308,13 @@ impl Streams {
     }
 
     /// How many bytes of a body there is room for; where there is none, the exchange is found by
-    /// [`Streams::unblocked`] later.
+    /// [`Streams::take_turns`] later.
     pub(super) fn room(&mut self, slot: usize) -> usize {
         let stream = &mut self.streams[slot];
         let room = self.codec.room(stream.id);
-        stream.is_blocked = room == 0;
+        if room == 0 {
+            self.codec.want_to_send(self.now, stream.id);
+        }
         room
     }
 

@@ -9,7 +9,7 @@ const ENOUGH: (u64, u64) = (95, 100);
 
 /// What one exchange may hold in this process: both heads, what waits to be written to either side, and the body that is
 /// held for another attempt (docs/limits.md).
-const EXCHANGE: u64 = 512 * 1024;
+const EXCHANGE: u64 = 640 * 1024;
 
 /// How long shedding may outlast the load that explains it.
 const OUTLASTS: Duration = Duration::from_secs(10);
@@ -87,13 +87,13 @@ mod tests {
         let mut at = |seconds, exchanges| {
             judge.judge(&reading(1_050 * MIB), exchanges, began + Duration::from_secs(seconds))
         };
-        // 100 MiB must go: 200 exchanges may hold that much.
-        assert_eq!(at(0, 200), Verdict::Shedding);
-        assert_eq!(at(600, 200), Verdict::Shedding);
-        assert_eq!(at(601, 199), Verdict::Shedding, "the load is over");
+        // 100 MiB must go: 160 exchanges may hold that much.
+        assert_eq!(at(0, 160), Verdict::Shedding);
+        assert_eq!(at(600, 160), Verdict::Shedding);
+        assert_eq!(at(601, 159), Verdict::Shedding, "the load is over");
         assert_eq!(at(610, 0), Verdict::Shedding);
         assert_eq!(at(611, 0), Verdict::Stuck);
-        assert_eq!(at(612, 200), Verdict::Shedding, "it is explained again");
+        assert_eq!(at(612, 160), Verdict::Shedding, "it is explained again");
         assert_eq!(at(621, 0), Verdict::Shedding);
     }
 

@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::sides::Hop;
-use crate::transport::Transport;
+use crate::transport::{ANSWER_READ, Transport};
 use crate::worker::Adopted;
 
 /// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.
@@ -30,7 +30,8 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
             adopted.server_tls(port, name.as_deref())
         };
         let (listener, config) = chosen.ok_or(Fault::NoListener)?;
-        let stream = start.into_stream(config).await.map_err(|_| Fault::ClientGone)?;
+        let mut stream = start.into_stream(config).await.map_err(|_| Fault::ClientGone)?;
+        stream.get_mut().1.set_buffer_limit(Some(ANSWER_READ));
         Ok((listener, stream))
     };
     timeout(limit, handshake).await.unwrap_or(Err(Fault::ClientTimeout))

@@ -6,7 +6,7 @@ use crate::load::http1::Http1;
 use crate::load::http2::Http2;
 use crate::load::plan::{Pace, Protocol, Reuse};
 use crate::load::slot::{Opening, State, connect_class};
-use fairway_lab_results::Class;
+use fairway_lab_results::{Class, Tls};
 
 /// Connections that are opened at a time before the first request: a listener's backlog is finite.
 const OPENING_AT_A_TIME: usize = 64;
@@ -59,7 +59,9 @@ impl Worker {
             self.not_opened(index, class, text);
             return Ok(());
         }
-        let settled = opening.transport.settled();
+        let signature = || self.io.dialer.observed().signature();
+        let settled =
+            opening.transport.settled().map(|(kind, tls)| (kind, Tls { signature: signature(), ..tls }));
         if self.plan.wire.protocol == Protocol::Http2 {
             match Http2::new(opening.transport, &opening.said) {
                 Ok(http2) => slot.state = State::Http2(Box::new(http2)),

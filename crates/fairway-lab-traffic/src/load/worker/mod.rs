@@ -153,6 +153,7 @@ impl Worker {
             self.open_what_is_needed();
             self.show();
             if self.shared.is_asked(self.index) {
+                self.count_tickets();
                 let blank = Tally::new(&self.plan, self.composer.fates());
                 let counted = std::mem::replace(&mut self.tally, blank);
                 self.shared.hand_over(self.index, counted);
@@ -161,9 +162,14 @@ impl Worker {
                 let is_open = |slot: &&Slot| !matches!(slot.state, State::Closed);
                 let open = self.slots.iter().filter(is_open).count();
                 self.linger();
+                self.count_tickets();
                 return Ok(Report { tally: self.tally, end, open });
             }
         }
+    }
+
+    fn count_tickets(&mut self) {
+        self.tally.counts.tickets += self.io.dialer.observed().take_tickets();
     }
 
     /// Keeps the connections until the owner lets go of them.

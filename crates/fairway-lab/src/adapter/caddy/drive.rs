@@ -1,7 +1,7 @@
 //! Caddy as a process: its start, configurations through its admin API, its end.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ use crate::adapter::files::write;
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
+use crate::adapter::words::Words;
 
 use super::render::{CONFIGURATION, render};
 
@@ -65,11 +66,19 @@ impl Caddy {
         let mut command = Command::new("caddy");
         let notices = Notices::listen(&frame.folder)?;
         command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
-        let process = Process::of(&mut command)?;
-        // It says so once what it was started with is in use.
-        tokio::time::timeout(TAKEN, notices.ready())
-            .await
-            .context("Caddy does not serve after a minute; its log says why")??;
+        let mut process = Process::of(command.stderr(Stdio::piped()))?;
+        let mut words = Words::of(process.stderr().context("Caddy has no standard error")?, &[])?;
+        // It says so once what it was started with is in use, and also when it cannot be: then it has none.
+        let ready = async {
+            tokio::time::timeout(TAKEN, notices.ready())
+                .await
+                .context("Caddy does not serve after a minute; its log says why")??;
+            let apps = ask("GET", "/config/apps", "").await.context("ask Caddy what it serves")?;
+            let is_serving = is_ok(&apps) && !apps.trim_end().ends_with("null");
+            anyhow::ensure!(is_serving, "Caddy serves nothing: {}", apps.trim());
+            Ok(())
+        };
+        process.alive(&mut words, ready).await?;
         Ok(Self { process, frame })
     }
 

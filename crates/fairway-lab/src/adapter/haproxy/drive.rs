@@ -1,7 +1,7 @@
 //! HAProxy as a process: its start, the runtime API, reloads that are known to have happened, its end.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
+use crate::adapter::words::Words;
 
 use super::render::{CONFIGURATION, maps, render, server};
 use super::slots::{Fit, SlotChange, Slots};
@@ -30,6 +31,7 @@ const SOFT_STOP: Duration = Duration::from_secs(600);
 /// HAProxy.
 pub struct Haproxy {
     process: Process,
+    words: Words,
     notices: Notices,
     frame: Frame,
     slots: Slots,
@@ -70,11 +72,11 @@ impl Haproxy {
         let mut command = Command::new("haproxy");
         // The form of -W in which the master says when a worker is ready.
         command.args(arguments(&frame).iter().map(|word| if word == "-W" { "-Ws" } else { word }));
-        let process = Process::of(command.env(Notices::VARIABLE, notices.place()))?;
-        let served = Some(desired.clone());
-        let haproxy = Self { process, notices, frame, slots, generation: 1, served };
-        haproxy.serving().await?;
-        Ok(haproxy)
+        command.env(Notices::VARIABLE, notices.place()).stderr(Stdio::piped());
+        let mut process = Process::of(&mut command)?;
+        let mut words = Words::of(process.stderr().context("HAProxy has no standard error")?, &[])?;
+        process.alive(&mut words, serving(&notices, &frame, 1)).await?;
+        Ok(Self { process, words, notices, frame, slots, generation: 1, served: Some(desired.clone()) })
     }
 
     /// Tells it of endpoints through the runtime API when nothing else changed, and reloads it otherwise.
@@ -120,7 +122,8 @@ impl Haproxy {
             "HAProxy refuses the configuration: {}",
             answer.trim()
         );
-        self.serving().await
+        let served = serving(&self.notices, &self.frame, self.generation);
+        self.process.alive(&mut self.words, served).await
     }
 
     async fn fill(&self, changes: &[SlotChange]) -> anyhow::Result<()> {
@@ -145,24 +148,24 @@ impl Haproxy {
         anyhow::ensure!(taken, "HAProxy answers {answer:?} to {order:?}");
         Ok(())
     }
+}
 
-    /// Waits for the master's word, and looks once each time it comes: after a refusal it comes too.
-    async fn serving(&self) -> anyhow::Result<()> {
-        let socket = self.frame.path(RUNTIME);
-        let wanted = format!("description: generation-{}", self.generation);
-        let served = async {
-            loop {
-                self.notices.ready().await?;
-                let known = ask(&socket, "show info").await.unwrap_or_default();
-                if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
-                    return Ok(());
-                }
+/// Waits for the master's word, and looks once each time it comes: after a refusal it comes too.
+async fn serving(notices: &Notices, frame: &Frame, generation: u64) -> anyhow::Result<()> {
+    let socket = frame.path(RUNTIME);
+    let wanted = format!("description: generation-{generation}");
+    let served = async {
+        loop {
+            notices.ready().await?;
+            let known = ask(&socket, "show info").await.unwrap_or_default();
+            if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
+                return Ok(());
             }
-        };
-        tokio::time::timeout(RELOAD, served)
-            .await
-            .context("HAProxy has not taken the configuration within a minute; its log says why")?
-    }
+        }
+    };
+    tokio::time::timeout(RELOAD, served)
+        .await
+        .context("HAProxy has not taken the configuration within a minute; its log says why")?
 }
 
 async fn ask(socket: &Path, order: &str) -> std::io::Result<String> {

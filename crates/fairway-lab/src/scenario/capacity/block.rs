@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::definition::{Case, Parameters, odd_handshakes, plan};
+use super::definition::{Case, Parameters, WARMING, odd_handshakes, plan};
 use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
 use crate::scenario::running_peer::{file_name, finish, start as begin};
@@ -12,9 +12,6 @@ use fairway_lab_traffic::load::Outcome;
 
 /// A block is discarded when the hypervisor took more than this part of the machine's time.
 const STOLEN: f64 = 0.05;
-
-/// Connections are made and caches filled before a block counts.
-const WARMING: Duration = Duration::from_millis(300);
 
 /// The phase of the blocks that show the noise floor.
 const AGAIN: &str = "the same again";

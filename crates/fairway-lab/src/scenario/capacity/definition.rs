@@ -9,6 +9,11 @@ use serde::Deserialize;
 use crate::peers::local::LocalSite;
 use crate::scenario::site::HOST;
 
+/// Connections are made and caches filled before a block counts.
+pub(super) const WARMING: Duration = Duration::from_millis(300);
+/// What is done before and after a block, seconds.
+const AROUND_S: f64 = 0.025;
+
 /// The group of the key exchange, in the generator's and rustls' words.
 const GROUP: &str = "X25519";
 
@@ -24,6 +29,18 @@ pub(in crate::scenario) struct Parameters {
     pub(super) backends: usize,
     pub(super) timeout_s: f64,
     pub(super) cases: Vec<Case>,
+}
+
+impl Parameters {
+    /// How long it takes with so many proxies up on a machine with so many CPUs.
+    pub(in crate::scenario) fn seconds(&self, runners: usize, cpus: usize) -> f64 {
+        let block = self.seconds + WARMING.as_secs_f64() + AROUND_S;
+        // Each block of one has one of the first beside it, and one closes the order.
+        let blocks = f64::from(self.blocks) * (2 * runners) as f64 + 1.0;
+        let fits = |workers: &&u32| usize::try_from(**workers).is_ok_and(|count| count <= cpus);
+        let cases = self.workers.iter().filter(fits).count() * self.cases.len();
+        cases as f64 * blocks * block
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -108,6 +125,7 @@ mod tests {
             key: None,
             protocol: "http/1.1".to_owned(),
             group: Some(group.to_owned()),
+            signature: None,
         };
         assert_eq!(odd_handshakes(Connect::New, &counts(10, 0), Some(&tls(GROUP))), None);
         assert_eq!(odd_handshakes(Connect::Resumed, &counts(1, 9), Some(&tls(GROUP))), None);

@@ -68,6 +68,7 @@ pub(super) fn start<'a>(
                 let record = Absent {
                     peer: name.to_owned(),
                     scenario: Some("capacity".to_owned()),
+                    round: 0,
                     reason: format!("{error:#}"),
                 };
                 if !absent.contains(&record) {

@@ -1,7 +1,7 @@
 //! Exact intervals for counts of rare events.
 
 /// The exact (Garwood) 95% interval of the mean of a Poisson distribution of which `count` events were seen.
-pub(in super::super) fn interval(count: u64) -> (f64, f64) {
+pub(super) fn interval(count: u64) -> (f64, f64) {
     let tail = 0.025;
     let high = solve(count, |mean| at_most(count, mean) > tail);
     let low = if count == 0 { 0.0 } else { solve(count, |mean| 1.0 - at_most(count - 1, mean) < tail) };

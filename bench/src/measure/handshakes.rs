@@ -1,0 +1,80 @@
+//! What the TLS handshakes of a block were, and whether they were those that every peer has to do.
+
+use fairway_lab_results::Tls;
+use fairway_lab_traffic::load::Outcome;
+
+use crate::load::GROUP;
+
+/// The handshakes of one block, or of several.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Handshakes {
+    pub(crate) full: u64,
+    pub(crate) resumed: u64,
+    /// Session tickets that came.
+    pub(crate) tickets: u64,
+    /// Of the first connection.
+    pub(crate) negotiated: Tls,
+}
+
+impl Handshakes {
+    /// None without TLS.
+    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+        let (counts, tls) = (&outcome.load.counts, outcome.load.tls.as_ref()?);
+        let (full, resumed, tickets) = (counts.full_handshakes, counts.resumed_handshakes, counts.tickets);
+        Some(Self { full, resumed, tickets, negotiated: tls.clone() })
+    }
+
+    /// Why a block with them does not count.
+    pub(super) fn objection(&self) -> Option<String> {
+        let all = self.full + self.resumed;
+        if self.resumed > 0 {
+            return Some(format!("{} of {all} handshakes were resumed and should be full", self.resumed));
+        }
+        let group = self.negotiated.group.as_deref().unwrap_or("an unknown group");
+        (group != GROUP).then(|| format!("keys were exchanged with {group} and not with {GROUP}"))
+    }
+
+    /// Session tickets per handshake.
+    pub(crate) fn tickets_each(&self) -> f64 {
+        self.tickets as f64 / (self.full + self.resumed).max(1) as f64
+    }
+
+    /// With those of another block of the same peer.
+    pub(crate) fn and(mut self, more: &Self) -> Self {
+        self.full += more.full;
+        self.resumed += more.resumed;
+        self.tickets += more.tickets;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handshakes(resumed: u64, group: &str) -> Handshakes {
+        let negotiated = Tls {
+            version: "TLSv1.3".to_owned(),
+            cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
+            key: None,
+            protocol: "http/1.1".to_owned(),
+            group: Some(group.to_owned()),
+            signature: None,
+        };
+        Handshakes { full: 10 - resumed, resumed, tickets: 20, negotiated }
+    }
+
+    #[test]
+    fn resumed_handshakes_and_another_group_are_objected_to() {
+        assert_eq!(handshakes(0, GROUP).objection(), None);
+        assert!(handshakes(1, GROUP).objection().is_some_and(|why| why.contains("1 of 10")));
+        assert!(handshakes(0, "secp256r1").objection().is_some_and(|why| why.contains("secp256r1")));
+    }
+
+    #[test]
+    fn tickets_are_counted_per_handshake_over_all_blocks() {
+        let both = handshakes(0, GROUP).and(&handshakes(5, GROUP));
+        assert_eq!((both.full, both.resumed), (15, 5));
+        assert!((both.tickets_each() - 2.0).abs() < 1e-9);
+    }
+}

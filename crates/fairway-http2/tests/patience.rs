@@ -1,0 +1,157 @@
+//! What happens when a peer does nothing: closed windows, tiny windows, silence.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod support;
+
+use fairway_http2::frame::{ACK, Kind};
+use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
+use fairway_message::Head;
+use support::*;
+
+const SECOND: u64 = 1_000_000;
+
+/// A peer whose streams have windows of so many bytes, and a stream that wants to send.
+fn waiting(window: u32) -> Peer {
+    let mut peer = Peer::new();
+    peer.send(&settings(&[(4, window)]));
+    peer.get(1);
+    assert!(peer.server.send_head(1, &ok(), false));
+    peer.server.want_to_send(0, 1);
+    peer.sent();
+    peer
+}
+
+fn given_up(stream: u32) -> Option<Event<'static>> {
+    Some(Event::Reset { stream, code: Code::Cancel, by: By::Us("window_closed") })
+}
+
+#[test]
+fn a_stream_whose_window_stays_closed_is_ended() {
+    let mut peer = waiting(0);
+    assert_eq!(peer.server.next_to_send(0), None);
+    assert_eq!(peer.server.deadline(), Some(30 * SECOND));
+    assert_eq!(peer.server.pass(30 * SECOND - 1), None);
+    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
+    assert_eq!(peer.server.pass(30 * SECOND), None);
+    assert_eq!(resets(&peer.sent()), [(1, Code::Cancel)]);
+    assert_eq!(peer.server.open_streams(), 1, "it counts until it is released");
+    peer.server.release(1);
+    assert_eq!(peer.server.deadline(), None);
+}
+
+#[test]
+fn tiny_windows_are_no_progress() {
+    let mut peer = waiting(0);
+    let body = [0; 20_000];
+    let mut sent = 0;
+    for second in 0..30 {
+        peer.now = second * SECOND;
+        assert_eq!(peer.server.pass(peer.now), None);
+        peer.send(&window_update(1, 1));
+        let turn = peer.server.next_to_send(peer.now).unwrap();
+        assert_eq!((turn.stream, turn.bytes), (1, 1));
+        sent += peer.server.send_data(1, &body[sent..], false);
+    }
+    assert_eq!(sent, 30);
+    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
+}
+
+#[test]
+fn slow_readers_are_served_as_long_as_they_read() {
+    let mut peer = waiting(0);
+    let body = [0; 1_000_000];
+    let mut sent = 0;
+    for number in 1..=100 {
+        peer.now = number * 20 * SECOND;
+        assert_eq!(peer.server.pass(peer.now), None);
+        peer.send(&[window_update(1, 5_000), window_update(0, 5_000)].concat());
+        while let Some(turn) = peer.server.next_to_send(peer.now) {
+            sent += peer.server.send_data(1, &body[sent..][..turn.bytes], false);
+            peer.server.want_to_send(peer.now, 1);
+        }
+        peer.sent();
+    }
+    assert_eq!(sent, 500_000);
+}
+
+#[test]
+fn a_driver_that_passes_only_what_fits_notices_tiny_windows_too() {
+    let mut peer = waiting(0);
+    for second in 0..30 {
+        peer.now = second * SECOND;
+        assert_eq!(peer.server.pass(peer.now), None);
+        peer.send(&window_update(1, 1));
+        let turn = peer.server.next_to_send(peer.now).unwrap();
+        assert_eq!(peer.server.send_data(1, &[0; 100][..turn.bytes], false), 1);
+        peer.server.want_to_send(peer.now, 1);
+    }
+    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
+}
+
+#[test]
+fn a_stream_that_has_nothing_to_send_may_wait_for_ever() {
+    let mut peer = waiting(0);
+    peer.server.send_no_more(1);
+    for number in 1..100 {
+        peer.now = number * 50 * SECOND;
+        assert_eq!(peer.server.pass(peer.now), None);
+        peer.send(&ping(0));
+    }
+    assert_eq!(resets(&peer.sent()), []);
+}
+
+#[test]
+fn a_connection_whose_window_stays_closed_is_ended() {
+    let mut peer = waiting(1 << 20);
+    assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
+    assert_eq!(peer.server.next_to_send(SECOND), None);
+    peer.now = 20 * SECOND;
+    peer.send(&window_update(0, 1));
+    assert_eq!(peer.server.next_to_send(peer.now).map(|turn| turn.bytes), Some(1));
+    assert_eq!(peer.server.send_data(1, &[0; 100], false), 1);
+    assert_eq!(peer.server.next_to_send(peer.now), None);
+    assert_eq!(peer.server.deadline(), Some(31 * SECOND));
+    peer.sent();
+    let came = peer.server.pass(31 * SECOND);
+    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "connection_window_closed"));
+    assert_eq!(goodbyes(&peer.sent()), [(1, Code::EnhanceYourCalm)]);
+    assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
+}
+
+#[test]
+fn silence_with_open_streams_is_asked_about() {
+    let mut peer = Peer::new();
+    peer.now = 5 * SECOND;
+    peer.send(&ping(0));
+    assert_eq!(peer.server.deadline(), None, "nothing is awaited of an idle peer");
+    peer.get(1);
+    peer.sent();
+    assert_eq!(peer.server.deadline(), Some(65 * SECOND));
+    assert_eq!(peer.server.pass(65 * SECOND), None);
+    let asked = peer.sent();
+    assert!(matches!(&asked[..], [frame] if frame.kind == Kind::Ping && frame.flags == 0));
+    assert_eq!(peer.server.deadline(), Some(80 * SECOND));
+    peer.now = 70 * SECOND;
+    assert_eq!(peer.send(&frame(Kind::Ping, ACK, 0, &asked[0].payload)), [], "nothing for the owner");
+    assert_eq!(peer.server.deadline(), Some(130 * SECOND));
+    assert_eq!(peer.server.pass(130 * SECOND), None);
+    let came = peer.server.pass(145 * SECOND);
+    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "silence"), "{came:?}");
+    assert_eq!(goodbyes(&peer.sent()), [(1, Code::NoError)]);
+}
+
+#[test]
+fn a_client_asks_as_well() {
+    let timeouts = Timeouts { silence: 1_000, answer: 100, ..Timeouts::default() };
+    let mut client = Client::new(Config { timeouts, ..Config::default() }, 0);
+    let mut head = Head::new();
+    assert!(matches!(client.receive(0, &settings(&[]), &mut head), (_, Event::Settings)));
+    let acknowledged = frame(Kind::Settings, ACK, 0, &[]);
+    assert!(matches!(client.receive(5, &acknowledged, &mut head), (_, Event::NeedMore)));
+    head.start_request(b"GET", b"/");
+    assert_eq!(client.send_head(&head, b"/", b"http", true), Some(1));
+    assert_eq!(client.deadline(), Some(1_005));
+    assert_eq!(client.pass(1_005), None);
+    assert!(matches!(client.pass(1_105), Some(Event::Closed(fault)) if fault.rule == "silence"));
+}
