@@ -33,6 +33,18 @@ impl Client {
         self.connection.can_open()
     }
 
+    /// How many more requests can be sent now.
+    #[must_use]
+    pub fn streams_left(&self) -> usize {
+        self.connection.streams_left()
+    }
+
+    /// Whether no new request will ever be taken: one of both sends GOAWAY, or ids are used up.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        !self.connection.takes_streams()
+    }
+
     /// Whether the server understands `:protocol` (RFC 8441).
     #[must_use]
     pub fn takes_extended_connect(&self) -> bool {

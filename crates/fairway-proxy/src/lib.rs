@@ -20,6 +20,7 @@ mod filter;
 mod frames;
 mod h1;
 mod h2;
+mod hop;
 mod listener;
 mod listening;
 mod memory;

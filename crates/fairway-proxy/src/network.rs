@@ -10,10 +10,10 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-use crate::h1::H1;
-use crate::sides::Hop;
+use crate::hop::AnyHop;
+use crate::sides::{Hop, Spoken};
 use crate::transport::{ASKED_AGAIN, Transport, UpstreamStream};
-use crate::wire::{Wire, Workspace};
+use crate::wire::Workspace;
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {
@@ -26,7 +26,12 @@ pub(crate) trait Network: 'static {
     fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 
     /// Speaks HTTP over a new stream.
-    fn hop(&self, stream: UpstreamStream<Self::Stream>, workspace: &Rc<Workspace>) -> Self::Hop;
+    fn hop(
+        &self,
+        stream: UpstreamStream<Self::Stream>,
+        spoken: Spoken,
+        workspace: &Rc<Workspace>,
+    ) -> Self::Hop;
 }
 
 /// An endpoint that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows
@@ -46,7 +51,7 @@ pub(crate) struct TcpNetwork {
 
 impl Network for TcpNetwork {
     type Stream = TcpStream;
-    type Hop = H1<UpstreamStream<TcpStream>>;
+    type Hop = AnyHop<UpstreamStream<TcpStream>>;
 
     async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(to).await?;
@@ -61,8 +66,8 @@ impl Network for TcpNetwork {
         Ok(stream)
     }
 
-    fn hop(&self, stream: UpstreamStream<TcpStream>, workspace: &Rc<Workspace>) -> Self::Hop {
-        H1::new(Wire::new(stream), Rc::clone(workspace))
+    fn hop(&self, stream: UpstreamStream<TcpStream>, spoken: Spoken, workspace: &Rc<Workspace>) -> Self::Hop {
+        AnyHop::new(stream, spoken, workspace)
     }
 }
 

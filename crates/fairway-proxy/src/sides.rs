@@ -219,6 +219,11 @@ pub(crate) trait Hop: Upstream + 'static {
     /// happened.
     fn is_quiet(&mut self) -> bool;
 
+    /// Whether a request that may not be sent twice can go on it, however long ago it answered.
+    fn is_proven(&self) -> bool {
+        false
+    }
+
     /// Gives the buffers back that hold nothing: it waits for its next exchange.
     fn rest(&mut self);
 
@@ -231,14 +236,14 @@ pub(crate) trait Hop: Upstream + 'static {
     }
 }
 
+/// What is spoken over a connection to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Http1,
+    Http2,
+}
+
 /// What a pool may lend of a connection.
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "HTTP/1 lends whole connections; what shares one is in exchange/interleaving_tests.rs"
-    )
-)]
 pub(crate) enum Share<H> {
     /// The connection itself: it carries one exchange at a time.
     Whole,

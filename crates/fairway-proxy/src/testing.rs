@@ -24,7 +24,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::access_log::{AccessLog, LogSender};
 use crate::clock::Instant;
 use crate::counts::Counts;
-use crate::h1::H1;
+use crate::hop::AnyHop;
 use crate::listener::ListenerId;
 use crate::memory::Memory;
 use crate::metrics::write_text;
@@ -32,11 +32,12 @@ use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Peer, Scheme};
 use crate::publish::Publisher;
+use crate::sides::Spoken;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
 use crate::transport::{Transport, UpstreamStream};
-use crate::wire::{Wire, Workspace};
+use crate::wire::Workspace;
 use crate::worker::{Open, Worker};
 
 /// What an in-memory stream holds before its writer must wait.
@@ -156,7 +157,7 @@ impl ScriptedNetwork {
 
 impl Network for ScriptedNetwork {
     type Stream = ScriptedStream;
-    type Hop = H1<UpstreamStream<ScriptedStream>>;
+    type Hop = AnyHop<UpstreamStream<ScriptedStream>>;
 
     async fn connect(&self, to: SocketAddr) -> io::Result<ScriptedStream> {
         self.connects.borrow_mut().push((Instant::now(), to));
@@ -173,8 +174,13 @@ impl Network for ScriptedNetwork {
         }
     }
 
-    fn hop(&self, stream: UpstreamStream<ScriptedStream>, workspace: &Rc<Workspace>) -> Self::Hop {
-        H1::new(Wire::new(stream), Rc::clone(workspace))
+    fn hop(
+        &self,
+        stream: UpstreamStream<ScriptedStream>,
+        spoken: Spoken,
+        workspace: &Rc<Workspace>,
+    ) -> Self::Hop {
+        AnyHop::new(stream, spoken, workspace)
     }
 }
 

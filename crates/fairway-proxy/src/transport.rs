@@ -20,6 +20,11 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The address at its other end, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
 
+    /// Whether TLS is between it and the peer.
+    fn is_secure(&self) -> bool {
+        false
+    }
+
     /// Whether it has taken bytes that the socket has not.
     fn holds_back(&self) -> bool {
         false
@@ -127,6 +132,10 @@ impl<S: Transport> Transport for Prefixed<S> {
 
 impl<P: Transport, T: Transport> Transport for Secured<P, T> {
     const READ: usize = ANSWER_READ;
+
+    fn is_secure(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
 
     fn peer(&self) -> Option<IpAddr> {
         match self {

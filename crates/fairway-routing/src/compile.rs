@@ -53,12 +53,9 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
 
 /// What a backend asks for that is not served.
 fn problem(backend: &Backend) -> Option<Problem> {
-    let protocol = unserved::of_protocol(backend).map(|it| format!("{it}; requests to it are answered 503"));
-    let session = || {
-        unserved::of_session(backend)
-            .map(|it| format!("{it}; they are shared out as if nothing asked for it"))
-    };
-    Some(Problem { origin: backend.origin.clone(), text: protocol.or_else(session)? })
+    let session = unserved::of_session(backend)?;
+    let text = format!("{session}; they are shared out as if nothing asked for it");
+    Some(Problem { origin: backend.origin.clone(), text })
 }
 
 const TOO_MANY_TABLES: &str = "there are 65,536 route tables already; this one is not served";
@@ -72,10 +69,7 @@ impl Snapshot {
         for change in before.diff(now) {
             match change {
                 DiffItem::Add(key, backend) | DiffItem::Update { new: (key, backend), .. } => {
-                    match unserved::of_protocol(backend) {
-                        None => self.slots.set(backend),
-                        Some(_) => self.slots.unset(key),
-                    }
+                    self.slots.set(backend);
                     match problem(backend) {
                         None => self.unserved.remove(key),
                         Some(problem) => self.unserved.insert(key.clone(), problem),

@@ -1,7 +1,7 @@
 //! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
 //! protects or where another answer would be wrong, and each has a problem that names it.
 
-use fairway_model::{Backend, BackendProtocol, Listener, ListenerProtocol, Match, VirtualHost};
+use fairway_model::{Backend, Listener, ListenerProtocol, Match, VirtualHost};
 
 const CLIENT_CERTIFICATES: &str = "client certificates are not verified yet";
 
@@ -25,16 +25,6 @@ pub(crate) fn of_host(host: &VirtualHost) -> Option<&'static str> {
 /// Of a match: it never applies.
 pub(crate) fn of_match(of: &Match) -> Option<&'static str> {
     (!of.cookies.is_empty()).then_some("conditions on cookies are not served yet")
-}
-
-/// Of how a backend is spoken to: it counts as one without endpoints.
-pub(crate) fn of_protocol(backend: &Backend) -> Option<&'static str> {
-    match backend.protocol {
-        BackendProtocol::Http1 => None,
-        BackendProtocol::H2c | BackendProtocol::Http2 | BackendProtocol::Auto => {
-            Some("HTTP/2 is not spoken to endpoints yet")
-        }
-    }
 }
 
 /// Of how requests are shared out over a backend: they are shared out as if it were not there.

@@ -6,9 +6,7 @@ mod tables;
 
 use std::sync::Arc;
 
-use fairway_model::{
-    BackendProtocol, ClientDemand, ClientVerification, Config, Match, SessionKey, SessionPart,
-};
+use fairway_model::{ClientDemand, ClientVerification, Config, Match, SessionKey, SessionPart};
 use fairway_routing::{Matched, Snapshot, Targets, compile};
 use tables::*;
 
@@ -66,23 +64,6 @@ fn a_match_on_a_cookie_never_applies() {
         problem.ends_with("conditions on cookies are not served yet; this match never applies"),
         "{problem}"
     );
-}
-
-#[test]
-fn a_backend_of_another_protocol_counts_as_one_without_endpoints_until_it_changes() {
-    for protocol in [BackendProtocol::H2c, BackendProtocol::Http2, BackendProtocol::Auto] {
-        let config = edited(one(|_| ()), |backend| backend.protocol = protocol);
-        let (snapshot, problem) = only_problem(&config);
-        let slot = snapshot.slot(&"back".into()).unwrap();
-        assert!(snapshot.backend(slot).is_none(), "{protocol:?}");
-        assert_eq!(
-            problem,
-            "Service ns/back: HTTP/2 is not spoken to endpoints yet; requests to it are answered 503"
-        );
-        let plain = compile(&one(|_| ()), Some(&snapshot));
-        assert!(plain.snapshot.backend(slot).is_some() && plain.problems.is_empty());
-        assert!(compile(&config, Some(&plain.snapshot)).snapshot.backend(slot).is_none());
-    }
 }
 
 #[test]

@@ -83,12 +83,21 @@ impl Connection {
 
     /// Whether a request can be sent now.
     pub(crate) fn can_open(&self) -> bool {
-        let limit = self.peer.streams.min(self.config.streams) as usize;
-        self.streams.len() < limit
-            && self.times.ending == Ending::No
+        self.streams_left() > 0
+    }
+
+    /// Whether neither end has said that it takes no more requests.
+    pub(crate) fn takes_streams(&self) -> bool {
+        self.times.ending == Ending::No
             && !self.is_done()
             && self.peer.last == crate::flow::LARGEST
             && self.ids.highest < crate::flow::LARGEST - 2
+    }
+
+    /// How many requests can be sent now.
+    pub(crate) fn streams_left(&self) -> usize {
+        let limit = self.peer.streams.min(self.config.streams) as usize;
+        if self.takes_streams() { limit.saturating_sub(self.streams.len()) } else { 0 }
     }
 
     /// Sends trailers, which end the stream; says whether it is there to take them.

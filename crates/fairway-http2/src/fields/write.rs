@@ -19,6 +19,11 @@ pub fn write_request(head: &Head, target: &[u8], scheme: &[u8], encoder: &mut En
         encoder.field(b":path", target, false, out);
     }
     write_fields(head, Known::Host.bit(), encoder, out);
+    // What gRPC wants to be told, as a proof that nothing in between drops trailers (gRPC over HTTP2, "Requests").
+    let is_grpc = |kind: &[u8]| kind.starts_with(b"application/grpc");
+    if !head.may_have(Known::Te.bit()) && head.named(b"content-type").is_some_and(is_grpc) {
+        encoder.field(b"te", b"trailers", false, out);
+    }
 }
 
 /// Appends a response.

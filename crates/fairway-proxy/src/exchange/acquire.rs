@@ -22,7 +22,7 @@ use crate::network::Network;
 use crate::record::{Detour, Micros};
 use crate::sides::Downstream;
 use crate::sides::Hop;
-use crate::upstream::{Chosen, Connecting, Errand, Group, Lease};
+use crate::upstream::{Chosen, Connecting, Errand, Group, Lease, Underway};
 use crate::worker::{ToEndpoint, Worker};
 
 /// The most connects of one attempt at a time.
@@ -53,11 +53,17 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 ) -> impl Future<Output = Result<Acquired<To<N>>, Failed>> {
     let found = at_hand(chosen, retry_state);
     async move {
-        let chosen = match found {
+        let mut chosen = match found {
             Ok(acquired) => return Ok(acquired),
             Err(chosen) => chosen,
         };
         let Exchange { env, client_side, record, .. } = exchange;
+        if chosen.endpoint.is_opening() {
+            chosen = match Box::pin(share(chosen, retry_state, &mut client_side.down)).await? {
+                Ok(acquired) => return Ok(acquired),
+                Err(chosen) => chosen,
+            };
+        }
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
         let connected =
             Box::pin(Race::begin((env, record.began), group, retry_state, chosen).run(&mut client_side.down))
@@ -66,6 +72,38 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
         })
+    }
+}
+
+/// Waits for a connection that is under way and can be shared. Gives the choice back where none came of it.
+///
+/// # Errors
+/// The client has gone.
+async fn share<H: Hop, D: Downstream>(
+    mut chosen: Chosen<H>,
+    retry_state: &RetryState,
+    client: &mut D,
+) -> Result<Result<Acquired<H>, Chosen<H>>, Failed> {
+    loop {
+        let mut waited = false;
+        let opened = poll_fn(|cx| {
+            if client.poll_gone(cx).is_ready() {
+                return Poll::Ready(false);
+            }
+            let opened = chosen.endpoint.poll_opened(cx, waited);
+            waited |= opened.is_pending();
+            opened.map(|()| true)
+        });
+        if !opened.await {
+            let (fault, progress) = (Fault::ClientGone, Progress::Nothing);
+            return Err(Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index });
+        }
+        chosen = match at_hand(chosen, retry_state) {
+            Ok(acquired) => return Ok(Ok(acquired)),
+            // It took its place among those that wait for the next one, or there is no place.
+            Err(chosen) if waited && chosen.endpoint.is_opening() => chosen,
+            Err(chosen) => return Ok(Err(chosen)),
+        };
     }
 }
 
@@ -110,6 +148,8 @@ struct Racer<N: Network> {
     connecting: Connecting<N::Hop>,
     began: Instant,
     entry: Entry,
+    /// Others may wait for it.
+    _underway: Option<Underway<To<N>>>,
 }
 
 /// How a connect came into the race.
@@ -203,7 +243,8 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
         self.retry_state.tried.insert(chosen.index);
         let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
-        self.racers.push(Racer { chosen, connecting, began: now, entry });
+        let _underway = chosen.endpoint.begin_connect();
+        self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });
         self.look_after(patience.filter(|_| self.racers.len() < MOST_RACERS));
     }
 
@@ -241,7 +282,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
     }
 
     fn won(mut self, which: usize, hop: To<N>) -> Acquired<To<N>> {
-        let Racer { chosen, began, entry, .. } = self.racers.swap_remove(which);
+        let Racer { chosen, began, entry, _underway, .. } = self.racers.swap_remove(which);
         if entry == Entry::Paid {
             count(&self.hedges().won);
         }
@@ -286,7 +327,7 @@ impl<N: Network> Racer<N> {
 
     /// Goes on to the end: the connection is pooled, or its failure noted.
     async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
-        let Self { chosen, connecting, began, .. } = self;
+        let Self { chosen, connecting, began, _underway, .. } = self;
         match connecting.await {
             Ok(stream) => {
                 welcome(&worker, chosen, stream, began.elapsed()).give_back_unused(&worker.pool_limits());

@@ -24,7 +24,7 @@ use crate::options::Limits;
 use crate::peer::{Peer, Scheme};
 use crate::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
-    RequestPlan, Share, Upgrade, Upstream,
+    RequestPlan, Share, Spoken, Upgrade, Upstream,
 };
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
 use crate::transport::{Secured, Transport, UpstreamStream};
@@ -387,7 +387,7 @@ impl Network for LineNetwork {
         Ok(Plug(line))
     }
 
-    fn hop(&self, stream: UpstreamStream<Plug>, _: &Rc<Workspace>) -> Part {
+    fn hop(&self, stream: UpstreamStream<Plug>, _: Spoken, _: &Rc<Workspace>) -> Part {
         match stream {
             Secured::Plain(Plug(line)) => Part::new(&line, 0),
             Secured::Tls(_) => unreachable!("the backend is in the clear"),

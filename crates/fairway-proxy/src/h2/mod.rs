@@ -1,9 +1,13 @@
 //! HTTP/2 towards clients: the streams of a connection, and one of them as the client's side of an exchange. The only
 //! module that knows HTTP/2.
 
+mod link;
 mod side;
+mod stream;
 mod streams;
 mod trailers;
+mod up;
 
 pub(crate) use side::H2Side;
 pub(crate) use streams::{SharedStreams, Streams};
+pub(crate) use up::H2Up;

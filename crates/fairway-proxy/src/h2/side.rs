@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 
 use fairway_message::{BodySize, Head};
 
-use super::streams::{Emptiness, SharedStreams};
+use super::stream::Arrival;
+use super::streams::SharedStreams;
 use super::trailers::Trailers;
 use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
 
@@ -29,6 +30,10 @@ impl H2Side {
     pub(crate) fn renew(&mut self) {
         self.trailers = None;
     }
+
+    fn is_broken(&self) -> bool {
+        self.streams.borrow().stream(self.slot).arrival == Arrival::Broken
+    }
 }
 
 impl Channel for H2Side {
@@ -41,44 +46,48 @@ impl Channel for H2Side {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        let taken = self.streams.borrow_mut().take_inbox(self.slot);
+        let taken = self.streams.borrow_mut().at(self.slot).0.take_inbox();
         let mut inbox = match taken {
             Ok(inbox) => inbox,
-            Err(Emptiness::Coming) => return Poll::Pending,
-            Err(Emptiness::Broken) => return Poll::Ready(Err(Failure::Closed)),
-            Err(Emptiness::Whole(trailers)) => {
-                self.trailers = self.trailers.take().or(trailers);
-                return Poll::Ready(Ok(BodyStep::End));
+            Err(None) => return Poll::Pending,
+            Err(Some(step)) => {
+                if step == Ok(BodyStep::End) {
+                    let trailers = self.streams.borrow_mut().at(self.slot).0.take_trailers();
+                    self.trailers = self.trailers.take().or(trailers);
+                }
+                return Poll::Ready(step);
             }
         };
         let count = inbox.pending().len().min(most);
-        // Nothing is borrowed meanwhile: the other side may be a stream, too.
+        // Nothing is borrowed meanwhile: what it sinks into may be a stream, too.
         let sunk = sink(cx, &inbox.pending()[..count]);
         inbox.consume(count);
-        self.streams.borrow_mut().put_back(self.slot, inbox, count);
+        let mut streams = self.streams.borrow_mut();
+        let (stream, tools) = streams.at(self.slot);
+        stream.put_back(inbox, count, tools);
         Poll::Ready(sunk.map(|()| BodyStep::More))
     }
 
     fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         let mut streams = self.streams.borrow_mut();
-        if streams.is_broken(self.slot) {
-            return Poll::Ready(Err(Failure::Closed));
-        }
-        if !streams.push(self.slot) {
-            return Poll::Pending;
-        }
-        match streams.room(self.slot) {
-            0 => Poll::Pending,
-            room => Poll::Ready(Ok(room)),
+        let (stream, tools) = streams.at(self.slot);
+        match stream.room(tools) {
+            Ok(Some(room)) => Poll::Ready(Ok(room)),
+            Ok(None) => Poll::Pending,
+            Err(failure) => Poll::Ready(Err(failure)),
         }
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
-        self.streams.borrow_mut().send_data(self.slot, data)
+        let mut streams = self.streams.borrow_mut();
+        let (stream, tools) = streams.at(self.slot);
+        stream.send_data(data, tools)
     }
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
-        self.streams.borrow_mut().finish(self.slot, trailers)
+        let mut streams = self.streams.borrow_mut();
+        let (stream, tools) = streams.at(self.slot);
+        stream.finish(trailers, tools)
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -87,19 +96,20 @@ impl Channel for H2Side {
 
     /// What is in frames counts as sent: the connection writes them before it waits.
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        let mut streams = self.streams.borrow_mut();
-        if streams.is_broken(self.slot) {
+        if self.is_broken() {
             return Poll::Ready(Err(Failure::Closed));
         }
-        if streams.push(self.slot) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        let mut streams = self.streams.borrow_mut();
+        let (stream, tools) = streams.at(self.slot);
+        if stream.push(tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn queued(&self) -> usize {
-        self.streams.borrow().queued(self.slot)
+        self.streams.borrow().stream(self.slot).queued()
     }
 
     fn sent(&self) -> u64 {
-        self.streams.borrow().sent(self.slot)
+        self.streams.borrow().stream(self.slot).sent
     }
 
     fn open_tunnel(&mut self) {}
@@ -121,12 +131,7 @@ impl Downstream for H2Side {
 
     /// The connection stays whatever becomes of the stream.
     fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
-        let body = match plan.body {
-            BodySize::None => Some(0),
-            BodySize::Exact(length) => Some(length),
-            BodySize::Unknown => None,
-        };
-        self.streams.borrow_mut().send_head(self.slot, answer, body);
+        self.streams.borrow_mut().send_head(self.slot, answer, length(plan.body));
         Persistence::KeepAlive
     }
 
@@ -137,10 +142,21 @@ impl Downstream for H2Side {
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        if self.streams.borrow().is_broken(self.slot) { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_broken() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn abort(&mut self) {
-        self.streams.borrow_mut().abort(self.slot);
+        let mut streams = self.streams.borrow_mut();
+        let (stream, tools) = streams.at(self.slot);
+        stream.abort(tools.codec);
+    }
+}
+
+/// How long a body is, where that is known.
+pub(super) fn length(body: BodySize) -> Option<u64> {
+    match body {
+        BodySize::None => Some(0),
+        BodySize::Exact(length) => Some(length),
+        BodySize::Unknown => None,
     }
 }

@@ -35,7 +35,6 @@ pub(crate) fn client_config(tls: &UpstreamTls, identities: &Identities) -> Resul
         None => builder.with_no_client_auth(),
     };
     config.enable_sni = tls.server_name.is_some();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 

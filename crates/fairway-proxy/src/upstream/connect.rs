@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::UpstreamTls;
+use fairway_model::{BackendProtocol, UpstreamTls};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::time::timeout;
@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::shortage::Shortage;
+use crate::sides::Spoken;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
 use crate::transport::Secured;
@@ -33,7 +34,7 @@ pub(crate) struct Connector<N: Network> {
     network: Rc<N>,
     room: Rc<Room<N::Hop>>,
     workspace: Rc<Workspace>,
-    tls: RefCell<HashMap<UpstreamTls, Arc<ClientConfig>>>,
+    tls: RefCell<HashMap<(UpstreamTls, BackendProtocol), Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
@@ -55,16 +56,21 @@ impl<N: Network> Connector<N> {
     ) -> Connecting<N::Hop> {
         let network = Rc::clone(&self.network);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
-        let address = to.address;
+        let (address, protocol) = (to.address, to.protocol);
         let secure = self.tls(to, identities);
         let connect = async move {
             let secure = secure?;
             let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
             let Some((tls, name)) = secure else {
-                return Ok(network.hop(Secured::Plain(stream), &workspace));
+                let spoken = match protocol {
+                    BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
+                    BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
+                };
+                return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
             };
             let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
-            Ok(network.hop(Secured::Tls(Box::new(stream)), &workspace))
+            let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
+            Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
         };
         Box::pin(async move { timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout)) })
     }
@@ -76,7 +82,7 @@ impl<N: Network> Connector<N> {
         identities: &Identities,
     ) -> Result<Option<(TlsConnector, ServerName<'static>)>, Fault> {
         let Some(tls) = &to.tls else { return Ok(None) };
-        let config = self.tls_config(tls, identities)?;
+        let config = self.tls_config(tls, to.protocol, identities)?;
         // Without a name the address stands in: rustls sends no SNI for addresses (RFC 6066 §3).
         let name = match &tls.server_name {
             Some(name) => ServerName::try_from(name.to_string()).map_err(|_| Fault::UpstreamTls)?,
@@ -85,13 +91,40 @@ impl<N: Network> Connector<N> {
         Ok(Some((TlsConnector::from(config), name)))
     }
 
-    fn tls_config(&self, tls: &UpstreamTls, identities: &Identities) -> Result<Arc<ClientConfig>, Fault> {
-        if let Some(known) = self.tls.borrow().get(tls) {
+    fn tls_config(
+        &self,
+        tls: &UpstreamTls,
+        protocol: BackendProtocol,
+        identities: &Identities,
+    ) -> Result<Arc<ClientConfig>, Fault> {
+        let kind = (tls.clone(), protocol);
+        if let Some(known) = self.tls.borrow().get(&kind) {
             return Ok(Arc::clone(known));
         }
-        let made = Arc::new(client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?);
-        self.tls.borrow_mut().insert(tls.clone(), Arc::clone(&made));
+        let mut made = client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?;
+        made.alpn_protocols = offered(protocol).iter().map(|name| name.to_vec()).collect();
+        let made = Arc::new(made);
+        self.tls.borrow_mut().insert(kind, Arc::clone(&made));
         Ok(made)
+    }
+}
+
+/// What is offered to an endpoint (RFC 7301), the best first.
+fn offered(protocol: BackendProtocol) -> &'static [&'static [u8]] {
+    match protocol {
+        BackendProtocol::Http1 => &[b"http/1.1"],
+        BackendProtocol::H2c | BackendProtocol::Http2 => &[b"h2"],
+        BackendProtocol::Auto => &[b"h2", b"http/1.1"],
+    }
+}
+
+/// What an endpoint chose. One that says nothing speaks HTTP/1.1, which not every backend may.
+fn spoken(protocol: BackendProtocol, chosen: Option<&[u8]>) -> Result<Spoken, Fault> {
+    match (protocol, chosen) {
+        (BackendProtocol::Http1, _) => Ok(Spoken::Http1),
+        (_, Some(b"h2")) => Ok(Spoken::Http2),
+        (BackendProtocol::Auto, _) => Ok(Spoken::Http1),
+        (BackendProtocol::H2c | BackendProtocol::Http2, _) => Err(Fault::UpstreamTls),
     }
 }
 

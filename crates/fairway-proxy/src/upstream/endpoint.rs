@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_model::UpstreamTls;
+use fairway_model::{BackendProtocol, UpstreamTls};
 
 use crate::clock::Instant;
 use crate::sides::{Hop, Share};
@@ -26,6 +27,7 @@ const EARLIEST_HEDGE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointIdentity {
     pub(crate) address: SocketAddr,
+    pub(crate) protocol: BackendProtocol,
     pub(crate) tls: Option<UpstreamTls>,
 }
 
@@ -43,6 +45,28 @@ pub(crate) struct Endpoint<H> {
     connect: PeakEwma,
     /// How many groups have it.
     memberships: Cell<u32>,
+    opening: Opening,
+}
+
+/// Connections on their way that several exchanges will share, and the exchanges that wait for one.
+#[derive(Default)]
+struct Opening {
+    under_way: Cell<usize>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Exchanges that wait for one connection before another one is begun.
+const SHARERS: usize = 100;
+
+/// A connect that others wait for, until this is dropped.
+pub(crate) struct Underway<H>(Rc<Endpoint<H>>);
+
+impl<H> Drop for Underway<H> {
+    fn drop(&mut self) {
+        let opening = &self.0.opening;
+        opening.under_way.set(opening.under_way.get() - 1);
+        opening.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
 }
 
 /// A connection to an endpoint, or a part of one. Boxed wherever it goes: it passes through several hands in every
@@ -85,6 +109,7 @@ impl<H: Hop> Endpoint<H> {
             latency: PeakEwma::default(),
             connect: PeakEwma::default(),
             memberships: Cell::new(0),
+            opening: Opening::default(),
         }
     }
 
@@ -97,7 +122,8 @@ impl<H: Hop> Endpoint<H> {
             while at > 0 {
                 at -= 1;
                 let connection = &mut idle[at];
-                if proven && now.saturating_duration_since(connection.answered) > PROVEN {
+                let age = now.saturating_duration_since(connection.answered);
+                if proven && age > PROVEN && !connection.hop.is_proven() {
                     return None;
                 }
                 if !connection.hop.is_quiet() {
@@ -161,6 +187,34 @@ impl<H: Hop> Endpoint<H> {
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.
     pub(crate) fn drop_idle(&self) {
         self.change_idle(Vec::clear);
+    }
+
+    /// A connect begins. `None` where its connection will carry one exchange at a time.
+    pub(crate) fn begin_connect(self: &Rc<Self>) -> Option<Underway<H>> {
+        let shares = matches!(self.identity.protocol, BackendProtocol::H2c | BackendProtocol::Http2);
+        shares.then(|| {
+            self.opening.under_way.set(self.opening.under_way.get() + 1);
+            Underway(Rc::clone(self))
+        })
+    }
+
+    /// Ready when a connection to share came or did not; at once where none is under way that has room for one exchange
+    /// more.
+    pub(crate) fn poll_opened(&self, cx: &Context<'_>, has_waited: bool) -> Poll<()> {
+        let mut waiting = self.opening.waiting.borrow_mut();
+        let under_way = self.opening.under_way.get();
+        if under_way == 0 || (!has_waited && waiting.len() >= under_way * SHARERS) {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Whether a connection to share is under way.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.opening.under_way.get() > 0
     }
 
     /// A group has it.

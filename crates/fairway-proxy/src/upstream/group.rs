@@ -72,7 +72,11 @@ impl<H: Hop> Groups<H> {
             .endpoints
             .iter()
             .map(|endpoint| {
-                let identity = EndpointIdentity { address: endpoint.address, tls: backend.tls.clone() };
+                let identity = EndpointIdentity {
+                    address: endpoint.address,
+                    protocol: backend.protocol,
+                    tls: backend.tls.clone(),
+                };
                 let shared = known.get(&identity).and_then(Weak::upgrade);
                 let member = shared.unwrap_or_else(|| {
                     let fresh = Rc::new(Endpoint::new(identity.clone(), Rc::clone(&self.idle)));

@@ -14,7 +14,7 @@ pub(crate) mod room;
 mod tests;
 
 pub(crate) use connect::{Connecting, Connector};
-pub(crate) use endpoint::{Chosen, Endpoint, Errand};
+pub(crate) use endpoint::{Chosen, Endpoint, Errand, Underway};
 pub(crate) use group::{Group, Groups, Tried};
 pub(crate) use lease::Lease;
 pub(crate) use room::Room;

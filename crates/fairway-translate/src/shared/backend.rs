@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, BackendProtocol, Balancing, ServiceName};
+use fairway_model::{Backend, BackendKey, Balancing, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -101,6 +101,12 @@ fn service_port<'a>(ports: &'a [ServicePort], port: &str) -> Option<&'a ServiceP
     ports.iter().find(by_name).or_else(|| ports.iter().find(by_target))
 }
 
+/// What the port of a Service says that it speaks.
+fn app_protocol<'s>(service: &'s Service, port: &str) -> Option<&'s str> {
+    let ports = service.spec.as_ref()?.ports.as_deref()?;
+    service_port(ports, port)?.app_protocol.as_deref()
+}
+
 fn choice(port: &ServicePort) -> PortChoice {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
@@ -143,7 +149,7 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
             port: reference.port.clone(),
         },
         endpoints,
-        protocol: BackendProtocol::Http1,
+        protocol: reference.transport.protocol(app_protocol(&service.object, &reference.port)),
         tls: reference.transport.tls(&reference.service),
         balancing: Balancing::RoundRobin,
         session: None,

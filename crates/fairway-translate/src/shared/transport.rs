@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{CertificateKey, UpstreamTls, UpstreamVerification};
+use fairway_model::{BackendProtocol, CertificateKey, UpstreamTls, UpstreamVerification};
 
 use crate::object::ObjectKey;
 
@@ -14,6 +14,10 @@ pub(crate) enum Transport {
     Plain,
     /// HTTP over TLS.
     Tls(TlsOrigination),
+    /// HTTP/2 in the clear, as gRPC has it.
+    H2c,
+    /// HTTP/2 over TLS.
+    H2(TlsOrigination),
 }
 
 /// How TLS to endpoints begins; names that are absent are made of the Service's.
@@ -48,8 +52,12 @@ pub(crate) enum ClientCertificate {
 impl Transport {
     /// What tells backends of the same Service and port apart; empty for plain HTTP.
     pub(crate) fn suffix(&self) -> String {
-        let Self::Tls(tls) = self else { return String::new() };
-        let mut suffix = ";https".to_owned();
+        let (mut suffix, tls) = match self {
+            Self::Plain => return String::new(),
+            Self::H2c => return ";h2c".to_owned(),
+            Self::Tls(tls) => (";https".to_owned(), tls),
+            Self::H2(tls) => (";h2".to_owned(), tls),
+        };
         let mut add = |name: &str, value: &str| suffix.extend([";", name, "=", value]);
         if let Some(secret) = &tls.secret {
             add("secret", &secret.to_string());
@@ -66,9 +74,19 @@ impl Transport {
         suffix
     }
 
+    /// The version of HTTP. A port that says of itself that it speaks HTTP/2 in the clear (KEP-3726) is believed where the
+    /// rule asks for nothing else.
+    pub(crate) fn protocol(&self, app_protocol: Option<&str>) -> BackendProtocol {
+        match (self, app_protocol) {
+            (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
+            (Self::H2(_), _) => BackendProtocol::Http2,
+            (Self::Plain | Self::Tls(_), _) => BackendProtocol::Http1,
+        }
+    }
+
     /// The TLS towards the endpoints of `service`.
     pub(crate) fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
-        let Self::Tls(tls) = self else { return None };
+        let (Self::Tls(tls) | Self::H2(tls)) = self else { return None };
         let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
         let name: Arc<str> = tls.name.clone().unwrap_or_else(default_name);
         Some(UpstreamTls {
@@ -84,8 +102,8 @@ impl Transport {
     /// The Secret with the certificate that endpoints get.
     pub(crate) fn client_certificate(&self) -> Option<&ObjectKey> {
         match self {
-            Self::Tls(TlsOrigination { secret, client_certificate: ClientCertificate::Sent, .. }) => {
-                secret.as_ref()
+            Self::Tls(tls) | Self::H2(tls) if tls.client_certificate == ClientCertificate::Sent => {
+                tls.secret.as_ref()
             }
             _ => None,
         }

@@ -21,7 +21,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 .referring(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    differs("backend-protocol", "HTTP and HTTPS; GRPC, GRPCS, FCGI and AUTO_HTTP answer 503"),
+    differs("backend-protocol", "HTTP, HTTPS, GRPC and GRPCS; FCGI and AUTO_HTTP answer 503"),
     offers("fastcgi-index", "FastCGI is not spoken", &[]),
     offers("fastcgi-params-configmap", "FastCGI is not spoken", &[]),
     offers("proxy-http-version", "HTTP/1.1 is spoken to the backend", &["1.1"]),
@@ -52,9 +52,9 @@ fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport
     match value.as_str() {
         "HTTP" => Ok(Transport::Plain),
         "HTTPS" => tls(reader, context).map(Transport::Tls),
-        "GRPC" | "GRPCS" | "FCGI" | "AUTO_HTTP" => {
-            Err(Closed::unsupported(reader, name, format!("{value} is not spoken yet")))
-        }
+        "GRPC" => Ok(Transport::H2c),
+        "GRPCS" => tls(reader, context).map(Transport::H2),
+        "FCGI" | "AUTO_HTTP" => Err(Closed::unsupported(reader, name, format!("{value} is not spoken yet"))),
         // As recorded: backend-protocol-bad.
         _ => {
             reader.invalid(name, format!("\"{value}\" is no protocol (HTTP, HTTPS)"), "HTTP is spoken");

@@ -1,0 +1,455 @@
+//! A connection to an endpoint that exchanges share, and what drives it: a task of its own reads and writes, exchanges act
+//! on the codec and leave their wakers.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fairway_http2::{Asks, Client, Code, Config, Event, Wait};
+use fairway_message::Head;
+
+use super::stream::{Arrival, Stream, Tools};
+use crate::clock::{Deadline, Instant};
+use crate::transport::Transport;
+use crate::wire::{Wire, Workspace};
+
+/// How much one read may bring.
+const READ: usize = 64 * 1024;
+
+/// Reads in one turn of the task: other connections come first then.
+const TURN: usize = 16;
+
+/// How long an endpoint may take nothing of what waits for it.
+const WRITE: Duration = Duration::from_secs(60);
+
+/// Heads that may wait in a stream: interim answers and the final one. The codec allows no more of them.
+const HEADS: usize = 16;
+
+/// A connection to an endpoint.
+pub(super) struct Link<S> {
+    pub(super) core: RefCell<Core>,
+    pub(super) wire: RefCell<Wire<S>>,
+    pub(super) workspace: Rc<Workspace>,
+    pub(super) is_secure: bool,
+    /// Whether the pool has let it go: it ends with its last stream.
+    is_retired: Cell<bool>,
+    began: Instant,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    Open,
+    /// It broke, or the endpoint broke a rule.
+    Closed,
+    /// The network gave the endpoint up.
+    Unreachable,
+}
+
+/// What exchanges and the task act on.
+pub(super) struct Core {
+    pub(super) codec: Client,
+    slots: Vec<Carried>,
+    driver: Option<Waker>,
+    pub(super) state: LinkState,
+}
+
+/// One exchange's stream.
+#[derive(Default)]
+pub(super) struct Carried {
+    pub(super) stream: Stream,
+    /// Whether an exchange has the slot.
+    is_taken: bool,
+    /// Heads that came and were not read yet, the oldest first, each with what followed it.
+    heads: Vec<(Head, HeadFacts)>,
+    /// Of heads that were read.
+    spare: Option<Head>,
+    pub(super) fate: Fate,
+    /// Bytes that came on it.
+    pub(super) received: u64,
+    waker: Option<Waker>,
+}
+
+/// What the codec says of a head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadFacts {
+    /// Nothing follows.
+    pub(super) end: bool,
+    /// The length that it announces.
+    pub(super) length: Option<u64>,
+}
+
+/// What became of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fate {
+    #[default]
+    Unsent,
+    UnderWay,
+    /// The endpoint has not acted on it and says so (RFC 9113 §8.7).
+    Refused,
+    /// It was reset, or its connection broke.
+    Broken,
+}
+
+impl<S: Transport> Link<S> {
+    /// Begins a connection, and the task that drives it.
+    pub(super) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Rc<Self> {
+        let config = Config { streams: 100, connection_window: 100 * 64 * 1024, ..Config::default() };
+        let core =
+            Core { codec: Client::new(config, 0), slots: Vec::new(), driver: None, state: LinkState::Open };
+        let link = Rc::new(Self {
+            is_secure: wire.stream().is_secure(),
+            core: RefCell::new(core),
+            wire: RefCell::new(wire),
+            workspace: Rc::clone(workspace),
+            is_retired: Cell::new(false),
+            began: Instant::now(),
+        });
+        // Its own turns are bounded, as those of a client's connection.
+        tokio::task::spawn_local(tokio::task::unconstrained(drive(Rc::clone(&link))));
+        link
+    }
+
+    /// The pool lets it go.
+    pub(super) fn retire(&self) {
+        self.is_retired.set(true);
+        self.core.borrow_mut().wake();
+    }
+
+    /// The codec's time.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// A stream, with what it acts with. What it writes, the task sends.
+    pub(super) fn act<T>(&self, slot: usize, act: impl FnOnce(&mut Carried, Tools<'_, Asks>) -> T) -> T {
+        let mut core = self.core.borrow_mut();
+        let Core { codec, slots, .. } = &mut *core;
+        let done = act(&mut slots[slot], Tools { codec, workspace: &self.workspace, now: self.now() });
+        if !core.codec.pending().is_empty() {
+            core.wake();
+        }
+        done
+    }
+
+    /// Room for an exchange; `None` when there is none for now.
+    pub(super) fn take_slot(&self) -> Option<usize> {
+        let mut core = self.core.borrow_mut();
+        let unsent = core.slots.iter().filter(|one| one.is_taken && one.fate == Fate::Unsent).count();
+        if core.state != LinkState::Open || core.codec.streams_left() <= unsent {
+            return None;
+        }
+        let slot = core.slots.iter().position(|one| !one.is_taken).unwrap_or_else(|| {
+            core.slots.push(Carried::default());
+            core.slots.len() - 1
+        });
+        let carried = &mut core.slots[slot];
+        carried.is_taken = true;
+        (carried.fate, carried.received) = (Fate::Unsent, 0);
+        Some(slot)
+    }
+
+    /// The exchange is over.
+    pub(super) fn give_back(&self, slot: usize) {
+        self.act(slot, |carried, tools| {
+            carried.stream.close(tools);
+            carried.heads.clear();
+            carried.waker = None;
+            carried.is_taken = false;
+        });
+        self.core.borrow_mut().wake();
+    }
+
+    fn poll(&self, cx: &mut Context<'_>, driven: &mut Driven) -> Poll<()> {
+        {
+            let mut core = self.core.borrow_mut();
+            if !core.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                core.driver = Some(cx.waker().clone());
+            }
+        }
+        for _ in 0..TURN {
+            let has_read = self.read(cx, driven);
+            self.core.borrow_mut().take_turns(self.now());
+            let has_written = self.write(cx, driven);
+            let core = self.core.borrow();
+            let is_over = core.slots.iter().all(|one| !one.is_taken);
+            if core.state != LinkState::Open || (is_over && self.is_retired.get()) {
+                drop(core);
+                self.end(cx);
+                return Poll::Ready(());
+            }
+            if !has_read && !has_written {
+                drop(core);
+                return self.poll_times(cx, driven);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn read(&self, cx: &mut Context<'_>, driven: &mut Driven) -> bool {
+        let mut core = self.core.borrow_mut();
+        let mut wire = self.wire.borrow_mut();
+        let now = self.now();
+        match driven.held {
+            Some(Wait::Flush) if !core.codec.pending().is_empty() => return false,
+            None => {}
+            Some(_) => {
+                driven.held = None;
+                wire.take_residue(|bytes| core.take(now, bytes, driven, &self.workspace));
+                return true;
+            }
+        }
+        let came = wire
+            .poll_more(cx, (&self.workspace, READ), |bytes| core.take(now, bytes, driven, &self.workspace));
+        match came {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(Ok(0)) => core.broke(LinkState::Closed),
+            Poll::Ready(Err(error)) if is_unreachable(error.kind()) => core.broke(LinkState::Unreachable),
+            Poll::Ready(Err(_)) => core.broke(LinkState::Closed),
+        }
+        true
+    }
+
+    fn write(&self, cx: &mut Context<'_>, driven: &mut Driven) -> bool {
+        let mut core = self.core.borrow_mut();
+        let mut wire = self.wire.borrow_mut();
+        let mut moved = false;
+        while !core.codec.pending().is_empty() {
+            match wire.poll_write(cx, core.codec.pending()) {
+                Poll::Ready(Ok(count)) => {
+                    core.codec.wrote(count);
+                    moved = true;
+                }
+                Poll::Ready(Err(_)) => {
+                    core.broke(LinkState::Closed);
+                    return true;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if let Poll::Ready(Err(_)) = wire.poll_flush(cx) {
+            core.broke(LinkState::Closed);
+        }
+        if moved {
+            driven.moved = Instant::now();
+        }
+        moved
+    }
+
+    fn poll_times(&self, cx: &mut Context<'_>, driven: &mut Driven) -> Poll<()> {
+        let now = Instant::now();
+        let mut core = self.core.borrow_mut();
+        let waits = !core.codec.pending().is_empty();
+        if waits && driven.moved + WRITE <= now {
+            core.broke(LinkState::Unreachable);
+        }
+        let micros = self.now();
+        let mut passed = false;
+        while let Some(event) =
+            core.codec.deadline().filter(|at| *at <= micros).and_then(|_| core.codec.pass(micros))
+        {
+            passed = true;
+            match event {
+                Event::Reset { stream, code, .. } => core.reset(stream, code),
+                Event::Closed(_) => {
+                    core.broke(LinkState::Unreachable);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        if passed || core.state != LinkState::Open {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let codec = core.codec.deadline().map(|at| self.began + Duration::from_micros(at));
+        let write = waits.then(|| driven.moved + WRITE);
+        if let Some(next) = codec.into_iter().chain(write).min() {
+            driven.deadline.set(now, next.saturating_duration_since(now));
+            if driven.deadline.poll_passed(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Nothing goes through it any more.
+    fn end(&self, cx: &mut Context<'_>) {
+        let mut core = self.core.borrow_mut();
+        if core.state == LinkState::Open {
+            core.codec.go_away(self.now());
+        }
+        core.broke(LinkState::Closed);
+        let mut wire = self.wire.borrow_mut();
+        // What it does not take at once, an endpoint that is left need not know.
+        let _ = wire.poll_write(cx, core.codec.pending());
+        let _ = wire.poll_shutdown(cx);
+    }
+}
+
+/// What the task remembers.
+struct Driven {
+    /// What the next head is read into.
+    head: Head,
+    held: Option<Wait>,
+    /// When something was written last.
+    moved: Instant,
+    deadline: Deadline,
+}
+
+async fn drive<S: Transport>(link: Rc<Link<S>>) {
+    let mut driven =
+        Driven { head: Head::new(), held: None, moved: Instant::now(), deadline: Deadline::unset() };
+    poll_fn(|cx| link.poll(cx, &mut driven)).await;
+}
+
+impl Core {
+    fn wake(&self) {
+        if let Some(driver) = &self.driver {
+            driver.wake_by_ref();
+        }
+    }
+
+    /// Takes what it can of the input; gives how much that was.
+    fn take(&mut self, now: u64, bytes: &[u8], driven: &mut Driven, workspace: &Workspace) -> usize {
+        let mut used = 0;
+        loop {
+            let (count, event) = self.codec.receive(now, &bytes[used..], &mut driven.head);
+            used += count;
+            match event {
+                Event::NeedMore => return used,
+                Event::Wait(wait) => {
+                    driven.held = Some(wait);
+                    return used;
+                }
+                Event::Closed(_) => {
+                    self.broke(LinkState::Closed);
+                    return used;
+                }
+                Event::Head { stream, end, length, .. } => {
+                    let head = &mut driven.head;
+                    self.with(stream, |one| one.head_came(head, HeadFacts { end, length }, count));
+                }
+                // The codec resets it, as it does where it is a client.
+                Event::HeadTooLarge { stream, .. } => self.reset(stream, Code::Cancel),
+                Event::Data { stream, bytes, end } => self.with(stream, |one| {
+                    one.received += bytes.len() as u64;
+                    one.stream.came(bytes, end, workspace);
+                }),
+                Event::Trailers { stream } => {
+                    let head = &driven.head;
+                    self.with(stream, |one| one.stream.trailers_came(head));
+                }
+                Event::Reset { stream, code, .. } => self.reset(stream, code),
+                Event::Writable { .. } => self.take_turns(now),
+                // No new stream is opened; those above the last one were not acted on (RFC 9113 §6.8).
+                Event::GoAway { last, .. } => self.refuse_above(last),
+                Event::Priority { .. } | Event::Settings | Event::Pong(_) => {}
+            }
+        }
+    }
+
+    fn with(&mut self, stream: u32, act: impl FnOnce(&mut Carried)) {
+        let found = self.slots.iter_mut().find(|one| one.is_taken && one.stream.id == stream);
+        if let Some(carried) = found {
+            act(carried);
+            carried.wake();
+        }
+    }
+
+    fn reset(&mut self, stream: u32, code: Code) {
+        self.with(stream, |one| match code {
+            // "the request should be considered whole" where the answer is (RFC 9113 §8.1).
+            Code::NoError if one.stream.arrival == Arrival::Whole => {}
+            Code::Refused => one.broke(Fate::Refused),
+            _ => one.broke(Fate::Broken),
+        });
+    }
+
+    fn refuse_above(&mut self, last: u32) {
+        let refused = self.slots.iter_mut().filter(|one| one.is_taken && one.stream.id > last);
+        refused.for_each(|one| {
+            one.broke(Fate::Refused);
+            one.wake();
+        });
+    }
+
+    fn broke(&mut self, state: LinkState) {
+        if self.state != LinkState::Open {
+            return;
+        }
+        self.state = state;
+        for one in self.slots.iter_mut().filter(|one| one.is_taken) {
+            if one.fate != Fate::Refused {
+                one.broke(Fate::Broken);
+            }
+            one.wake();
+        }
+    }
+
+    /// Wakes exchanges that waited for room and have it now.
+    fn take_turns(&mut self, now: u64) {
+        while let Some(turn) = self.codec.next_to_send(now) {
+            self.codec.send_no_more(turn.stream);
+            self.with(turn.stream, |_| ());
+        }
+    }
+
+    pub(super) fn carried(&mut self, slot: usize) -> &mut Carried {
+        &mut self.slots[slot]
+    }
+}
+
+impl Carried {
+    fn head_came(&mut self, head: &mut Head, facts: HeadFacts, bytes: usize) {
+        self.received += bytes as u64;
+        if self.heads.len() >= HEADS {
+            return self.broke(Fate::Broken);
+        }
+        let mut kept = self.spare.take().unwrap_or_default();
+        std::mem::swap(&mut kept, head);
+        self.heads.push((kept, facts));
+        if facts.end {
+            self.stream.ended(true);
+        }
+    }
+
+    /// The next head, in exchange for one that is used again.
+    pub(super) fn read_head(&mut self, into: &mut Head) -> Option<HeadFacts> {
+        if self.heads.is_empty() {
+            return None;
+        }
+        let (mut head, facts) = self.heads.remove(0);
+        std::mem::swap(into, &mut head);
+        self.spare = Some(head);
+        Some(facts)
+    }
+
+    fn broke(&mut self, fate: Fate) {
+        self.fate = fate;
+        self.stream.arrival = Arrival::Broken;
+    }
+
+    /// The exchange wants to be polled when something changes.
+    pub(super) fn waits(&mut self, cx: &Context<'_>) {
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.waker = Some(cx.waker().clone());
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// Whether nobody is there any more, as opposed to somebody who closed.
+fn is_unreachable(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+}

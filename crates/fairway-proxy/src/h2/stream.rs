@@ -1,0 +1,240 @@
+//! One stream of either side: what came of a message and was not read yet, and what is to leave and has no room yet. Never
+//! waits, and never knows who reads or writes.
+
+use fairway_http2::{Code, Session};
+use fairway_message::Head;
+
+use super::trailers::Trailers;
+use crate::sides::{BodyStep, Failure};
+use crate::wire::{Backlog, Workspace};
+
+/// What comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Coming,
+    /// All of it is in the inbox.
+    Whole,
+    /// The peer has reset the stream, or is gone: it takes nothing either.
+    Broken,
+}
+
+/// What leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Departure {
+    /// The head that a body follows is still to come.
+    Head,
+    Body,
+    /// All of it was given to us; what waits in the outbox is its end.
+    Closing,
+    /// All of it is in frames.
+    Ended,
+}
+
+/// A stream, or room for one that is to come.
+pub(super) struct Stream {
+    /// 0 where there is none.
+    pub(super) id: u32,
+    pub(super) arrival: Arrival,
+    inbox: Backlog,
+    /// They came behind the body.
+    came: Option<Trailers>,
+    departure: Departure,
+    outbox: Backlog,
+    /// They follow what is in the outbox.
+    follow: Trailers,
+    /// Bytes of the body that are still to be given to us, where its head said how many.
+    left: Option<u64>,
+    /// Bytes of bodies and heads in frames.
+    pub(super) sent: u64,
+}
+
+/// The codec's end, the memory that streams share, and the time in microseconds: what a stream acts with.
+pub(super) struct Tools<'c, R> {
+    pub(super) codec: &'c mut Session<R>,
+    pub(super) workspace: &'c Workspace,
+    pub(super) now: u64,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            arrival: Arrival::Broken,
+            inbox: Backlog::default(),
+            came: None,
+            departure: Departure::Ended,
+            outbox: Backlog::default(),
+            follow: Trailers::default(),
+            left: None,
+            sent: 0,
+        }
+    }
+}
+
+impl Stream {
+    /// It begins.
+    pub(super) fn begin(&mut self, id: u32, arrival: Arrival) {
+        (self.id, self.arrival, self.departure) = (id, arrival, Departure::Head);
+        (self.left, self.sent) = (None, 0);
+    }
+
+    /// A piece of a body came.
+    pub(super) fn came(&mut self, bytes: &[u8], end: bool, workspace: &Workspace) {
+        self.inbox.extend(bytes, workspace);
+        self.ended(end);
+    }
+
+    /// Trailers ended a message.
+    pub(super) fn trailers_came(&mut self, head: &Head) {
+        self.came = Some(Trailers::of(head));
+        self.ended(true);
+    }
+
+    /// Whether all of the message came.
+    pub(super) fn ended(&mut self, end: bool) {
+        if end && self.arrival == Arrival::Coming {
+            self.arrival = Arrival::Whole;
+        }
+    }
+
+    /// Takes what came of a body out, to be put back with [`Stream::put_back`]; or says what there is instead.
+    pub(super) fn take_inbox(&mut self) -> Result<Backlog, Option<Result<BodyStep, Failure>>> {
+        match self.arrival {
+            Arrival::Broken => Err(Some(Err(Failure::Closed))),
+            Arrival::Whole if self.inbox.is_empty() => Err(Some(Ok(BodyStep::End))),
+            Arrival::Coming if self.inbox.is_empty() => Err(None),
+            Arrival::Whole | Arrival::Coming => Ok(std::mem::take(&mut self.inbox)),
+        }
+    }
+
+    /// Of what was taken out, `count` bytes were consumed: the peer may send as many again.
+    pub(super) fn put_back<R>(&mut self, mut inbox: Backlog, count: usize, tools: Tools<'_, R>) {
+        debug_assert!(self.inbox.is_empty(), "nothing is read while a piece is out");
+        inbox.release(tools.workspace);
+        self.inbox = inbox;
+        tools.codec.consume(self.id, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// The trailers that came, once.
+    pub(super) fn take_trailers(&mut self) -> Option<Trailers> {
+        self.came.take()
+    }
+
+    /// A head was put into `bytes` bytes of frames. `body` says how long the body is that follows, where that is known.
+    pub(super) fn head_left(&mut self, bytes: usize, body: Option<u64>) {
+        self.sent += bytes as u64;
+        self.left = body;
+        self.departure = if body == Some(0) { Departure::Ended } else { Departure::Body };
+    }
+
+    /// Takes a piece of a body.
+    pub(super) fn send_data<R>(&mut self, data: &[u8], tools: Tools<'_, R>) -> Result<(), Failure> {
+        if self.arrival == Arrival::Broken {
+            return Err(Failure::Closed);
+        }
+        if self.departure != Departure::Body {
+            return if data.is_empty() { Ok(()) } else { Err(Failure::Refused) };
+        }
+        let end = self.left == Some(data.len() as u64);
+        self.left = match self.left.map(|left| left.checked_sub(data.len() as u64)) {
+            Some(None) => return Err(Failure::Refused),
+            left => left.flatten(),
+        };
+        if !self.outbox.is_empty() {
+            self.outbox.extend(data, tools.workspace);
+            return Ok(());
+        }
+        let taken = tools.codec.send_data(self.id, data, end);
+        self.sent += taken as u64;
+        if taken == data.len() && end {
+            self.departure = Departure::Ended;
+        }
+        self.outbox.extend(&data[taken..], tools.workspace);
+        Ok(())
+    }
+
+    /// Ends a body.
+    pub(super) fn finish<'a, R>(
+        &mut self,
+        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        tools: Tools<'_, R>,
+    ) -> Result<(), Failure> {
+        match self.departure {
+            Departure::Ended | Departure::Closing => Ok(()),
+            // Less came than was announced: the peer must not take it for the whole.
+            Departure::Body if self.left.is_some_and(|left| left > 0) => Err(Failure::Closed),
+            Departure::Head => Err(Failure::Closed),
+            Departure::Body => {
+                self.departure = Departure::Closing;
+                self.follow = Trailers::collect(trailers);
+                self.push(tools);
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
+    pub(super) fn push<R>(&mut self, tools: Tools<'_, R>) -> bool {
+        let is_closing = self.departure == Departure::Closing;
+        let is_last = if is_closing { self.follow.is_empty() } else { self.left == Some(0) };
+        if !self.outbox.is_empty() || (is_last && is_closing) {
+            let pending = self.outbox.pending();
+            let all = pending.len();
+            let taken = tools.codec.send_data(self.id, pending, is_last);
+            self.sent += taken as u64;
+            self.outbox.consume(taken);
+            if taken < all {
+                tools.codec.want_to_send(tools.now, self.id);
+                return false;
+            }
+            self.outbox.release(tools.workspace);
+        }
+        if is_last {
+            self.departure = Departure::Ended;
+        } else if is_closing {
+            tools.codec.send_trailers(self.id, self.follow.iter());
+            self.departure = Departure::Ended;
+        }
+        true
+    }
+
+    /// How many bytes of a body there is room for. Where there is none, the codec gives the stream its turn later.
+    pub(super) fn room<R>(&mut self, tools: Tools<'_, R>) -> Result<Option<usize>, Failure> {
+        let Tools { codec, workspace, now } = tools;
+        if self.arrival == Arrival::Broken {
+            return Err(Failure::Closed);
+        }
+        if !self.push(Tools { codec: &mut *codec, workspace, now }) {
+            return Ok(None);
+        }
+        let room = codec.room(self.id);
+        if room == 0 && self.departure == Departure::Body {
+            codec.want_to_send(now, self.id);
+            return Ok(None);
+        }
+        Ok(Some(room.max(1)))
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.outbox.pending().len()
+    }
+
+    /// Nobody serves it any more; the codec forgets it, and resets it where it is not over.
+    pub(super) fn close<R>(&mut self, tools: Tools<'_, R>) {
+        if self.id != 0 {
+            tools.codec.release(self.id);
+        }
+        self.id = 0;
+        self.arrival = Arrival::Broken;
+        for backlog in [&mut self.inbox, &mut self.outbox] {
+            backlog.consume(backlog.pending().len());
+            backlog.release(tools.workspace);
+        }
+        (self.came, self.follow) = (None, Trailers::default());
+    }
+
+    /// The peer shall see a failure.
+    pub(super) fn abort<R>(&mut self, codec: &mut Session<R>) {
+        codec.reset(self.id, Code::Internal);
+    }
+}

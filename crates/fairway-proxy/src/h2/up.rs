@@ -1,0 +1,248 @@
+//! One stream as the endpoint's side of an exchange, and the connection itself as the pool keeps it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
+
+use super::link::{Fate, Link, LinkState};
+use super::side::length;
+use super::stream::Arrival;
+use super::trailers::Trailers;
+use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
+use crate::transport::Transport;
+use crate::wire::{Wire, Workspace};
+
+/// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
+pub(crate) struct H2Up<S: Transport> {
+    link: Rc<Link<S>>,
+    role: Role,
+    trailers: Option<Trailers>,
+    /// Whether the request was HEAD: its answer has no body.
+    asked_for_head: bool,
+}
+
+/// What of a connection it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The connection, as its pool keeps it.
+    Whole,
+    /// The stream in this slot.
+    Stream(usize),
+}
+
+impl<S: Transport> H2Up<S> {
+    /// A new connection.
+    pub(crate) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Self {
+        Self::of(Link::begin(wire, workspace), Role::Whole)
+    }
+
+    fn of(link: Rc<Link<S>>, role: Role) -> Self {
+        Self { link, role, trailers: None, asked_for_head: false }
+    }
+
+    fn slot(&self) -> usize {
+        match self.role {
+            Role::Stream(slot) => slot,
+            Role::Whole => unreachable!("only parts of it are lent"),
+        }
+    }
+
+    /// What the exchange's body is, as far as the head tells. A head that ends the stream says so to HTTP/1 clients, too.
+    fn body(&self, answer: &mut Head, end: bool, length: Option<u64>) -> BodySize {
+        if self.asked_for_head || matches!(answer.status(), 204 | 304) {
+            return BodySize::None;
+        }
+        match (end, length) {
+            (true, None) => {
+                answer.append(b"Content-Length", b"0");
+                BodySize::Exact(0)
+            }
+            (true, Some(_)) => BodySize::Exact(0),
+            (false, Some(length)) => BodySize::Exact(length),
+            (false, None) => BodySize::Unknown,
+        }
+    }
+}
+
+impl<S: Transport> Drop for H2Up<S> {
+    fn drop(&mut self) {
+        match self.role {
+            Role::Whole => self.link.retire(),
+            Role::Stream(slot) => self.link.give_back(slot),
+        }
+    }
+}
+
+impl<S: Transport> Channel for H2Up<S> {
+    fn poll_body<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+        mut sink: F,
+    ) -> Poll<Result<BodyStep, Failure>>
+    where
+        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
+    {
+        let slot = self.slot();
+        let taken = self.link.act(slot, |carried, _| {
+            carried.waits(cx);
+            carried.stream.take_inbox()
+        });
+        let mut inbox = match taken {
+            Ok(inbox) => inbox,
+            Err(None) => return Poll::Pending,
+            Err(Some(step)) => {
+                if step == Ok(BodyStep::End) {
+                    let trailers = self.link.act(slot, |carried, _| carried.stream.take_trailers());
+                    self.trailers = self.trailers.take().or(trailers);
+                }
+                return Poll::Ready(step);
+            }
+        };
+        let count = inbox.pending().len().min(most);
+        // Nothing is borrowed meanwhile: what it sinks into may be a stream, too.
+        let sunk = sink(cx, &inbox.pending()[..count]);
+        inbox.consume(count);
+        self.link.act(slot, |carried, tools| carried.stream.put_back(inbox, count, tools));
+        Poll::Ready(sunk.map(|()| BodyStep::More))
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        let room = self.link.act(self.slot(), |carried, tools| {
+            carried.waits(cx);
+            carried.stream.room(tools)
+        });
+        match room {
+            Ok(Some(room)) => Poll::Ready(Ok(room)),
+            Ok(None) => Poll::Pending,
+            Err(failure) => Poll::Ready(Err(failure)),
+        }
+    }
+
+    fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
+        self.link.act(self.slot(), |carried, tools| carried.stream.send_data(data, tools))
+    }
+
+    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
+        self.link.act(self.slot(), |carried, tools| carried.stream.finish(trailers, tools))
+    }
+
+    fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.trailers.iter().flat_map(Trailers::iter)
+    }
+
+    /// What is in frames counts as sent: the connection's task writes them before it waits.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.link.act(self.slot(), |carried, tools| {
+            carried.waits(cx);
+            if carried.stream.arrival == Arrival::Broken {
+                return Poll::Ready(Err(Failure::Closed));
+            }
+            if carried.stream.push(tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+    }
+
+    fn queued(&self) -> usize {
+        self.link.core.borrow_mut().carried(self.slot()).stream.queued()
+    }
+
+    fn sent(&self) -> u64 {
+        let mut core = self.link.core.borrow_mut();
+        let carried = core.carried(self.slot());
+        // What the endpoint refused it has not acted on (RFC 9113 §8.7).
+        if carried.fate == Fate::Refused { 0 } else { carried.stream.sent }
+    }
+
+    fn open_tunnel(&mut self) {}
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.finish(std::iter::empty())?;
+        self.poll_flush(cx)
+    }
+}
+
+impl<S: Transport> Upstream for H2Up<S> {
+    fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>) {
+        self.asked_for_head = request.method() == Method::Head;
+        let scheme: &[u8] = if self.link.is_secure { b"https" } else { b"http" };
+        let body = length(plan.body);
+        self.link.act(self.slot(), |carried, tools| {
+            let before = tools.codec.pending().len();
+            let Some(id) = tools.codec.send_head(request, plan.target, scheme, body == Some(0)) else {
+                // The endpoint takes fewer than it did when the slot was lent.
+                carried.fate = Fate::Refused;
+                return;
+            };
+            carried.fate = Fate::UnderWay;
+            carried.stream.begin(id, Arrival::Coming);
+            carried.stream.head_left(tools.codec.pending().len() - before, body);
+        });
+    }
+
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: &mut Head,
+        _: &HeadLimits,
+    ) -> Poll<HeadRead<Reply>> {
+        let state = self.link.core.borrow().state;
+        let (facts, fate) = self.link.act(self.slot(), |carried, _| {
+            carried.waits(cx);
+            (carried.read_head(answer), carried.fate)
+        });
+        let Some(facts) = facts else {
+            return match (fate, state) {
+                (Fate::Refused, _) => Poll::Ready(HeadRead::Closed),
+                (Fate::Broken, LinkState::Unreachable) => Poll::Ready(HeadRead::Unreachable),
+                (Fate::Broken, _) => Poll::Ready(HeadRead::Cut),
+                (Fate::Unsent | Fate::UnderWay, _) => Poll::Pending,
+            };
+        };
+        if answer.status() < 200 {
+            answer.remove_known(Known::ContentLength);
+            return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::None }));
+        }
+        let body = self.body(answer, facts.end, facts.length);
+        Poll::Ready(HeadRead::Whole(Reply { body, upgrade: Upgrade::None }))
+    }
+
+    fn received(&self) -> u64 {
+        self.link.core.borrow_mut().carried(self.slot()).received
+    }
+
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
+    fn owes_acknowledgement(&self) -> Option<Duration> {
+        self.link.wire.borrow().stream().owes_acknowledgement()
+    }
+
+    fn watch_closely(&self) {
+        self.link.wire.borrow().stream().watch_closely();
+    }
+}
+
+impl<S: Transport> Hop for H2Up<S> {
+    /// Whether the endpoint has not said that it goes away.
+    fn is_quiet(&mut self) -> bool {
+        let core = self.link.core.borrow();
+        core.state == LinkState::Open && !core.codec.is_leaving()
+    }
+
+    fn rest(&mut self) {}
+
+    fn share(&mut self) -> Share<Self> {
+        match self.link.take_slot() {
+            Some(slot) => Share::Part(Self::of(Rc::clone(&self.link), Role::Stream(slot))),
+            None => Share::Full,
+        }
+    }
+
+    /// A request that an endpoint has not acted on when it ends a connection is named by it (RFC 9113 §6.8).
+    fn is_proven(&self) -> bool {
+        true
+    }
+}
