@@ -211,6 +211,22 @@ impl Stage {
         Self { worker: worker_over(network, limits, endpoints, edit), connects }
     }
 
+    /// Over `endpoints` that speak this protocol.
+    pub(crate) fn speaking(
+        protocol: BackendProtocol,
+        endpoints: usize,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let mut config = config(endpoints, Policy::default(), Settings::default());
+        let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
+        for backend in backends {
+            let backend = Backend { protocol, ..backend };
+            config.backends.insert(backend.key.clone(), Arc::new(backend));
+        }
+        let (network, connects) = ScriptedNetwork::new(script);
+        Self { worker: worker_of(network, Limits::default(), &config), connects }
+    }
+
     /// Over `endpoints`, with a rule that has these filters, which may name the backends `a`, `b`, `c`: their only
     /// endpoints have the numbers 100, 101 and 102.
     pub(crate) fn filtered(

@@ -54,6 +54,8 @@ pub(super) struct Core {
     pub(super) codec: Client,
     slots: Vec<Carried>,
     driver: Option<Waker>,
+    /// Whether an exchange ended since reading was held up.
+    has_released: bool,
     pub(super) state: LinkState,
 }
 
@@ -98,8 +100,13 @@ impl<S: Transport> Link<S> {
     /// Begins a connection, and the task that drives it.
     pub(super) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Rc<Self> {
         let config = Config { streams: 100, connection_window: 100 * 64 * 1024, ..Config::default() };
-        let core =
-            Core { codec: Client::new(config, 0), slots: Vec::new(), driver: None, state: LinkState::Open };
+        let core = Core {
+            codec: Client::new(config, 0),
+            slots: Vec::new(),
+            driver: None,
+            has_released: false,
+            state: LinkState::Open,
+        };
         let link = Rc::new(Self {
             is_secure: wire.stream().is_secure(),
             core: RefCell::new(core),
@@ -196,6 +203,7 @@ impl<S: Transport> Link<S> {
         let now = self.now();
         match driven.held {
             Some(Wait::Flush) if !core.codec.pending().is_empty() => return false,
+            Some(Wait::Release) if !std::mem::take(&mut core.has_released) => return false,
             None => {}
             Some(_) => {
                 driven.held = None;

@@ -5,6 +5,8 @@ mod link;
 mod side;
 mod stream;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod trailers;
 mod up;
 

@@ -1,0 +1,271 @@
+//! Endpoints that speak HTTP/2, in virtual time: the codec's other end answers, clients of HTTP/1 ask.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_http2::{Code, Config, Event, Server};
+use fairway_message::Head;
+use fairway_model::BackendProtocol;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::sleep;
+
+use crate::testing::{GET, Meeting, Stage, on_stage};
+
+/// What an endpoint saw.
+#[derive(Default)]
+struct Seen {
+    /// Method, path and `te` of each request.
+    requests: Vec<(String, String, Option<String>)>,
+    bodies: Vec<u8>,
+    resets: Vec<Code>,
+    most_at_once: usize,
+}
+
+/// What an endpoint does with a request whose path it is told.
+#[derive(Clone, Copy)]
+enum Does {
+    /// 200, the path as body, and trailers.
+    Answer,
+    /// It resets the stream with this code.
+    Reset(Code),
+    /// It goes away and has not acted on it.
+    GoAway,
+    /// It says nothing, ever.
+    Nothing,
+    /// It closes the connection.
+    Close,
+}
+
+type Shared = Rc<RefCell<Seen>>;
+
+/// Serves a connection.
+async fn serve(mut stream: DuplexStream, seen: Shared, does: impl Fn(&str) -> Does) {
+    let mut codec = Server::new(Config::default(), 0);
+    let (mut head, mut input) = (Head::new(), Vec::new());
+    let mut ready: Vec<(u32, Does, Vec<u8>)> = Vec::new();
+    loop {
+        let mut used = 0;
+        loop {
+            let (count, event) = codec.receive(0, &input[used..], &mut head);
+            used += count;
+            match event {
+                Event::NeedMore | Event::Wait(_) => break,
+                Event::Head { stream, end, .. } => {
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                    let path = text(head.target());
+                    let (method, te) = (text(head.method_bytes()), head.named(b"te").map(text));
+                    let mut seen = seen.borrow_mut();
+                    seen.requests.push((method, path.clone(), te));
+                    seen.most_at_once = seen.most_at_once.max(codec.open_streams());
+                    if end {
+                        ready.push((stream, does(&path), path.into_bytes()));
+                    } else {
+                        codec.want_to_send(0, stream);
+                        codec.send_no_more(stream);
+                        ready.push((stream, Does::Nothing, path.into_bytes()));
+                    }
+                }
+                Event::Data { stream, bytes, end } => {
+                    seen.borrow_mut().bodies.extend_from_slice(bytes);
+                    codec.consume(stream, bytes.len() as u32);
+                    if end && let Some(one) = ready.iter_mut().find(|one| one.0 == stream) {
+                        one.1 = does(std::str::from_utf8(&one.2).unwrap());
+                    }
+                }
+                Event::Reset { stream, code, .. } => {
+                    seen.borrow_mut().resets.push(code);
+                    ready.retain(|one| one.0 != stream);
+                    codec.release(stream);
+                }
+                Event::Closed(fault) => panic!("the proxy broke a rule: {fault:?}"),
+                _ => {}
+            }
+        }
+        input.drain(..used);
+        let mut closes = false;
+        ready.retain(|(id, does, path)| {
+            match does {
+                Does::Nothing => return true,
+                Does::Answer => {
+                    let mut answer = Head::new();
+                    answer.start_response(200);
+                    codec.send_head(*id, &answer, false);
+                    codec.send_data(*id, path, false);
+                    codec.send_trailers(*id, [(&b"grpc-status"[..], &b"0"[..])].into_iter());
+                }
+                Does::Reset(code) => codec.reset(*id, *code),
+                Does::GoAway => {
+                    // As a server that ended before it looked at the stream.
+                    closes = true;
+                }
+                Does::Close => closes = true,
+            }
+            codec.release(*id);
+            false
+        });
+        let mut pending = codec.pending().to_vec();
+        if closes && does("/goaway").goes() {
+            pending.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        if stream.write_all(&pending).await.is_err() {
+            return;
+        }
+        codec.wrote(pending.len());
+        if closes {
+            return;
+        }
+        if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+}
+
+impl Does {
+    fn goes(self) -> bool {
+        matches!(self, Self::GoAway)
+    }
+}
+
+/// A stage whose endpoints do so, by the number of the connection.
+fn stage(endpoints: usize, does: impl Fn(usize, &str) -> Does + 'static) -> (Stage, Shared) {
+    let seen = Shared::default();
+    let (shared, does, count) = (Rc::clone(&seen), Rc::new(does), Rc::new(RefCell::new(0)));
+    let stage = Stage::speaking(BackendProtocol::H2c, endpoints, move |_| {
+        let (seen, does) = (Rc::clone(&shared), Rc::clone(&does));
+        *count.borrow_mut() += 1;
+        let number = *count.borrow();
+        Meeting::with(move |stream| serve(stream, seen, move |path| does(number, path)))
+    });
+    (stage, seen)
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_and_bodies_and_trailers_pass() {
+    on_stage(async {
+        let (stage, seen) = stage(1, |_, _| Does::Answer);
+        let mut client = stage.client();
+        client.send(get("/one?q=1")).await;
+        let text = client.answer_text().await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(text.contains("Transfer-Encoding: chunked") && text.contains("/one?q=1"), "{text}");
+        assert!(text.to_lowercase().ends_with("grpc-status: 0\r\n\r\n"), "{text}");
+        client
+            .send("POST /two HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 5\r\n\r\nhello")
+            .await;
+        assert!(client.answer_text().await.contains("/two"));
+        let seen = seen.borrow();
+        assert_eq!(seen.bodies, b"hello");
+        let te = |at: usize| seen.requests[at].2.as_deref();
+        assert_eq!((te(0), te(1)), (None, Some("trailers")), "only gRPC is told that trailers are welcome");
+        assert_eq!(stage.connects().len(), 1, "one connection carries both");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_at_once_share_connections_of_a_hundred() {
+    on_stage(async {
+        let (stage, seen) = stage(1, |_, _| Does::Answer);
+        let mut clients = JoinSet::new();
+        for at in 0..250 {
+            let mut client = stage.client();
+            clients.spawn_local(async move {
+                client.send(get(&format!("/{at}"))).await;
+                assert!(client.answer_text().await.contains(&format!("/{at}")));
+            });
+        }
+        while let Some(one) = clients.join_next().await {
+            one.unwrap();
+        }
+        assert_eq!(seen.borrow().requests.len(), 250, "each was sent once");
+        assert!(seen.borrow().most_at_once <= 100);
+        let connects = stage.connects().len();
+        assert!((1..=3).contains(&connects), "{connects} connections");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_endpoint_has_not_acted_on_is_sent_to_another_one_be_it_a_post() {
+    for refusal in [Does::Reset(Code::Refused), Does::GoAway] {
+        on_stage(async {
+            let (stage, seen) = stage(2, move |number, _| if number == 1 { refusal } else { Does::Answer });
+            let mut client = stage.client();
+            client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+            assert!(client.answer_text().await.starts_with("HTTP/1.1 200"));
+            assert_eq!(seen.borrow().requests.len(), 2);
+            assert_eq!(seen.borrow().bodies, b"hihi");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_that_an_endpoint_may_have_acted_on_is_not_sent_again() {
+    for end in [Does::Close, Does::Reset(Code::Internal)] {
+        on_stage(async {
+            let (stage, seen) = stage(2, move |_, _| end);
+            let mut client = stage.client();
+            let answer = client.ask("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+            assert_eq!(answer.unwrap().status, 502);
+            assert_eq!(seen.borrow().requests.len(), 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_is_tried_elsewhere_when_the_connection_breaks() {
+    on_stage(async {
+        let (stage, seen) = stage(2, |number, _| if number == 1 { Does::Close } else { Does::Answer });
+        assert!({
+            let mut client = stage.client();
+            client.send(GET).await;
+            client.answer_text().await.starts_with("HTTP/1.1 200")
+        });
+        assert_eq!(seen.borrow().requests.len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_cancels_its_stream_and_no_other() {
+    on_stage(async {
+        let (stage, seen) = stage(1, |_, path| if path == "/never" { Does::Nothing } else { Does::Answer });
+        let mut leaving = stage.client();
+        leaving.send(get("/never")).await;
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(stage.worker.exchanges(), 1);
+        drop(leaving);
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(seen.borrow().resets, [Code::Cancel]);
+        stage.at_rest().unwrap();
+        let mut client = stage.client();
+        client.send(get("/again")).await;
+        assert!(client.answer_text().await.contains("/again"));
+        assert_eq!(stage.connects().len(), 1, "the connection goes on");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_says_nothing_is_timed_out_as_with_http1() {
+    on_stage(async {
+        let (stage, seen) = stage(1, |_, _| Does::Nothing);
+        let answer = spawn_local({
+            let mut client = stage.client();
+            async move { client.ask(GET).await.unwrap().status }
+        });
+        assert_eq!(answer.await.unwrap(), 504);
+        assert!(seen.borrow().resets.contains(&Code::Cancel));
+    })
+    .await;
+}
