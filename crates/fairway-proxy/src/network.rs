@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_runtime::transport::{ASKED_AGAIN, Transport, UpstreamStream};
+use fairway_runtime::wire::{Wire, Workspace};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use crate::h1::H1;
 use crate::sides::Hop;
-use crate::transport::{ASKED_AGAIN, Transport, UpstreamStream};
-use crate::wire::{Wire, Workspace};
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {

@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use fairway_http2::{Code, Config, Server};
 use fairway_message::Head;
+use fairway_runtime::wire::{Backlog, Workspace};
 
 use super::trailers::Trailers;
 use crate::sides::Failure;
-use crate::wire::{Backlog, Workspace};
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub(crate) type SharedStreams = Rc<RefCell<Streams>>;

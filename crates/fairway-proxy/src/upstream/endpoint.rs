@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_model::UpstreamTls;
+use fairway_runtime::clock::Instant;
 
-use crate::clock::Instant;
 use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Health};
 
