@@ -12,21 +12,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fairway_routing::Port;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::shortage::Shortage;
+use fairway_runtime::transport::Prefixed;
+use fairway_runtime::wire::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_rustls::server::TlsStream;
 
-use crate::clock::Instant;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::Choice;
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
-use crate::shortage::Shortage;
-use crate::transport::Prefixed;
-use crate::wire::Wire;
 use crate::worker::{Open, Worker};
 use crate::{proxy_protocol, tls};
 

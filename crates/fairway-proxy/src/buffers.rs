@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use fairway_message::Head;
+use fairway_runtime::counts::UnderWay;
+use fairway_runtime::spares::Spare;
 
-use crate::counts::UnderWay;
 use crate::request::body::RequestBody;
-use crate::spares::Spare;
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {

@@ -10,8 +10,8 @@ use fairway_message::{Head, HeadLimits};
 use crate::h1::H1;
 use crate::h2::H2Up;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Spoken, Upstream};
-use crate::transport::Transport;
-use crate::wire::{Wire, Workspace};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Wire, Workspace};
 
 /// A connection to an endpoint, or a part of one.
 pub(crate) enum AnyHop<S: Transport> {

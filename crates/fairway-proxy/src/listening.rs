@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fairway_model::{Listener, ListenerProtocol};
 use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
+use fairway_runtime::listen;
 use imbl::OrdMap;
 
-use crate::listener::{BindError, ListenerId, PortId, bind};
+use crate::listener::{BindError, ListenerId, PortId};
 
 /// The sockets of the process, and who has which number. Follows one snapshot after the other.
 pub(crate) struct Sockets {
@@ -134,7 +135,7 @@ impl Sockets {
         if let Some(bound) = self.bound.get(key) {
             return Some(Arc::clone(bound));
         }
-        let bound = bind(key.address, self.workers).and_then(|sockets| {
+        let bound = listen::bind(key.address, self.workers).and_then(|sockets| {
             let address = sockets[0].local_addr()?;
             let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
             Ok(PortSockets { id: PortId(self.last + 1), address, waiting })

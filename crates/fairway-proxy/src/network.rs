@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_runtime::transport::{ASKED_AGAIN, Transport, UpstreamStream};
+use fairway_runtime::wire::Workspace;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use crate::hop::AnyHop;
 use crate::sides::{Hop, Spoken};
-use crate::transport::{ASKED_AGAIN, Transport, UpstreamStream};
-use crate::wire::Workspace;
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {

@@ -1,11 +1,11 @@
 //! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
 use fairway_message::HeadLimits;
+use fairway_runtime::memory::MemoryBudget;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::memory::MemoryBudget;
 use crate::peer::Scheme;
 use crate::tls::SelfSigned;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fairway_routing::Snapshot;
+use fairway_runtime::counts::Counts;
+use fairway_runtime::descriptors::Budget;
+use fairway_runtime::memory::Memory;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::{AccessLog, LogSender, LogThread};
-use crate::counts::Counts;
-use crate::descriptors::Budget;
 use crate::listener::BindError;
-use crate::memory::Memory;
 use crate::metrics::{Sample, write_memory, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};

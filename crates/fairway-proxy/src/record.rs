@@ -6,8 +6,8 @@ use std::time::Duration;
 use fairway_message::Method;
 use fairway_model::HostPattern;
 use fairway_routing::CompiledRule;
+use fairway_runtime::clock::Instant;
 
-use crate::clock::Instant;
 use crate::fault::Fault;
 
 /// One exchange, when it is over.

@@ -6,8 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
-
-use crate::wire::GATHER;
+use fairway_runtime::wire::GATHER;
 
 /// How far the body came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,16 +17,18 @@ use fairway_model::{
     Settings, VirtualHost, WeightedBackend,
 };
 use fairway_routing::Snapshot;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::counts::Counts;
+use fairway_runtime::memory::Memory;
+use fairway_runtime::transport::{Transport, UpstreamStream};
+use fairway_runtime::wire::Workspace;
 use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::{AccessLog, LogSender};
-use crate::clock::Instant;
-use crate::counts::Counts;
 use crate::hop::AnyHop;
 use crate::listener::ListenerId;
-use crate::memory::Memory;
 use crate::metrics::write_text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
@@ -36,8 +38,6 @@ use crate::sides::Spoken;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
-use crate::transport::{Transport, UpstreamStream};
-use crate::wire::Workspace;
 use crate::worker::{Open, Worker};
 
 /// What an in-memory stream holds before its writer must wait.
@@ -322,7 +322,7 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
     let counts = [
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
-        ("waits", worker.waits.len() as u64),
+        ("waits", worker.waits.count() as u64),
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.counts.under_way()),
         ("registered connections", worker.registered() as u64),

@@ -5,6 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_runtime::clock::Instant;
+use fairway_runtime::counts::Counts;
+use fairway_runtime::memory::{self, Memory, MemoryBudget};
+use fairway_runtime::waits::LOOK;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
@@ -12,14 +16,11 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
-use crate::clock::Instant;
-use crate::counts::Counts;
-use crate::memory::{self, Memory, MemoryBudget};
 use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::worker::{LOOK, Phase, Worker};
+use crate::worker::{Phase, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates that serve a request.
-const DATA_PLANE: [&str; 5] = [
+const DATA_PLANE: [&str; 6] = [
     "crates/fairway-proxy",
+    "crates/fairway-runtime",
     "crates/fairway-http1",
     "crates/fairway-message",
     "crates/fairway-routing",

@@ -7,11 +7,11 @@ use std::time::Duration;
 use fairway_message::HeadLimits;
 use fairway_model::Filter;
 use fairway_routing::{CompiledRule, Matched, Request};
+use fairway_runtime::clock::Instant;
 use serde_json::json;
 
 use super::{AccessLog, LogSender, Switch, json, nginx};
 use crate::buffers::{Buffers, Parties};
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
 use crate::options::AccessLogFormat;

@@ -15,16 +15,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_message::{HeadLimits, Malformed};
+use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::Wire;
 
-use crate::clock::{Deadline, Instant};
 use crate::exchange::{ClientSide, Ending, exchange};
 use crate::fault::Fault;
 use crate::h1::{H1, linger};
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::sides::{Arrival, HeadRead, Hop};
-use crate::transport::Transport;
-use crate::wire::Wire;
 use crate::worker::{Loan, Open, Phase, Worker};
 
 /// How long a connection that has not sent its first request is waited for when the worker drains: the request may be

@@ -17,16 +17,16 @@ use std::time::Duration;
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Version};
+use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Wire, Workspace};
 
 use super::slots::{MOST, Slots};
-use crate::clock::{Deadline, Instant};
 use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::h2::{H2Side, SharedStreams, Streams};
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::sides::{Arrival, Persistence, Upgrade};
-use crate::transport::Transport;
-use crate::wire::{Wire, Workspace};
 use crate::worker::{Loan, Open, Phase, Worker};
 
 /// How much one read may bring.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::frames::{Frame, Frames};
+use fairway_runtime::frames::{Frame, Frames};
 
 /// Exchanges that one connection can have.
 pub(super) const MOST: usize = 128;

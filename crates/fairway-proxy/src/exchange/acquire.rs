@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_runtime::clock::Instant;
 use tokio::time::Sleep;
 
 use super::blame::note_connect_failure;
 use super::environment::{Environment, Exchange};
 use super::retry::{Age, Failed, Progress, RetryState, Reuse};
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;

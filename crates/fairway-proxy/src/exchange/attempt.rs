@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use fairway_runtime::clock::Instant;
+
 use super::acquire::Acquired;
 use super::blame::blame;
 use super::environment::{Environment, Exchange};
 use super::retry::{Age, Failed, Progress};
 use super::transact::transact;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::network::Network;

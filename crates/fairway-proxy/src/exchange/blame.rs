@@ -1,6 +1,7 @@
 //! What failures say about endpoints.
 
-use crate::clock::Instant;
+use fairway_runtime::clock::Instant;
+
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::network::Network;

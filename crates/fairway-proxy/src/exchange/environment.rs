@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use fairway_routing::CompiledRule;
+use fairway_runtime::clock::Deadline;
 
 use crate::buffers::Buffers;
-use crate::clock::Deadline;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
+use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt};
@@ -19,7 +20,6 @@ use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
 use crate::buffers::Buffers;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
 use crate::metrics::count;

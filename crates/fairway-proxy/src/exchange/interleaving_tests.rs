@@ -13,11 +13,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use fairway_message::{BodySize, Head, HeadLimits, Known};
+use fairway_runtime::clock::Deadline;
+use fairway_runtime::transport::{Secured, Transport, UpstreamStream};
+use fairway_runtime::wire::Workspace;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{spawn_local, yield_now};
 
 use super::{ClientSide, exchange};
-use crate::clock::Deadline;
 use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
@@ -27,8 +29,6 @@ use crate::sides::{
     RequestPlan, Share, Spoken, Upgrade, Upstream,
 };
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
-use crate::transport::{Secured, Transport, UpstreamStream};
-use crate::wire::Workspace;
 use crate::worker::Worker;
 
 /// What one end tells the other about one exchange.

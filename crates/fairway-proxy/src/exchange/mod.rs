@@ -39,9 +39,9 @@ use std::rc::Rc;
 use fairway_message::{BodySize, Malformed};
 use fairway_model::{Action, AnswerReason};
 use fairway_routing::{Asking, CompiledRule, Matched};
+use fairway_runtime::clock::Instant;
 
 use crate::buffers::{Buffers, Parties};
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::network::Network;

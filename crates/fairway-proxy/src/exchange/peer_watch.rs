@@ -7,10 +7,12 @@
 use std::task::Context;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::waits::Wait;
+
 use crate::network::Network;
 use crate::sides::Upstream;
-use crate::worker::{Wait, Worker};
+use crate::worker::Worker;
 
 /// An endpoint that was looked at is looked at again after this.
 const AGAIN: Duration = Duration::from_millis(250);

@@ -3,12 +3,13 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use fairway_runtime::clock::Instant;
+use fairway_runtime::pace::Pace;
+
 use super::environment::{ClientSide, Environment, Exchange};
 use crate::buffers::Buffers;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::network::Network;
-use crate::pace::Pace;
 use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
 
 /// How far the answer is.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use fairway_message::{BodySize, Malformed, Method, Version};
 use fairway_routing::Replacing;
+use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Ending, Exchange, Unroutable};
 use crate::buffers::Buffers;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::filter;
 use crate::network::Network;

@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use fairway_runtime::clock::Instant;
+
 use super::blame::blame;
 use super::environment::Environment;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::request::body::RequestBody;

@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 
 use fairway_message::{BodySize, Head};
 use fairway_routing::CompiledRule;
+use fairway_runtime::clock::{Deadline, Instant};
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::forward::forward;
 use crate::buffers::Buffers;
-use crate::clock::{Deadline, Instant};
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;

@@ -5,11 +5,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_message::{Malformed, Version};
+use fairway_runtime::clock::Instant;
+use fairway_runtime::wire::GATHER;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::peer_watch::{PeerState, PeerWatch};
 use crate::buffers::Buffers;
-use crate::clock::Instant;
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::network::Network;
@@ -17,7 +18,6 @@ use crate::record::Micros;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::Expectation;
 use crate::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use crate::wire::GATHER;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///

@@ -7,9 +7,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_runtime::clock::Instant;
+
 use super::environment::ClientSide;
 use super::peer_watch::{PeerState, PeerWatch};
-use crate::clock::Instant;
 use crate::network::Network;
 use crate::sides::{BodyStep, Channel, Downstream, Upstream};
 use crate::worker::Worker;

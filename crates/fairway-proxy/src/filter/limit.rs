@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fairway_model::{ConcurrencyLimit, RateLimit};
 use fairway_routing::PolicyId;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::counts::{Counts, Rate};
 use ipnet::IpNet;
 
 use super::verdict::Verdict;
 use crate::buffers::Buffers;
-use crate::clock::Instant;
-use crate::counts::{Counts, Rate};
 use crate::fault::Fault;
 
 /// Counts the request, if it does not come too early.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairway_routing::Asking;
+use fairway_runtime::counts::Counts;
 
-use crate::counts::Counts;
 use crate::fault::Fault;
 use crate::request::client::Client;
 use crate::request::intake::Intake;

@@ -16,13 +16,13 @@ use fairway_http1::{
     write_response,
 };
 use fairway_message::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Ahead, Input, Wire, Workspace};
 
 use crate::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Upgrade, Upstream,
 };
-use crate::transport::Transport;
-use crate::wire::{Ahead, Input, Wire, Workspace};
 
 /// What a connection is between two heads.
 pub(crate) struct H1<S> {

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::Input;
 use tokio::time::timeout;
 
 use super::hop::H1;
-use crate::transport::Transport;
-use crate::wire::Input;
 
 /// How long a client may take to notice.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -12,9 +12,9 @@ use fairway_http2::{Asks, Client, Code, Config, Event, Wait};
 use fairway_message::Head;
 
 use super::stream::{Arrival, Stream, Tools};
-use crate::clock::{Deadline, Instant};
-use crate::transport::Transport;
-use crate::wire::{Wire, Workspace};
+use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Wire, Workspace};
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;

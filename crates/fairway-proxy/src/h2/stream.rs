@@ -6,7 +6,7 @@ use fairway_message::Head;
 
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Failure};
-use crate::wire::{Backlog, Workspace};
+use fairway_runtime::wire::{Backlog, Workspace};
 
 /// What comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use fairway_http2::{Answers, Config, Server};
 use fairway_message::Head;
+use fairway_runtime::wire::Workspace;
 
 use super::stream::{Arrival, Stream, Tools};
-use crate::wire::Workspace;
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub(crate) type SharedStreams = Rc<RefCell<Streams>>;

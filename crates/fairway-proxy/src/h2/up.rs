@@ -11,8 +11,8 @@ use super::side::length;
 use super::stream::Arrival;
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
-use crate::transport::Transport;
-use crate::wire::{Wire, Workspace};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Wire, Workspace};
 
 /// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
 pub(crate) struct H2Up<S: Transport> {

@@ -3,13 +3,14 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_runtime::pace::Pace;
+use fairway_runtime::wire::GATHER;
+
 use super::copy::CopyWriter;
 use super::fields;
 use crate::fault::Fault;
-use crate::pace::Pace;
 use crate::request::client::Trust;
 use crate::sides::{BodyStep, Downstream, Failure, Upstream};
-use crate::wire::GATHER;
 
 /// The request's body.
 pub(crate) struct RequestBody {

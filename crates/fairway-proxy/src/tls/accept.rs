@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use fairway_runtime::transport::{ANSWER_READ, Transport};
 use rustls::server::Acceptor;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -11,7 +12,6 @@ use tokio_rustls::server::TlsStream;
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::sides::Hop;
-use crate::transport::{ANSWER_READ, Transport};
 use crate::worker::Adopted;
 
 /// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use crate::clock::Instant;
+use fairway_runtime::clock::Instant;
 
 /// The most that can be saved, in hundredths: a burst of 1,000.
 const MOST: u32 = 100_000;

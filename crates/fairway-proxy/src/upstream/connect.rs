@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{BackendProtocol, UpstreamTls};
+use fairway_runtime::shortage::Shortage;
+use fairway_runtime::transport::Secured;
+use fairway_runtime::wire::Workspace;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::time::timeout;
@@ -17,14 +20,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::fault::Fault;
 use crate::network::Network;
-use crate::shortage::Shortage;
 use crate::sides::Spoken;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
-use crate::transport::Secured;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
-use crate::wire::Workspace;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;

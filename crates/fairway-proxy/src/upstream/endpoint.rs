@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{BackendProtocol, UpstreamTls};
+use fairway_runtime::clock::Instant;
 
-use crate::clock::Instant;
 use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Health};
 

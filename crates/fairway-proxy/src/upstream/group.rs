@@ -6,8 +6,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use fairway_model::{Backend, Balancing};
+use fairway_runtime::clock::Instant;
 
-use crate::clock::Instant;
 use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use fairway_runtime::clock::Instant;
 
 /// Failures in a row before the response head that eject, in thirds.
 const EJECTING: u8 = 9;

@@ -7,7 +7,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use fairway_runtime::clock::Instant;
+
 use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
 

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::descriptors::Descriptors;
+use fairway_runtime::descriptors::Descriptors;
+
 use crate::sides::Hop;
 use crate::upstream::group::Groups;
 

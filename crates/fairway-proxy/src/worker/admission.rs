@@ -4,8 +4,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::stopping::Stopping;
-use crate::memory::Memory;
+use fairway_runtime::memory::Memory;
+use fairway_runtime::stopping::Stopping;
+
 use crate::upstream::Room;
 
 /// Whether a worker takes more work.

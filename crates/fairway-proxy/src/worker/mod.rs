@@ -3,8 +3,6 @@
 mod admission;
 mod adopted;
 mod reuse;
-mod stopping;
-mod waits;
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -13,26 +11,25 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use fairway_model::Settings;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::counts::Counts;
+use fairway_runtime::descriptors::{Budget, Descriptors};
+use fairway_runtime::memory::{Memory, Return, return_memory};
+use fairway_runtime::waits::Waits;
 
 use crate::access_log::{AccessLog, Switch};
 use crate::buffers::Buffers;
-use crate::clock::Instant;
-use crate::counts::Counts;
-use crate::descriptors::{Budget, Descriptors};
 use crate::listener::ListenerId;
-use crate::memory::Memory;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::publish::Published;
-use crate::sys::{Return, return_memory};
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
 
 pub(crate) use adopted::Adopted;
-pub(crate) use stopping::{Phase, Registered};
-pub(crate) use waits::{LOOK, Wait, Waits};
+pub(crate) use fairway_runtime::stopping::{Phase, Registered};
 
 use admission::Admission;
 use reuse::Reuse;

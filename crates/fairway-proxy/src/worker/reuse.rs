@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use fairway_runtime::frames::FramesByKind;
+use fairway_runtime::spares::Spares;
+use fairway_runtime::wire::Workspace;
+
 use crate::buffers::Buffers;
-use crate::frames::FramesByKind;
-use crate::spares::Spares;
-use crate::wire::Workspace;
 
 /// Memory that is used again.
 pub(crate) struct Reuse {

@@ -1,16 +1,15 @@
 //! What policies count of each client: how often it asked, and what it has under way. All workers of the process share
-//! the counts; there is no lock, and their memory is bounded (docs/design/0023-steps-that-wait-and-count.md).
+//! the counts; there is no lock, and their memory is bounded (docs/design/0023-steps-that-wait-and-count.md). A policy is
+//! whatever the caller tells apart.
 //!
 //! Both tables are sets of eight atomic entries. An entry belongs to whoever's key stands in it; one that says nothing any
 //! more may be taken over. The keys are hashes with a secret of the process, so that nobody can choose who shares a set.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use fairway_routing::PolicyId;
 
 use crate::clock::Instant;
 
@@ -20,7 +19,7 @@ const WAYS: usize = 8;
 const SETS: usize = 8192;
 
 /// The counts of all policies.
-pub(crate) struct Counts {
+pub struct Counts {
     secret: RandomState,
     epoch: Instant,
     /// The values are times, in microseconds since `epoch`.
@@ -31,13 +30,15 @@ pub(crate) struct Counts {
 
 /// How often somebody may ask: one request for each `interval`, and so many early as fit into `burst`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    pub(crate) interval: Duration,
-    pub(crate) burst: Duration,
+pub struct Rate {
+    /// Between two requests.
+    pub interval: Duration,
+    /// How much earlier than its turn a request may come.
+    pub burst: Duration,
 }
 
 /// An exchange that is counted, until this is dropped.
-pub(crate) struct UnderWay {
+pub struct UnderWay {
     counts: Arc<Counts>,
     entry: usize,
 }
@@ -53,7 +54,7 @@ struct Entry {
 
 impl Counts {
     /// Nothing counted, and no memory taken yet.
-    pub(crate) fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         let (rates, under_way) = (OnceLock::new(), OnceLock::new());
         Arc::new(Self { secret: RandomState::new(), epoch: Instant::now(), rates, under_way })
     }
@@ -62,7 +63,7 @@ impl Counts {
     /// which lets through what nginx's leaky bucket does.
     ///
     /// When a set is full of clients that all asked just now, the one that may ask again soonest is forgotten.
-    pub(crate) fn asks(&self, (policy, client): (PolicyId, IpAddr), rate: Rate, now: Instant) -> bool {
+    pub fn asks(&self, (policy, client): (impl Hash, IpAddr), rate: Rate, now: Instant) -> bool {
         let key = self.key(policy, client);
         let now = micros(now.saturating_duration_since(self.epoch));
         let table = self.rates.get_or_init(Table::new);
@@ -78,11 +79,7 @@ impl Counts {
 
     /// Counts an exchange, if fewer than `most` are under way. Where a set is full of clients that all have some, a
     /// further one is refused.
-    pub(crate) fn begins(
-        self: &Arc<Self>,
-        (policy, client): (PolicyId, IpAddr),
-        most: u32,
-    ) -> Option<UnderWay> {
+    pub fn begins(self: &Arc<Self>, (policy, client): (impl Hash, IpAddr), most: u32) -> Option<UnderWay> {
         let key = self.key(policy, client);
         let table = self.under_way.get_or_init(Table::new);
         let first = Table::first(key);
@@ -116,14 +113,13 @@ impl Counts {
     }
 
     /// All exchanges that are counted.
-    #[cfg(test)]
-    pub(crate) fn under_way(&self) -> u64 {
+    pub fn under_way(&self) -> u64 {
         let entries = self.under_way.get().into_iter().flat_map(|table| &table.0);
         entries.map(|entry| entry.value.load(Ordering::Acquire)).sum()
     }
 
     /// Who is counted; never 0. An IPv6 client is the network of 64 bits that it can choose its addresses from.
-    fn key(&self, policy: PolicyId, client: IpAddr) -> u64 {
+    fn key(&self, policy: impl Hash, client: IpAddr) -> u64 {
         let client = match client {
             IpAddr::V4(v4) => u64::from(v4.to_bits()),
             // No address of a client begins with 0::/32, so both kinds stay apart.
@@ -134,6 +130,7 @@ impl Counts {
 }
 
 impl Drop for UnderWay {
+    #[inline]
     fn drop(&mut self) {
         if let Some(table) = self.counts.under_way.get() {
             table.0[self.entry].value.fetch_sub(1, Ordering::AcqRel);
@@ -147,10 +144,12 @@ impl Table {
     }
 
     /// The first entry of a key's set. The lowest bit of a key is always set.
+    #[inline]
     fn first(key: u64) -> usize {
         ((key >> 1) as usize % SETS) * WAYS
     }
 
+    #[inline]
     fn set(&self, key: u64) -> &[Entry] {
         let first = Self::first(key);
         &self.0[first..first + WAYS]
@@ -168,6 +167,7 @@ fn take_over(set: &[Entry], key: u64) -> &Entry {
     entry
 }
 
+#[inline]
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -179,10 +179,6 @@ mod tests {
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
-    }
-
-    fn policy(name: &str) -> PolicyId {
-        PolicyId::of(name)
     }
 
     /// nginx's `limit_req` (ngx_http_limit_req_module): an excess in thousandths that drains with the rate.
@@ -223,7 +219,7 @@ mod tests {
             for _ in 0..200 {
                 now += random.u64(..2000 / requests);
                 let at = counts.epoch + Duration::from_millis(now);
-                let who = (policy("p"), address("192.0.2.1"));
+                let who = ("p", address("192.0.2.1"));
                 assert_eq!(
                     counts.asks(who, rate, at),
                     bucket.asks(now),
@@ -237,7 +233,7 @@ mod tests {
     fn clients_and_policies_are_counted_apart_and_networks_together() {
         let counts = Counts::new();
         let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
-        let asks = |name: &str, from: &str| counts.asks((policy(name), address(from)), rate, counts.epoch);
+        let asks = |name: &str, from: &str| counts.asks((name, address(from)), rate, counts.epoch);
         assert!(asks("a", "192.0.2.1"));
         assert!(!asks("a", "192.0.2.1"));
         assert!(asks("a", "192.0.2.2"));
@@ -250,11 +246,11 @@ mod tests {
     #[test]
     fn what_is_under_way_is_bounded_until_it_ends() {
         let counts = Counts::new();
-        let who = (policy("p"), address("192.0.2.1"));
+        let who = ("p", address("192.0.2.1"));
         let mut held: Vec<_> = (0..3).map_while(|_| counts.begins(who, 3)).collect();
         assert_eq!(held.len(), 3);
         assert!(counts.begins(who, 3).is_none());
-        assert!(counts.begins((policy("q"), who.1), 3).is_some());
+        assert!(counts.begins(("q", who.1), 3).is_some());
         held.pop();
         assert!(counts.begins(who, 3).is_some(), "and what was refused is not counted");
     }
@@ -264,7 +260,7 @@ mod tests {
         let counts = Counts::new();
         let most = 3;
         // One of them stays, so that the entry never changes hands.
-        let kept = counts.begins((policy("p"), address("198.51.100.1")), most);
+        let kept = counts.begins(("p", address("198.51.100.1")), most);
         let (running, highest) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -272,8 +268,8 @@ mod tests {
                     for round in 0..20_000_u32 {
                         // Others come and go in the same set, so that its entries change hands.
                         let other = IpAddr::V4((round % 50_000).into());
-                        drop(counts.begins((policy("p"), other), 1));
-                        let held = counts.begins((policy("p"), address("198.51.100.1")), most);
+                        drop(counts.begins(("p", other), 1));
+                        let held = counts.begins(("p", address("198.51.100.1")), most);
                         if held.is_some() {
                             highest.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             thread::yield_now();
@@ -295,8 +291,8 @@ mod tests {
         let counts = Counts::new();
         let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
         let clients = || (0..u32::try_from(2 * WAYS * SETS).unwrap()).map(|n| IpAddr::V4(n.into()));
-        assert!(clients().all(|client| counts.asks((policy("p"), client), rate, counts.epoch)));
-        let held: Vec<_> = clients().filter_map(|client| counts.begins((policy("p"), client), 1)).collect();
+        assert!(clients().all(|client| counts.asks(("p", client), rate, counts.epoch)));
+        let held: Vec<_> = clients().filter_map(|client| counts.begins(("p", client), 1)).collect();
         assert!(held.len() <= WAYS * SETS && held.len() > WAYS * SETS * 9 / 10, "{}", held.len());
     }
 }

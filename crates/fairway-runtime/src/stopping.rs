@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// How far the worker is with stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Serving.
     Running,
     /// Still accepting, but every answer closes its connection.
@@ -18,15 +18,22 @@ pub(crate) enum Phase {
 }
 
 /// The phase of one worker.
-pub(crate) struct Stopping {
+pub struct Stopping {
     phase: Cell<Phase>,
     changed: Notify,
     /// Every connection, to be woken when the phase changes.
     connections: RefCell<Slab<Waker>>,
 }
 
+impl Default for Stopping {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Stopping {
-    pub(super) fn new() -> Self {
+    /// Serving, without connections.
+    pub fn new() -> Self {
         Self {
             phase: Cell::new(Phase::Running),
             changed: Notify::new(),
@@ -34,24 +41,28 @@ impl Stopping {
         }
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    /// How far it is.
+    #[inline]
+    pub fn phase(&self) -> Phase {
         self.phase.get()
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
+    /// Goes on to `phase`, which every connection notices.
+    pub fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.changed.notify_waiters();
         self.wake();
     }
 
     /// Makes every connection look whether it is to stop.
-    pub(super) fn wake(&self) {
+    pub fn wake(&self) {
         for (_, waker) in self.connections.borrow().iter() {
             waker.wake_by_ref();
         }
     }
 
-    pub(super) async fn draining(&self) {
+    /// Waits until the worker drains.
+    pub async fn draining(&self) {
         loop {
             let changed = self.changed.notified();
             if self.phase() == Phase::Draining {
@@ -61,23 +72,26 @@ impl Stopping {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn registered(&self) -> usize {
+    /// How many connections there are.
+    pub fn registered(&self) -> usize {
         self.connections.borrow().len()
     }
 
-    pub(super) fn register(&self, waker: &Waker) -> Registered<'_> {
+    /// Adds the connection behind `waker`.
+    #[inline]
+    pub fn register(&self, waker: &Waker) -> Registered<'_> {
         Registered { stopping: self, slot: self.connections.borrow_mut().insert(waker.clone()) }
     }
 }
 
 /// A connection that is woken when the phase changes.
-pub(crate) struct Registered<'w> {
+pub struct Registered<'w> {
     stopping: &'w Stopping,
     slot: usize,
 }
 
 impl Drop for Registered<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.stopping.connections.borrow_mut().remove(self.slot);
     }

@@ -24,7 +24,7 @@ const HEAD_READ: usize = 16 * 1024;
 const AHEAD: usize = 16 * 1024;
 
 /// Smaller pieces are gathered behind what already waits; larger ones go to the socket from where they are.
-pub(crate) const GATHER: usize = 16 * 1024;
+pub const GATHER: usize = 16 * 1024;
 
 /// Vectors that an idle connection gives back above this size are freed instead of kept.
 const SPARE_CAPACITY: usize = 64 * 1024;
@@ -33,14 +33,20 @@ const SPARE_CAPACITY: usize = 64 * 1024;
 const SPARE_BYTES: usize = 8 * 1024 * 1024;
 
 /// What all connections of one worker share: the scratch buffer and vectors that are out of use.
-pub(crate) struct Workspace {
+pub struct Workspace {
     scratch: RefCell<Box<[u8]>>,
     spares: RefCell<Spares<Vec<u8>>>,
 }
 
+impl Default for Workspace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Workspace {
     /// A worker's own.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             spares: RefCell::new(Spares::new(SPARE_BYTES)),
@@ -48,19 +54,21 @@ impl Workspace {
     }
 
     /// Once a second: frees the vectors that nothing needed.
-    pub(crate) fn trim(&self) {
+    pub fn trim(&self) {
         self.spares.borrow_mut().trim();
     }
 
     /// Frees the vectors that are out of use.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.spares.borrow_mut().clear();
     }
 
+    #[inline]
     fn spare(&self) -> Vec<u8> {
         self.spares.borrow_mut().take().unwrap_or_default()
     }
 
+    #[inline]
     fn give_back(&self, mut bytes: Vec<u8>) {
         if (1..=SPARE_CAPACITY).contains(&bytes.capacity()) {
             bytes.clear();
@@ -71,21 +79,27 @@ impl Workspace {
 
 /// Bytes in order, consumed from the front.
 #[derive(Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Backlog {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all of them were consumed.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    pub(crate) fn pending(&self) -> &[u8] {
+    /// Those that are left.
+    #[inline]
+    pub fn pending(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    pub(crate) fn consume(&mut self, count: usize) {
+    /// Takes `count` of them away.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -93,7 +107,9 @@ impl Backlog {
         }
     }
 
-    pub(crate) fn extend(&mut self, data: &[u8], workspace: &Workspace) {
+    /// Adds `data` behind them, in a vector of the worker where there is none yet.
+    #[inline]
+    pub fn extend(&mut self, data: &[u8], workspace: &Workspace) {
         if data.is_empty() {
             return;
         }
@@ -105,13 +121,16 @@ impl Backlog {
         self.bytes.extend_from_slice(data);
     }
 
+    #[inline]
     fn reserve_from(&mut self, workspace: &Workspace) {
         if self.bytes.capacity() == 0 {
             self.bytes = workspace.spare();
         }
     }
 
-    pub(crate) fn release(&mut self, workspace: &Workspace) {
+    /// Gives the vector back if nothing is left in it.
+    #[inline]
+    pub fn release(&mut self, workspace: &Workspace) {
         if self.is_empty() && self.bytes.capacity() > 0 {
             self.start = 0;
             workspace.give_back(std::mem::take(&mut self.bytes));
@@ -120,7 +139,7 @@ impl Backlog {
 }
 
 /// A stream, its residue and its outbox.
-pub(crate) struct Wire<S> {
+pub struct Wire<S> {
     stream: S,
     inbox: Backlog,
     outbox: Backlog,
@@ -130,7 +149,7 @@ pub(crate) struct Wire<S> {
 
 /// What [`Wire::poll_input`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Input<T> {
+pub enum Input<T> {
     /// The consumer took something and is content.
     Taken(T),
     /// The peer sends no more.
@@ -139,7 +158,7 @@ pub(crate) enum Input<T> {
 
 /// What [`Wire::poll_ahead`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
+pub enum Ahead {
     /// The peer may send more.
     Open,
     /// It closed its direction, or the connection broke.
@@ -148,12 +167,12 @@ pub(crate) enum Ahead {
 
 impl<S: Transport> Wire<S> {
     /// Nothing read, nothing to send.
-    pub(crate) fn new(stream: S) -> Self {
+    pub fn new(stream: S) -> Self {
         Self { stream, inbox: Backlog::default(), outbox: Backlog::default(), sent: 0, received: 0 }
     }
 
     /// As [`Wire::new`], with bytes that were read before.
-    pub(crate) fn with_input(stream: S, input: Vec<u8>) -> Self {
+    pub fn with_input(stream: S, input: Vec<u8>) -> Self {
         Self {
             stream,
             inbox: Backlog { bytes: input, start: 0 },
@@ -164,7 +183,7 @@ impl<S: Transport> Wire<S> {
     }
 
     /// The address at the other end, while the system knows it.
-    pub(crate) fn peer(&self) -> Option<IpAddr> {
+    pub fn peer(&self) -> Option<IpAddr> {
         self.stream.peer()
     }
 
@@ -172,7 +191,7 @@ impl<S: Transport> Wire<S> {
     ///
     /// `take` returns how many bytes it is done with, and something when it is content; `None` asks for more and must
     /// come with 0 bytes.
-    pub(crate) fn poll_whole<T>(
+    pub fn poll_whole<T>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
@@ -210,7 +229,7 @@ impl<S: Transport> Wire<S> {
 
     /// Hands the bytes that are there, or those of one read, but not more than `most`, to `take`, which returns how many it
     /// used; the rest stays.
-    pub(crate) fn poll_input<T, E>(
+    pub fn poll_input<T, E>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
@@ -236,7 +255,7 @@ impl<S: Transport> Wire<S> {
 
     /// Hands what was read and not used, with the bytes of one more read of at most `most`, to `take`, which returns how many
     /// it used; the rest stays. Ready with the number of new bytes: 0 at the end of the stream.
-    pub(crate) fn poll_more(
+    pub fn poll_more(
         &mut self,
         cx: &mut Context<'_>,
         (workspace, most): (&Workspace, usize),
@@ -256,13 +275,13 @@ impl<S: Transport> Wire<S> {
     }
 
     /// Hands what was read and not used to `take`, which returns how many bytes of it it used.
-    pub(crate) fn take_residue(&mut self, take: impl FnOnce(&[u8]) -> usize) {
+    pub fn take_residue(&mut self, take: impl FnOnce(&[u8]) -> usize) {
         let used = take(self.inbox.pending());
         self.inbox.consume(used);
     }
 
     /// Writes past the outbox, which is empty. Ready with how many bytes the stream took, at least 1.
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -273,7 +292,7 @@ impl<S: Transport> Wire<S> {
 
     /// While nothing else is read: keeps what comes, so that the end behind it is seen. Of a peer that has sent more than
     /// [`AHEAD`] bytes too early nothing more is read, and its end not seen.
-    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>, workspace: &Workspace) -> Ahead {
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>, workspace: &Workspace) -> Ahead {
         while self.inbox.pending().len() < AHEAD {
             let mut scratch = workspace.scratch.borrow_mut();
             match read(&mut self.stream, cx, &mut scratch[..HEAD_READ]) {
@@ -289,29 +308,24 @@ impl<S: Transport> Wire<S> {
     }
 
     /// Bytes that were read and not consumed.
-    pub(crate) fn residue(&self) -> usize {
+    pub fn residue(&self) -> usize {
         self.inbox.pending().len()
     }
 
     /// They themselves.
-    pub(crate) fn pending(&self) -> &[u8] {
+    pub fn pending(&self) -> &[u8] {
         self.inbox.pending()
     }
 
     /// The end of the outbox, to write heads and small pieces to.
-    pub(crate) fn outbox(&mut self, workspace: &Workspace) -> &mut Vec<u8> {
+    pub fn outbox(&mut self, workspace: &Workspace) -> &mut Vec<u8> {
         self.outbox.reserve_from(workspace);
         &mut self.outbox.bytes
     }
 
     /// Sends `data` after what waits: small pieces wait with it for the next flush, large ones go straight out as far
     /// as the socket takes them.
-    pub(crate) fn send(
-        &mut self,
-        cx: &mut Context<'_>,
-        workspace: &Workspace,
-        data: &[u8],
-    ) -> io::Result<()> {
+    pub fn send(&mut self, cx: &mut Context<'_>, workspace: &Workspace, data: &[u8]) -> io::Result<()> {
         if data.len() < GATHER {
             self.outbox.extend(data, workspace);
             return Ok(());
@@ -334,7 +348,7 @@ impl<S: Transport> Wire<S> {
     }
 
     /// Ready when nothing waits any more.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
             let count = ready!(Pin::new(&mut self.stream).poll_write(cx, self.outbox.pending()))?;
             if count == 0 {
@@ -348,49 +362,49 @@ impl<S: Transport> Wire<S> {
 
     /// Bytes that wait to be sent. More than any bound while TLS has encrypted some that the socket has not taken: they are as
     /// many as one read brought, and no more shall join them.
-    pub(crate) fn queued(&self) -> usize {
+    pub fn queued(&self) -> usize {
         if self.stream.holds_back() { usize::MAX } else { self.outbox.pending().len() }
     }
 
     /// Grows with every byte that the socket takes, and says nothing else.
-    pub(crate) fn progress(&self) -> u64 {
+    pub fn progress(&self) -> u64 {
         self.stream.passed_on().unwrap_or(self.sent)
     }
 
     /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.
-    pub(crate) fn sent(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Bytes that were read from the stream since it was made.
-    pub(crate) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.received
     }
 
     /// What the bytes go through.
-    pub(crate) fn stream(&self) -> &S {
+    pub fn stream(&self) -> &S {
         &self.stream
     }
 
     /// The peer shall see a failure when this is dropped.
-    pub(crate) fn abort(&mut self) {
+    pub fn abort(&mut self) {
         self.stream.abort();
     }
 
     /// Tells the peer that nothing more comes.
-    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     /// Gives the buffers back that hold nothing: the connection is idle.
-    pub(crate) fn rest(&mut self, workspace: &Workspace) {
+    pub fn rest(&mut self, workspace: &Workspace) {
         self.inbox.release(workspace);
         self.outbox.release(workspace);
     }
 
     /// Whether an idle stream is still usable: nothing arrived and the peer did not close. Costs no system call unless
     /// the readiness of the socket says that something happened.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut byte = [0; 1];
         self.inbox.is_empty() && read(&mut self.stream, &mut cx, &mut byte).is_pending()

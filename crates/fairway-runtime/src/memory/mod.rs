@@ -20,23 +20,26 @@ pub use budget::MemoryBudget;
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 
-use crate::sys::{Return, return_memory};
+pub use crate::sys::{Return, return_memory};
 
 /// How often the memory is looked at, by the thread that reads and by the workers.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_PER_SECOND: u64 = 10;
 
 /// No limit, and nothing that would be compared with it.
 const NOTHING: Reading = Reading { used: 0, budget: 0, sockets: 0 };
 
 /// The state of the memory, as the whole process sees it.
-pub(crate) struct Memory {
+pub struct Memory {
     verdict: AtomicU8,
     used: AtomicU64,
     budget: AtomicU64,
     /// Of each worker.
     exchanges: Vec<AtomicU64>,
 }
+
+/// The name by which filters of `--log-level` know these messages, whichever crate they come from.
+const TARGET: &str = "fairway_proxy::memory";
 
 const WELCOMING: u8 = 0;
 const SHEDDING: u8 = 1;
@@ -47,7 +50,7 @@ impl Memory {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn watch(budget: MemoryBudget, workers: usize) -> std::io::Result<Arc<Self>> {
+    pub fn watch(budget: MemoryBudget, workers: usize) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(Self::unwatched(workers));
         let Some(mut reader) = Reader::open(budget) else { return Ok(memory) };
         let shared = Arc::downgrade(&memory);
@@ -72,7 +75,7 @@ impl Memory {
     }
 
     /// With nobody who reads: there is always room.
-    pub(crate) fn unwatched(workers: usize) -> Self {
+    pub fn unwatched(workers: usize) -> Self {
         Self {
             verdict: AtomicU8::new(WELCOMING),
             used: AtomicU64::new(0),
@@ -82,22 +85,25 @@ impl Memory {
     }
 
     /// Whether new connections and requests are to be refused.
-    pub(crate) fn is_shedding(&self) -> bool {
+    #[inline]
+    pub fn is_shedding(&self) -> bool {
         self.verdict.load(Ordering::Relaxed) != WELCOMING
     }
 
     /// Whether that outlasts the load that explains it by more than 10 s.
-    pub(crate) fn is_stuck(&self) -> bool {
+    #[inline]
+    pub fn is_stuck(&self) -> bool {
         self.verdict.load(Ordering::Relaxed) == STUCK
     }
 
     /// Bytes in use, and bytes that may be; 0 where nothing is read.
-    pub(crate) fn figures(&self) -> (u64, u64) {
+    pub fn figures(&self) -> (u64, u64) {
         (self.used.load(Ordering::Relaxed), self.budget.load(Ordering::Relaxed))
     }
 
     /// How many exchanges a worker has in flight.
-    pub(crate) fn note_exchanges(&self, worker: usize, exchanges: u64) {
+    #[inline]
+    pub fn note_exchanges(&self, worker: usize, exchanges: u64) {
         self.exchanges[worker].store(exchanges, Ordering::Relaxed);
     }
 
@@ -123,20 +129,33 @@ fn tell(next: u8, before: u8, reading: &Reading, exchanges: u64) {
     let Reading { used, budget, sockets } = *reading;
     match (before, next) {
         (WELCOMING, _) => tracing::warn!(
+            target: TARGET,
             used,
             sockets,
             budget,
             exchanges,
             "above the memory budget (--max-memory): new requests are answered 503 until there is room"
         ),
-        (_, WELCOMING) => tracing::info!(used, budget, "below the memory budget again: requests are served"),
+        (_, WELCOMING) => tracing::info!(
+            target: TARGET,
+            used,
+            budget,
+            "below the memory budget again: requests are served"
+        ),
         (_, STUCK) => tracing::error!(
+            target: TARGET,
             used,
             sockets,
             budget,
             exchanges,
             "above the memory budget for 10 s without a load that explains it: not ready until there is room"
         ),
-        _ => tracing::warn!(used, budget, exchanges, "above the memory budget: the load explains it again"),
+        _ => tracing::warn!(
+            target: TARGET,
+            used,
+            budget,
+            exchanges,
+            "above the memory budget: the load explains it again"
+        ),
     }
 }

@@ -59,6 +59,7 @@ impl Sockets {
         let diagnosis = diagnosis.filter(|it| it.set_read_timeout(Some(Duration::from_secs(1))).is_ok());
         if diagnosis.is_none() {
             tracing::warn!(
+                target: "fairway_proxy::memory::sockets",
                 "the kernel does not tell the memory of sockets: it is not part of the memory budget"
             );
         }

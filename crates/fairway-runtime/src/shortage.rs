@@ -12,7 +12,7 @@ const ENOBUFS: i32 = 105;
 
 /// What there is none of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shortage {
+pub enum Shortage {
     /// Descriptors, or memory of the kernel for one more socket. Every socket that is closed helps.
     Sockets,
     /// Local ports for one more connection to the same address.
@@ -21,7 +21,7 @@ pub(crate) enum Shortage {
 
 impl Shortage {
     /// What `error` says.
-    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+    pub fn of(error: &io::Error) -> Option<Self> {
         match error.raw_os_error()? {
             ENOMEM | ENFILE | EMFILE | ENOSPC | ENOBUFS => Some(Self::Sockets),
             EADDRNOTAVAIL => Some(Self::Ports),
@@ -30,7 +30,7 @@ impl Shortage {
     }
 
     /// As the system says it.
-    pub(crate) fn no_descriptor() -> io::Error {
+    pub fn no_descriptor() -> io::Error {
         io::Error::from_raw_os_error(EMFILE)
     }
 }

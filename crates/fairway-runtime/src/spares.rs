@@ -2,12 +2,13 @@
 //! back once a second as far as the second did without it.
 
 /// Something that is worth keeping.
-pub(crate) trait Spare {
+pub trait Spare {
     /// The memory it keeps, in bytes.
     fn kept_bytes(&self) -> usize;
 }
 
 impl Spare for Vec<u8> {
+    #[inline]
     fn kept_bytes(&self) -> usize {
         self.capacity()
     }
@@ -15,7 +16,7 @@ impl Spare for Vec<u8> {
 
 /// Spare things of one kind. The one that came last goes first, so that its memory is warm and those below it show how
 /// many are too many.
-pub(crate) struct Spares<T> {
+pub struct Spares<T> {
     /// Each with its bytes.
     kept: Vec<(T, usize)>,
     bytes: usize,
@@ -27,12 +28,12 @@ pub(crate) struct Spares<T> {
 
 impl<T: Spare> Spares<T> {
     /// None yet, and never more than `most` bytes.
-    pub(crate) const fn new(most: usize) -> Self {
+    pub const fn new(most: usize) -> Self {
         Self { kept: Vec::new(), bytes: 0, most, unused: 0 }
     }
 
     /// One of them, if there is one.
-    pub(crate) fn take(&mut self) -> Option<T> {
+    pub fn take(&mut self) -> Option<T> {
         let (spare, bytes) = self.kept.pop()?;
         self.bytes -= bytes;
         self.unused = self.unused.min(self.kept.len());
@@ -40,7 +41,7 @@ impl<T: Spare> Spares<T> {
     }
 
     /// Keeps one more, or frees it where there are enough.
-    pub(crate) fn keep(&mut self, spare: T) {
+    pub fn keep(&mut self, spare: T) {
         let bytes = spare.kept_bytes();
         if self.bytes + bytes <= self.most {
             self.bytes += bytes;
@@ -49,7 +50,7 @@ impl<T: Spare> Spares<T> {
     }
 
     /// Once a second: frees those that the last second did not need.
-    pub(crate) fn trim(&mut self) {
+    pub fn trim(&mut self) {
         for (_, bytes) in self.kept.drain(..self.unused) {
             self.bytes -= bytes;
         }
@@ -58,7 +59,7 @@ impl<T: Spare> Spares<T> {
     }
 
     /// Frees all of them.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::new(self.most);
     }
 }

@@ -13,10 +13,10 @@ use crate::spares::{Spare, Spares};
 const MOST: usize = 4 * 1024 * 1024;
 
 /// Memory for one future.
-pub(crate) type Frame<F> = Pin<Box<Option<F>>>;
+pub type Frame<F> = Pin<Box<Option<F>>>;
 
 /// Frames for futures of one kind.
-pub(crate) struct Frames<F> {
+pub struct Frames<F> {
     spare: RefCell<Spares<Frame<F>>>,
 }
 
@@ -32,12 +32,12 @@ impl<F: Future> Frames<F> {
     }
 
     /// Runs a future in a frame. It is dropped with what is returned.
-    pub(crate) fn run(&self, future: F) -> Running<'_, F> {
+    pub fn run(&self, future: F) -> Running<'_, F> {
         Running { frames: self, frame: Some(self.lay(future)) }
     }
 
     /// Lays a future into a frame, for [`Frames::take_back`] when it is over.
-    pub(crate) fn lay(&self, future: F) -> Frame<F> {
+    pub fn lay(&self, future: F) -> Frame<F> {
         let spare = self.spare.borrow_mut().take();
         match spare {
             Some(mut frame) => {
@@ -49,14 +49,14 @@ impl<F: Future> Frames<F> {
     }
 
     /// Drops what is in a frame, and keeps its memory.
-    pub(crate) fn take_back(&self, mut frame: Frame<F>) {
+    pub fn take_back(&self, mut frame: Frame<F>) {
         frame.set(None);
         self.spare.borrow_mut().keep(frame);
     }
 }
 
 /// A future in its frame.
-pub(crate) struct Running<'f, F: Future> {
+pub struct Running<'f, F: Future> {
     frames: &'f Frames<F>,
     /// None once the future has ended.
     frame: Option<Frame<F>>,
@@ -89,7 +89,7 @@ impl<F: Future> Drop for Running<'_, F> {
 
 /// The frames of a worker, by the kind of their futures.
 #[derive(Default)]
-pub(crate) struct FramesByKind {
+pub struct FramesByKind {
     kinds: RefCell<Vec<(TypeId, Rc<dyn Kept>)>>,
 }
 
@@ -116,7 +116,7 @@ impl<F: Future + 'static> Kept for Frames<F> {
 
 impl FramesByKind {
     /// The frames for what `_begin` makes.
-    pub(crate) fn of<A, F: Future + 'static>(&self, _begin: impl Fn(A) -> F) -> Rc<Frames<F>> {
+    pub fn of<A, F: Future + 'static>(&self, _begin: impl Fn(A) -> F) -> Rc<Frames<F>> {
         let mut kinds = self.kinds.borrow_mut();
         let wanted = TypeId::of::<F>();
         let known = kinds.iter().find(|(kind, _)| *kind == wanted).map(|(_, frames)| Rc::clone(frames));
@@ -128,12 +128,12 @@ impl FramesByKind {
     }
 
     /// Once a second: frees what the last second did not need.
-    pub(crate) fn trim(&self) {
+    pub fn trim(&self) {
         self.kinds.borrow().iter().for_each(|(_, frames)| frames.trim());
     }
 
     /// Frees all that is kept.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.kinds.borrow().iter().for_each(|(_, frames)| frames.clear());
     }
 }

@@ -6,31 +6,34 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub(crate) use tokio::time::Instant;
+pub use tokio::time::Instant;
 use tokio::time::Sleep;
 
 /// A limit in time that moves with every step of a connection.
 ///
 /// Moving it later costs a store: the timer fires at the old time, sees the new limit and sleeps on. Only moving it
 /// before the armed time touches the timer wheel, so a busy keep-alive connection touches it about once a minute.
-pub(crate) struct Deadline {
+pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
     /// No limit and no timer yet.
-    pub(crate) const fn unset() -> Self {
+    #[inline]
+    pub const fn unset() -> Self {
         Self { at: None, timer: None }
     }
 
     /// Moves the limit to `after` from `now`.
-    pub(crate) fn set(&mut self, now: Instant, after: Duration) {
+    #[inline]
+    pub fn set(&mut self, now: Instant, after: Duration) {
         self.at = Some(now + after);
     }
 
     /// Ready when the limit has passed.
-    pub(crate) fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    #[inline]
+    pub fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
         if at < timer.deadline() {

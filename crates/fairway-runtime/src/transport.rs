@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
 /// A stream of bytes in both directions: a socket, TLS over one, or a script.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     /// How much of a body one read may bring.
     const READ: usize = READ;
 
@@ -53,11 +53,11 @@ const READ: usize = 128 * 1024;
 /// How much of an answer's body one read may bring, and how much of it TLS may have encrypted and not sent. It is one write
 /// to the client, whose kernel wakes it for each. With the records that are made of it, it fits into an L2 cache of 1 MiB
 /// (docs/design/0024-large-answers-and-handshakes.md).
-pub(crate) const ANSWER_READ: usize = 256 * 1024;
+pub const ANSWER_READ: usize = 256 * 1024;
 
 /// A question whether the peer is still there (TCP keep-alive) is repeated after this, as often as fits into
 /// `TcpNetwork::patience`.
-pub(crate) const ASKED_AGAIN: Duration = Duration::from_secs(1);
+pub const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
 impl Transport for TcpStream {
     fn peer(&self) -> Option<IpAddr> {
@@ -166,7 +166,7 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
     }
 }
 
-#[cfg(test)]
+/// What stands in for a socket in tests.
 impl Transport for tokio::io::DuplexStream {
     fn peer(&self) -> Option<IpAddr> {
         None
@@ -177,7 +177,7 @@ impl Transport for tokio::io::DuplexStream {
 
 /// A stream some of whose first bytes were already read (behind a PROXY protocol header). It counts what is written: TLS
 /// does not say when what it has encrypted leaves.
-pub(crate) struct Prefixed<S> {
+pub struct Prefixed<S> {
     prefix: Vec<u8>,
     taken: usize,
     /// Bytes that the stream has taken.
@@ -187,7 +187,7 @@ pub(crate) struct Prefixed<S> {
 
 impl<S> Prefixed<S> {
     /// `prefix` is read first, then the stream.
-    pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
+    pub fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self { prefix, taken: 0, written: 0, stream }
     }
 }
@@ -244,10 +244,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
 }
 
 /// A stream to an endpoint.
-pub(crate) type UpstreamStream<S> = Secured<S, client::TlsStream<S>>;
+pub type UpstreamStream<S> = Secured<S, client::TlsStream<S>>;
 
 /// A stream in the clear or under TLS. The enum costs one predictable branch; a trait object would cost a box.
-pub(crate) enum Secured<P, T> {
+pub enum Secured<P, T> {
     /// In the clear.
     Plain(P),
     /// Under TLS. Boxed: the session is large, and most connections of a worker may be plain.

@@ -12,10 +12,11 @@ use slab::Slab;
 use crate::clock::Instant;
 
 /// How often the table is looked through.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(50);
 
 /// The waits of one worker.
-pub(crate) struct Waits {
+#[derive(Default)]
+pub struct Waits {
     entries: RefCell<Slab<Entry>>,
 }
 
@@ -35,24 +36,26 @@ enum State {
 }
 
 /// One wait; it is over when this is dropped.
-pub(crate) struct Wait<'a> {
+pub struct Wait<'a> {
     waits: &'a Waits,
     slot: usize,
 }
 
 impl Waits {
-    pub(crate) fn new() -> Self {
-        Self { entries: RefCell::new(Slab::new()) }
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Begins a wait of the task behind `waker`.
-    pub(crate) fn begin(&self, due: Instant, waker: &Waker) -> Wait<'_> {
+    #[inline]
+    pub fn begin(&self, due: Instant, waker: &Waker) -> Wait<'_> {
         let entry = Entry { due, waker: waker.clone(), state: State::Waiting };
         Wait { waits: self, slot: self.entries.borrow_mut().insert(entry) }
     }
 
     /// Wakes those whose time has come.
-    pub(crate) fn look(&self, now: Instant) {
+    pub fn look(&self, now: Instant) {
         for (_, entry) in self.entries.borrow_mut().iter_mut() {
             if entry.state == State::Waiting && entry.due <= now {
                 entry.state = State::Due;
@@ -61,15 +64,16 @@ impl Waits {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn count(&self) -> usize {
         self.entries.borrow().len()
     }
 }
 
 impl Wait<'_> {
     /// Whether its time has come; says so once.
-    pub(crate) fn take_due(&self) -> bool {
+    #[inline]
+    pub fn take_due(&self) -> bool {
         let mut entries = self.waits.entries.borrow_mut();
         let state = &mut entries[self.slot].state;
         let due = *state == State::Due;
@@ -80,7 +84,8 @@ impl Wait<'_> {
     }
 
     /// Waits once more.
-    pub(crate) fn again(&self, due: Instant) {
+    #[inline]
+    pub fn again(&self, due: Instant) {
         let mut entries = self.waits.entries.borrow_mut();
         let entry = &mut entries[self.slot];
         entry.due = due;
@@ -89,6 +94,7 @@ impl Wait<'_> {
 }
 
 impl Drop for Wait<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.waits.entries.borrow_mut().remove(self.slot);
     }
@@ -114,6 +120,6 @@ mod tests {
         waits.look(now + LOOK * 3);
         assert!(wait.take_due());
         drop(wait);
-        assert_eq!(waits.len(), 0);
+        assert_eq!(waits.count(), 0);
     }
 }

@@ -10,7 +10,7 @@ const MOST_AHEAD: u64 = 60;
 
 /// How far a client is ahead of the rate that it must keep. Only the time in which it was waited for counts, and only what
 /// moved then: what the buffers of the network take or bring at once says nothing about it.
-pub(crate) struct Pace {
+pub struct Pace {
     /// Bytes per second; 0 asks for nothing.
     rate: u64,
     /// In millionths of a byte; below 0 the client is too slow.
@@ -18,12 +18,15 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(rate: u64) -> Self {
+    /// Of a client that must keep `rate`, in bytes per second.
+    #[inline]
+    pub fn new(rate: u64) -> Self {
         Self { rate, ahead: in_millionths(rate, GRACE) }
     }
 
     /// The client was waited for so long, and moved so many bytes. Says whether it is too slow.
-    pub(crate) fn note(&mut self, wait: Duration, moved: u64) -> bool {
+    #[inline]
+    pub fn note(&mut self, wait: Duration, moved: u64) -> bool {
         let due = i64::try_from(u128::from(self.rate) * wait.as_micros()).unwrap_or(i64::MAX);
         let ahead = self.ahead.saturating_sub(due).saturating_add(in_millionths(moved, 1));
         self.ahead = ahead.min(in_millionths(self.rate, MOST_AHEAD));
@@ -31,6 +34,7 @@ impl Pace {
     }
 }
 
+#[inline]
 fn in_millionths(bytes: u64, times: u64) -> i64 {
     i64::try_from(bytes.saturating_mul(times).saturating_mul(1_000_000)).unwrap_or(i64::MAX)
 }

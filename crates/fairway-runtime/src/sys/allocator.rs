@@ -2,7 +2,7 @@
 
 /// How much of it is returned to the system.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Return {
+pub enum Return {
     /// What has been free for a while (mimalloc: a second).
     Rested,
     /// All of it that this thread, or no thread, holds.
@@ -10,7 +10,7 @@ pub(crate) enum Return {
 }
 
 /// Returns freed memory to the system. Does nothing where mimalloc is not the allocator of the process.
-pub(crate) fn return_memory(how_much: Return) {
+pub fn return_memory(how_much: Return) {
     // SAFETY: `mi_collect` may be called at any time from any thread; it frees no block that is in use.
     unsafe { libmimalloc_sys::mi_collect(how_much == Return::All) }
 }

@@ -18,16 +18,16 @@ const USUAL: usize = 1024;
 
 /// How the descriptors of the process are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// Descriptors that one worker may use for traffic.
-    pub(crate) share: usize,
+    share: usize,
     /// Connections of clients that one worker takes.
-    pub(crate) connections: usize,
+    pub connections: usize,
 }
 
 impl Budget {
     /// Of `descriptors`, or of the soft limit of this process; `connections` of clients may be said, too.
-    pub(crate) fn new(descriptors: Option<usize>, workers: usize, connections: Option<usize>) -> Self {
+    pub fn new(descriptors: Option<usize>, workers: usize, connections: Option<usize>) -> Self {
         let workers = workers.max(1);
         let all = descriptors.unwrap_or_else(soft_limit);
         let reserve = (RESERVE + RESERVE_OF_A_WORKER * workers).min(all / 4 * 3);
@@ -53,7 +53,7 @@ fn soft_limit() -> usize {
 }
 
 /// What a worker uses of its share.
-pub(crate) struct Descriptors {
+pub struct Descriptors {
     budget: Budget,
     clients: Rc<Cell<u64>>,
     exchanges: Cell<usize>,
@@ -62,32 +62,37 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     /// Over the counts of open client connections and of idle connections to endpoints.
-    pub(crate) fn new(budget: Budget, clients: Rc<Cell<u64>>, idle: Rc<Cell<usize>>) -> Self {
+    pub fn new(budget: Budget, clients: Rc<Cell<u64>>, idle: Rc<Cell<usize>>) -> Self {
         Self { budget, clients, exchanges: Cell::new(0), idle }
     }
 
     /// Connections of clients that may be open.
-    pub(crate) fn connections(&self) -> u64 {
+    #[inline]
+    pub fn connections(&self) -> u64 {
         self.budget.connections as u64
     }
 
     /// Exchanges from the first byte of a request to the last of its answer.
-    pub(crate) fn exchanges(&self) -> usize {
+    #[inline]
+    pub fn exchanges(&self) -> usize {
         self.exchanges.get()
     }
 
     /// One begins.
-    pub(crate) fn begin(&self) {
+    #[inline]
+    pub fn begin(&self) {
         self.exchanges.set(self.exchanges.get() + 1);
     }
 
     /// One is over.
-    pub(crate) fn end(&self) {
+    #[inline]
+    pub fn end(&self) {
         self.exchanges.set(self.exchanges.get().saturating_sub(1));
     }
 
     /// How many descriptors are used beyond the share, with `more` to come.
-    pub(crate) fn excess(&self, more: usize) -> usize {
+    #[inline]
+    pub fn excess(&self, more: usize) -> usize {
         let clients = usize::try_from(self.clients.get()).unwrap_or(usize::MAX);
         let used = clients.saturating_add(self.exchanges.get()).saturating_add(self.idle.get());
         used.saturating_add(more).saturating_sub(self.budget.share)

@@ -1,9 +1,0 @@
-//! What only the system knows and no safe crate tells. The only folder of the crate that may be unsafe.
-
-#![allow(unsafe_code, reason = "each use says why it is sound; everything else of the crate has none")]
-
-mod allocator;
-mod tcp_info;
-
-pub(crate) use allocator::{Return, return_memory};
-pub(crate) use tcp_info::owes_acknowledgement;

@@ -1,0 +1,29 @@
+//! What a worker of the data plane stands on, whatever protocol it speaks and whatever it is configured to do: time,
+//! streams, memory, descriptors.
+//!
+//! * *Time*: [`clock`], [`waits`] without a timer each, [`pace`], which says who is too slow, and [`stopping`].
+//! * *Streams*: sockets are made by [`listen`]; a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
+//!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
+//! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
+//!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table.
+//! * *What is used again*: [`spares`] and the [`frames`] in which futures run.
+//!
+//! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
+//! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
+//! workspace.
+
+pub mod clock;
+pub mod counts;
+pub mod descriptors;
+pub mod frames;
+pub mod listen;
+pub mod memory;
+pub mod pace;
+pub mod proxy_header;
+pub mod shortage;
+pub mod spares;
+pub mod stopping;
+mod sys;
+pub mod transport;
+pub mod waits;
+pub mod wire;
