@@ -82,6 +82,9 @@ impl Encoder {
     /// # Errors
     /// With that of `sink`.
     pub fn write<E>(&mut self, data: &[u8], mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if data.is_empty() {
+            return Ok(());
+        }
         let mut rest = data;
         let mut block = Block::default();
         while !rest.is_empty() {

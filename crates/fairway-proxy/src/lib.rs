@@ -18,6 +18,7 @@ mod exchange;
 mod fault;
 mod filter;
 mod frames;
+mod grpc;
 mod h1;
 mod h2;
 mod listener;
