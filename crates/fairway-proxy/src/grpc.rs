@@ -4,7 +4,6 @@
 use fairway_grpc::{Code, Dialect, Encoder, read_status, trailer_line, trailer_prefix, write_message};
 use fairway_message::{Head, Known, Malformed, Version};
 
-use crate::buffers::Buffers;
 use crate::fault::Fault;
 
 /// What is remembered of a call.
@@ -84,10 +83,9 @@ pub(crate) fn code_of(fault: Fault) -> Code {
     }
 }
 
-/// Makes the answer in the buffers, which Fairway made, one for a gRPC client: without messages, with the status and its text
-/// as the message. Its other fields stay. Answers of success are left as they are.
-pub(crate) fn tell(buffers: &mut Buffers, call: &mut Call, fault: Option<Fault>) {
-    let Buffers { answer, text, .. } = buffers;
+/// Makes an answer of Fairway's own one for a gRPC client: without messages, with the status and its text as the message. Its
+/// other fields stay. Answers of success are left as they are.
+pub(crate) fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, fault: Option<Fault>) {
     if call.dialect == Dialect::None || answer.status() < 300 {
         return;
     }
@@ -131,4 +129,72 @@ pub(crate) fn write_trailers<E>(
 /// Whether an answer without a body says how long it is: over HTTP/2 the end of its head does.
 pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
     call.dialect != Dialect::Native || version != Version::Http2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every fault, with the values that make a difference.
+    fn all() -> Vec<Fault> {
+        let mut all = vec![
+            Fault::ClientGone,
+            Fault::ClientTimeout,
+            Fault::ClientStalled,
+            Fault::BodyTooLarge,
+            Fault::Unsupported,
+            Fault::MethodNotAllowed,
+            Fault::NoListener,
+            Fault::NoRoute,
+            Fault::NoBackend,
+            Fault::NoEndpoint,
+            Fault::ProtectionUnavailable,
+            Fault::MissingReference,
+            Fault::AccessDenied,
+            Fault::TooManyRequests(503),
+            Fault::TooMuchUnderWay(429),
+            Fault::Denied(401),
+            Fault::Denied(403),
+            Fault::Undecided,
+            Fault::ConnectFailed,
+            Fault::ConnectTimeout,
+            Fault::UpstreamTls,
+            Fault::UpstreamClosed,
+            Fault::UpstreamUnreachable,
+            Fault::UpstreamTruncated,
+            Fault::UpstreamTimeout,
+            Fault::DeadlineExceeded,
+            Fault::UpstreamMalformed(Malformed::StatusLine),
+            Fault::Overloaded,
+            Fault::LocalShortage,
+        ];
+        all.extend(Malformed::ALL.iter().copied().map(Fault::Malformed));
+        all
+    }
+
+    #[test]
+    fn every_fault_has_the_status_that_the_documentation_says() {
+        let text = include_str!("../../../docs/grpc.md");
+        let row = |label: &str, status: &str| {
+            let begins = |line: &str| line.contains(&format!("`{label}`"));
+            text.lines().any(|line| line.starts_with(&format!("| `{status}` |")) && begins(line))
+        };
+        for fault in all() {
+            let status = Code::name_of(code_of(fault).number());
+            let label = match fault {
+                Fault::Malformed(rule) if code_of(fault) == Code::of_http(rule.status()) => continue,
+                Fault::Denied(status) => format!("{} {status}", fault.label()),
+                _ => fault.label().to_owned(),
+            };
+            assert!(row(&label, status), "{label} is {status}");
+        }
+    }
+
+    #[test]
+    fn no_fault_was_forgotten_here() {
+        let labels = include_str!("fault.rs").lines().filter(|line| line.contains("=> \""));
+        for label in labels.filter_map(|line| line.split('"').nth(1)) {
+            assert!(all().iter().any(|fault| fault.label() == label), "{label}");
+        }
+    }
 }

@@ -32,6 +32,7 @@ const CRATES: &[Place] = &[
         never: INPUT_OUTPUT,
     },
     Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-grpc", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
@@ -42,7 +43,7 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-proxy",
-        may: &["fairway-model", "fairway-message", "fairway-routing", "fairway-http1"],
+        may: &["fairway-grpc", "fairway-model", "fairway-message", "fairway-routing", "fairway-http1"],
         never: KUBERNETES,
     },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
@@ -97,6 +98,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-message",
     "fairway-pattern",
     "fairway-routing",
+    "fairway-grpc",
     "fairway-http1",
     "fairway-http2",
     "fairway-proxy",

@@ -19,6 +19,8 @@ mod environment;
 mod forward;
 mod forwarded;
 #[cfg(test)]
+mod grpc_tests;
+#[cfg(test)]
 mod interleaving_tests;
 mod mirror;
 mod peer_watch;

@@ -198,7 +198,7 @@ async fn send<D: Downstream>(
     (version, method, persistence): (Version, Method, Persistence),
     record: &mut Record<'_>,
 ) -> bool {
-    grpc::tell(buffers, &mut record.call, record.fault);
+    grpc::tell((&mut buffers.answer, &mut buffers.text), &mut record.call, record.fault);
     record.status = buffers.answer.status();
     let body = match buffers.answer.status() {
         204 | 304 => BodySize::None,
