@@ -43,7 +43,14 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-proxy",
-        may: &["fairway-grpc", "fairway-model", "fairway-message", "fairway-routing", "fairway-http1"],
+        may: &[
+            "fairway-grpc",
+            "fairway-model",
+            "fairway-message",
+            "fairway-routing",
+            "fairway-http1",
+            "fairway-http2",
+        ],
         never: KUBERNETES,
     },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.

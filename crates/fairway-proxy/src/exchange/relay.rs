@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use fairway_grpc::{Code, Encoder};
+use fairway_grpc::Encoder;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
@@ -58,19 +58,15 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         }
         ready!(client_side.deadline.poll_passed(cx));
         if !env.is_overdue() {
-            return Poll::Ready(Err(Broken::off(match flow.awaited {
-                Awaited::Client => Fault::ClientStalled,
-                Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
-            })));
+            return Poll::Ready(Err(Broken::off(flow.lateness())));
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
-        let said =
-            flow.stage == Stage::Flowing && outlet.end_late(cx, (env.intake.dialect, env.intake.version));
-        if said {
-            record.call.status = Some(Code::DeadlineExceeded.number());
-        }
-        let end = if said { End::Sent } else { End::Missing };
+        let protocol = (env.intake.dialect, env.intake.version);
+        let end = match flow.stage == Stage::Flowing && outlet.end_late(cx, protocol) {
+            true => End::Sent,
+            false => End::Missing,
+        };
         Poll::Ready(Err(Broken { fault: Fault::DeadlineExceeded, end }))
     })
 }
@@ -166,6 +162,14 @@ impl Flow {
                     return Poll::Pending;
                 }
             }
+        }
+    }
+
+    /// Whose lateness it is.
+    fn lateness(&self) -> Fault {
+        match self.awaited {
+            Awaited::Client => Fault::ClientStalled,
+            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
         }
     }
 

@@ -134,6 +134,7 @@ pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '
 /// The client's time was over in the middle of an answer, which has an end that says so: it is sent, and nothing more.
 pub(crate) async fn end_late<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
     exchange.record.fault = Some(Fault::DeadlineExceeded);
+    exchange.record.call.status = Some(Code::DeadlineExceeded.number());
     let ClientSide { down, deadline, .. } = &mut *exchange.client_side;
     deadline.set(Instant::now(), OWN_ANSWER);
     let flushed = poll_fn(|cx| match down.poll_flush(cx) {

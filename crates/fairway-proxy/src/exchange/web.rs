@@ -24,7 +24,7 @@ fn is_translated<N: Network>(env: &Environment<'_, N>) -> bool {
 }
 
 /// Makes the head and the body of a call what the endpoint shall see.
-#[cold]
+#[inline(never)]
 pub(super) fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
     let Buffers { request, body, .. } = buffers;
     if is_translated(env) {
@@ -48,7 +48,7 @@ pub(super) fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Bu
 }
 
 /// Looks at the answer to a call, and makes it what its client shall see. The encoder, if any, is for its body.
-#[cold]
+#[inline(never)]
 pub(super) fn begin_answer<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
     reply: &mut Reply,
