@@ -154,6 +154,13 @@ impl Head {
         }
     }
 
+    /// Makes a response one of another status, with the usual reason phrase; its fields stay.
+    pub fn set_status(&mut self, status: u16) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(reason::phrase(status).as_bytes());
+        self.start = Start::Response { status, reason: Span::new(start, self.bytes.len()) };
+    }
+
     /// The reason phrase of a response; one with bytes outside of ASCII is dropped.
     #[inline]
     pub fn reason(&self) -> &[u8] {

@@ -99,6 +99,8 @@ rules! {
     ChunkExtension = 400, "chunk_extension", "a chunk extension is invalid or too long";
     /// A chunk line or chunk data without its CRLF (RFC 9112 §7.1).
     ChunkEnd = 400, "chunk_end", "a chunk does not end with CRLF";
+    /// The body of a gRPC-Web text request is no sequence of padded base64 (RFC 4648 §4).
+    Base64 = 400, "base64", "a body that should be base64 is not";
     /// A trailer section over its limit.
     TrailersTooLarge = 431, "trailers_too_large", "the trailer section is too large";
     /// A trailer line that is no field line.

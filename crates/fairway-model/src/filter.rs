@@ -40,6 +40,8 @@ pub enum Filter {
     ErrorPages(ErrorPages),
     /// Tries another endpoint after an answer with one of these statuses, as far as the request may be repeated.
     RetryStatuses(Vec<u16>),
+    /// Makes gRPC of gRPC-Web, for endpoints that speak gRPC alone. Requests that are neither pass as they are.
+    GrpcWeb,
     /// Keeps the exchange out of the access log; metrics count it.
     Unlogged,
 }

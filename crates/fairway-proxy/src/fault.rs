@@ -68,6 +68,8 @@ pub enum Fault {
     UpstreamTruncated,
     /// The endpoint took too long.
     UpstreamTimeout,
+    /// The time that a gRPC client gave its call is over.
+    DeadlineExceeded,
     /// The endpoint's answer breaks a rule of HTTP/1.
     UpstreamMalformed(Malformed),
     /// Too many connections or too little memory.
@@ -88,6 +90,7 @@ impl Fault {
             | Self::BodyTooLarge
             | Self::Unsupported
             | Self::MethodNotAllowed
+            | Self::DeadlineExceeded
             | Self::AccessDenied
             | Self::TooManyRequests(_)
             | Self::TooMuchUnderWay(_)
@@ -133,7 +136,10 @@ impl Fault {
             | Self::UpstreamClosed
             | Self::UpstreamTruncated
             | Self::UpstreamMalformed(_) => 502,
-            Self::ConnectTimeout | Self::UpstreamTimeout | Self::UpstreamUnreachable => 504,
+            Self::ConnectTimeout
+            | Self::UpstreamTimeout
+            | Self::UpstreamUnreachable
+            | Self::DeadlineExceeded => 504,
             Self::NoEndpoint
             | Self::ProtectionUnavailable
             | Self::MissingReference
@@ -171,6 +177,7 @@ impl Fault {
             Self::UpstreamUnreachable => "upstream_unreachable",
             Self::UpstreamTruncated => "upstream_truncated",
             Self::UpstreamTimeout => "upstream_timeout",
+            Self::DeadlineExceeded => "deadline_exceeded",
             Self::UpstreamMalformed(_) => "upstream_malformed",
             Self::Overloaded => "overloaded",
             Self::LocalShortage => "local_shortage",

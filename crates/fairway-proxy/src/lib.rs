@@ -14,6 +14,7 @@ mod downstream;
 mod exchange;
 mod fault;
 mod filter;
+mod grpc;
 mod h1;
 mod h2;
 mod hop;

@@ -9,6 +9,7 @@ use fairway_routing::CompiledRule;
 use fairway_runtime::clock::Instant;
 
 use crate::fault::Fault;
+use crate::grpc::Call;
 
 /// One exchange, when it is over.
 pub(crate) struct Record<'a> {
@@ -27,6 +28,7 @@ pub(crate) struct Record<'a> {
     pub(crate) rule: Option<&'a CompiledRule>,
     pub(crate) host_label: Option<&'a HostPattern>,
     pub(crate) upstream: Option<UpstreamRecord>,
+    pub(crate) call: Call,
 }
 
 /// Microseconds, at most 71 minutes: a quarter of a `Duration`, of which every idle connection has room for several.
@@ -114,6 +116,7 @@ impl Record<'_> {
             rule: None,
             host_label: None,
             upstream: None,
+            call: Call::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_grpc::NotBase64;
 use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
 use fairway_runtime::wire::GATHER;
 
@@ -26,6 +27,12 @@ pub(crate) enum Failure {
     Malformed(Malformed),
     /// The receiver of the data refused it: its own failure is kept elsewhere.
     Refused,
+}
+
+impl From<NotBase64> for Failure {
+    fn from(_: NotBase64) -> Self {
+        Self::Malformed(Malformed::Base64)
+    }
 }
 
 /// How reading a head ended.

@@ -25,8 +25,20 @@ pub struct Steps<R> {
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
+    /// What becomes of gRPC-Web, request and answer with their bodies.
+    pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
     pub log: Logging,
+}
+
+/// What becomes of gRPC-Web.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GrpcWeb {
+    /// It is the endpoint's.
+    #[default]
+    Passed,
+    /// The endpoint sees gRPC.
+    Translated,
 }
 
 /// What of an exchange is logged.
@@ -143,8 +155,14 @@ pub struct FieldEdits {
 
 impl<R> Default for Steps<R> {
     fn default() -> Self {
-        let log = Logging::default();
-        Self { request: [].into(), forward: [].into(), retried: [].into(), answer: [].into(), log }
+        Self {
+            request: [].into(),
+            forward: [].into(),
+            retried: [].into(),
+            answer: [].into(),
+            grpc_web: GrpcWeb::default(),
+            log: Logging::default(),
+        }
     }
 }
 
@@ -164,15 +182,17 @@ impl<R> Steps<R> {
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
+            grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         };
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer, log } = steps;
+        let Lists { request, forward, mut retried, replace, answer, grpc_web, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
-        Ok(Self { request: request.into(), forward: forward.into(), retried: retried.into(), answer, log })
+        let (request, forward, retried) = (request.into(), forward.into(), retried.into());
+        Ok(Self { request, forward, retried, answer, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -215,6 +235,7 @@ struct Lists<R> {
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
+    grpc_web: GrpcWeb,
     log: Logging,
 }
 
@@ -226,7 +247,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer, log } = self;
+        let Self { request, forward, retried, replace, answer, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -272,6 +293,7 @@ impl<R> Lists<R> {
                 replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
             }
             Filter::RetryStatuses(statuses) => retried.extend(statuses),
+            Filter::GrpcWeb => *grpc_web = GrpcWeb::Translated,
             Filter::Unlogged => *log = Logging::Nothing,
         }
         Ok(())

@@ -32,6 +32,7 @@ const CRATES: &[Place] = &[
         never: INPUT_OUTPUT,
     },
     Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-grpc", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
@@ -43,6 +44,7 @@ const CRATES: &[Place] = &[
     Place {
         name: "fairway-proxy",
         may: &[
+            "fairway-grpc",
             "fairway-http1",
             "fairway-http2",
             "fairway-message",
@@ -106,6 +108,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-message",
     "fairway-pattern",
     "fairway-routing",
+    "fairway-grpc",
     "fairway-http1",
     "fairway-http2",
     "fairway-proxy",

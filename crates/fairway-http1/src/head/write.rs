@@ -2,7 +2,7 @@
 //! Never reads what the fields mean.
 
 use fairway_message::bytes::{is_visible, push_escape};
-use fairway_message::{Head, Version};
+use fairway_message::{Head, Known, Version};
 
 /// What a request says about this hop alone.
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,6 +30,10 @@ pub fn write_request(head: &Head, target: &[u8], hop: &RequestHop<'_>, out: &mut
     head.for_each_run(|lines| out.extend_from_slice(lines));
     if hop.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    // "A sender of TE MUST also send a "TE" connection option" (RFC 9110 §10.1.4).
+    if hop.upgrade.is_none() && head.first(Known::Te).is_some() {
+        out.extend_from_slice(b"Connection: TE\r\n");
     }
     if let Some(protocol) = hop.upgrade {
         out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: ");

@@ -68,7 +68,7 @@ fixed! {
     "content-length", "", ContentLength, Verdict::Length, Verdict::Bad(Defect::ContentLength);
     "content-location", "", Other, REGULAR;
     "content-range", "", Other, REGULAR;
-    "content-type", "", Other, REGULAR;
+    "content-type", "", ContentType, REGULAR;
     "cookie", "", Other, Verdict::Cookie;
     "date", "", Date, REGULAR;
     "etag", "", Other, REGULAR;

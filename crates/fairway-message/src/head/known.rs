@@ -31,6 +31,7 @@ macro_rules! known {
 known! {
     Host = "Host";
     ContentLength = "Content-Length";
+    ContentType = "Content-Type";
     TransferEncoding = "Transfer-Encoding";
     Connection = "Connection";
     KeepAlive = "Keep-Alive";
@@ -87,6 +88,7 @@ impl Known {
             (10, b'c') => pick(name, b"connection", Connection),
             (10, b'k') => pick(name, b"keep-alive", KeepAlive),
             (10, b'u') => pick(name, b"user-agent", UserAgent),
+            (12, b'c') => pick(name, b"content-type", ContentType),
             (12, b'x') => pick(name, b"x-request-id", XRequestId),
             (14, b'c') => pick(name, b"content-length", ContentLength),
             (15, b'x') => pick(name, b"x-forwarded-for", XForwardedFor),

@@ -17,23 +17,25 @@ use crate::worker::Phase;
 
 /// What came of a stream.
 #[derive(Default)]
-struct Answer {
+pub(super) struct Answer {
     /// 0 before its final head.
-    status: u16,
+    pub(super) status: u16,
+    /// Of its final head.
+    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
     interim: Vec<u16>,
-    body: Vec<u8>,
-    trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) body: Vec<u8>,
+    pub(super) trailers: Vec<(Vec<u8>, Vec<u8>)>,
     is_whole: bool,
-    reset: Option<Code>,
+    pub(super) reset: Option<Code>,
 }
 
 /// A client.
-struct Browser {
+pub(super) struct Browser {
     stream: DuplexStream,
-    codec: Client,
+    pub(super) codec: Client,
     head: Head,
     input: Vec<u8>,
-    answers: BTreeMap<u32, Answer>,
+    pub(super) answers: BTreeMap<u32, Answer>,
     /// The last stream of the server's GOAWAY.
     goes_away: Option<u32>,
     /// Whether what comes is given credit for.
@@ -42,7 +44,7 @@ struct Browser {
 }
 
 impl Browser {
-    fn new(stage: &Stage) -> Self {
+    pub(super) fn new(stage: &Stage) -> Self {
         Self::with(stage, Config::default())
     }
 
@@ -61,9 +63,15 @@ impl Browser {
 
     /// Asks for `path`; `end` says whether that is all of the request.
     fn ask(&mut self, method: &[u8], path: &[u8], end: bool) -> u32 {
+        self.ask_with(method, path, &[], end)
+    }
+
+    /// The same with more fields.
+    pub(super) fn ask_with(&mut self, method: &[u8], path: &[u8], fields: &[(&str, &str)], end: bool) -> u32 {
         let mut head = Head::new();
         head.start_request(method, path);
         head.append(b"Host", b"a");
+        fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
         let id = self.codec.send_head(&head, path, b"http", end).expect("the server takes one more");
         self.answers.insert(id, Answer::default());
         id
@@ -73,7 +81,7 @@ impl Browser {
         self.ask(b"GET", path.as_bytes(), true)
     }
 
-    async fn flush(&mut self) {
+    pub(super) async fn flush(&mut self) {
         let pending = self.codec.pending().to_vec();
         if self.stream.write_all(&pending).await.is_ok() {
             self.codec.wrote(pending.len());
@@ -81,7 +89,7 @@ impl Browser {
     }
 
     /// Writes and reads until `is_done`; panics after an hour of virtual time.
-    async fn until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+    pub(super) async fn until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
         let done = async {
             loop {
                 self.flush().await;
@@ -113,7 +121,12 @@ impl Browser {
                     let answer = self.answers.get_mut(&stream).unwrap();
                     match self.head.status() {
                         interim @ 100..=199 => answer.interim.push(interim),
-                        status => (answer.status, answer.is_whole) = (status, end),
+                        status => {
+                            (answer.status, answer.is_whole) = (status, end);
+                            let fields = self.head.fields();
+                            answer.fields =
+                                fields.map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
+                        }
                     }
                 }
                 Event::Data { stream, bytes, end } => {
@@ -146,7 +159,7 @@ impl Browser {
         over.into_iter().for_each(|id| self.codec.release(id));
     }
 
-    async fn answered(&mut self, id: u32) -> &Answer {
+    pub(super) async fn answered(&mut self, id: u32) -> &Answer {
         self.until("an answer", |browser| browser.answers[&id].is_over()).await;
         &self.answers[&id]
     }
@@ -159,7 +172,7 @@ impl Answer {
 }
 
 /// Ends when the proxy has closed its side and nothing is under way.
-async fn comes_to_rest(stage: &Stage) {
+pub(super) async fn comes_to_rest(stage: &Stage) {
     for _ in 0..1_000 {
         if stage.at_rest().is_ok() {
             return;

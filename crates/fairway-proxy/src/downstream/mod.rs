@@ -1,5 +1,7 @@
 //! A client's connection, by the protocol that it speaks.
 
+#[cfg(test)]
+mod grpc_tests;
 mod http1;
 mod http2;
 #[cfg(test)]

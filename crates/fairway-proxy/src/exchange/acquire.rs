@@ -14,7 +14,7 @@ use fairway_runtime::clock::Instant;
 use tokio::time::Sleep;
 
 use super::blame::note_connect_failure;
-use super::environment::{Environment, Exchange};
+use super::environment::{ClientSide, Environment, Exchange};
 use super::retry::{Age, Failed, Progress, RetryState, Reuse};
 use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
@@ -66,8 +66,7 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
         }
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
         let connected =
-            Box::pin(Race::begin((env, record.began), group, retry_state, chosen).run(&mut client_side.down))
-                .await;
+            Box::pin(Race::begin((env, record.began), group, retry_state, chosen).run(client_side)).await;
         connected.map_err(|(chosen, fault)| {
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
@@ -166,8 +165,8 @@ enum Event<H> {
     Connected(usize, H),
     Failed(usize, Fault),
     Late,
-    /// The client has gone.
-    Deserted,
+    /// The client has gone, or its time for the call is over.
+    Deserted(Fault),
 }
 
 impl<'a, 's, N: Network> Race<'a, 's, N> {
@@ -183,17 +182,20 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         race
     }
 
-    async fn run<D: Downstream>(mut self, client: &mut D) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
+    async fn run<D: Downstream>(
+        mut self,
+        client_side: &mut ClientSide<D>,
+    ) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
         loop {
             let event = poll_fn(|cx| match self.poll_event(cx) {
-                Poll::Pending => client.poll_gone(cx).map(|()| Event::Deserted),
+                Poll::Pending => self.poll_deserted(cx, client_side).map(Event::Deserted),
                 event => event,
             });
             match event.await {
-                Event::Deserted => {
+                Event::Deserted(fault) => {
                     self.racers.iter().for_each(|racer| racer.lost(self.hedges()));
                     let racer = self.racers.swap_remove(0);
-                    return Err((racer.chosen, Fault::ClientGone));
+                    return Err((racer.chosen, fault));
                 }
                 Event::Connected(which, stream) => return Ok(self.won(which, stream)),
                 Event::Failed(which, fault) => {
@@ -225,6 +227,22 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             Some(late) => late.as_mut().poll(cx).map(|()| Event::Late),
             None => Poll::Pending,
         }
+    }
+
+    /// Ready when nobody waits for the connection any more.
+    fn poll_deserted<D: Downstream>(
+        &self,
+        cx: &mut Context<'_>,
+        client_side: &mut ClientSide<D>,
+    ) -> Poll<Fault> {
+        if client_side.down.poll_gone(cx).is_ready() {
+            return Poll::Ready(Fault::ClientGone);
+        }
+        if self.env.limit.is_none() {
+            return Poll::Pending;
+        }
+        self.env.arm(&mut client_side.deadline, Instant::now(), Duration::MAX);
+        client_side.deadline.poll_passed(cx).map(|()| Fault::DeadlineExceeded)
     }
 
     /// Begins a connect.

@@ -41,7 +41,7 @@ pub(super) async fn ask<'r, N: Network, D: Downstream>(
             }
             Verdict::Answered
         }
-        (Err(Fault::ClientGone), _) => Verdict::Refused(Fault::ClientGone),
+        (Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)), _) => Verdict::Refused(fault),
         _ => Verdict::Refused(Fault::Undecided),
     }
 }

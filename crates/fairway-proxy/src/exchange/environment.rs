@@ -1,9 +1,10 @@
 //! What every step of an exchange knows and works on.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use fairway_routing::CompiledRule;
-use fairway_runtime::clock::Deadline;
+use fairway_runtime::clock::{Deadline, Instant};
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -48,6 +49,8 @@ pub(crate) struct Environment<'a, N: Network> {
     pub(crate) prefix: usize,
     /// The public port of the listener to which requests in the clear are redirected.
     pub(crate) https_port: u16,
+    /// When the client's own time for its call is over.
+    pub(crate) limit: Option<Instant>,
 }
 
 /// An exchange that has a rule.
@@ -70,6 +73,19 @@ impl<N: Network> Environment<'_, N> {
     pub(super) fn body_bounds(&self) -> BodyBounds {
         let limits = &self.worker.options.limits;
         let most = self.rule.rule().policy.max_body;
-        BodyBounds { most, replay: limits.replay_bytes, rate: limits.body_rate }
+        // A stream of messages may be as slow as it likes.
+        let rate = if self.intake.dialect.is_grpc() { 0 } else { limits.body_rate };
+        BodyBounds { most, replay: limits.replay_bytes, rate }
+    }
+
+    /// Gives the next step `patience` from `since`, and never more than the client gave its call.
+    pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, patience: Duration) {
+        let left = self.limit.map(|limit| limit.saturating_duration_since(since));
+        deadline.set(since, left.map_or(patience, |left| left.min(patience)));
+    }
+
+    /// Whether the client's time for its call is over.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.limit.is_some_and(|limit| limit <= Instant::now())
     }
 }

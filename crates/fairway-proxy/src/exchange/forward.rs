@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
 use fairway_routing::BackendSlot;
@@ -15,10 +16,11 @@ use super::acquire::acquire;
 use super::attempt::{Answered, attempt};
 use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
-use super::relay::relay;
+use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
+use super::web;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter;
@@ -47,7 +49,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env);
     if group.is_ok() {
-        prepare(&exchange.env, exchange.buffers);
+        prepare(&mut exchange.env, exchange.buffers);
     }
     async move {
         let delivered = match &group {
@@ -75,8 +77,11 @@ fn group<N: Network>(env: &Environment<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>
 }
 
 /// Makes the request's head what the endpoint shall see.
-fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
+fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
     buffers.request.remove_known(Known::Expect);
+    if env.intake.dialect.is_grpc() {
+        web::prepare(env, buffers);
+    }
     if buffers.request.first(Known::Host).is_none() {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
         buffers.request.append(b"Host", b"");
@@ -106,6 +111,9 @@ fn deliver<'e, N: Network, D: Downstream>(
         RetryState::begin(exchange.record.began, exchange.env.intake.method.is_idempotent());
     async move {
         loop {
+            if exchange.env.is_overdue() {
+                return Err(Fault::DeadlineExceeded);
+            }
             let chosen = retry_state.next(&exchange.env, group)?;
             let failed = match acquire(exchange, group, &mut retry_state, chosen).await {
                 Err(failed) => failed,
@@ -210,7 +218,7 @@ async fn conclude<'a, N: Network, D: Downstream>(
     delivered: Delivered<ToEndpoint<N>>,
 ) -> Outcome<'a> {
     let status = exchange.buffers.answer.status();
-    match filter::replacing(exchange.env.rule, status) {
+    match respond::replacing(&exchange.env, status) {
         Some(replacing) if delivered.answered.reply.upgrade == Upgrade::None => {
             put_aside(exchange, delivered.answered);
             Outcome::Replaced(replacing, status)
@@ -252,7 +260,11 @@ fn hand_on<N: Network, D: Downstream>(
                     }
                     respond::settle(exchange.client_side, persistence).await
                 }
-                Err(fault) => fail_mid_answer(exchange, fault),
+                Err(Broken { end: End::Sent, .. }) => {
+                    drop(lease);
+                    Box::pin(respond::end_late(exchange)).await
+                }
+                Err(Broken { fault, end: End::Missing }) => fail_mid_answer(exchange, fault),
             }
         }
     }
@@ -261,6 +273,9 @@ fn hand_on<N: Network, D: Downstream>(
 /// An answer that broke: the client must see that it did.
 fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Ending {
     exchange.record.fault = Some(fault);
+    if fault == Fault::ClientGone {
+        respond::note_cancelled(exchange.record);
+    }
     exchange.client_side.down.abort();
     Ending::Abort
 }
@@ -271,15 +286,19 @@ fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N,
 fn answer<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    (reply, began): (Reply, Instant),
-) -> impl Future<Output = Result<(Persistence, bool), Fault>> {
-    let intake = &exchange.env.intake;
+    (mut reply, began): (Reply, Instant),
+) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     clean(&exchange.env, exchange.buffers);
+    let encoder = match exchange.env.intake.dialect {
+        Dialect::None => None,
+        _ => web::begin_answer(exchange, &mut reply),
+    };
+    let intake = &exchange.env.intake;
     let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
     async move {
-        relay(exchange, up, began).await?;
+        relay(exchange, up, (began, encoder)).await?;
         Ok((persistence, exchange.buffers.body.is_sent() && up.is_reusable()))
     }
 }

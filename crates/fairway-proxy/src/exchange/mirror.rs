@@ -46,6 +46,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         _ => buffers.body.copy_to(writer),
     }
     let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
+    let limit = env.limit;
     let rule = copying.rule.clone();
     tokio::task::spawn_local(async move {
         let outer = Environment {
@@ -56,6 +57,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
             client,
             prefix: 0,
             https_port: 0,
+            limit,
         };
         let intake = outer.intake.clone();
         // Nobody waits for it.

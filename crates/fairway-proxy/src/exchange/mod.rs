@@ -19,6 +19,8 @@ mod environment;
 mod forward;
 mod forwarded;
 #[cfg(test)]
+mod grpc_tests;
+#[cfg(test)]
 mod interleaving_tests;
 mod mirror;
 mod peer_watch;
@@ -33,10 +35,11 @@ mod subrequest;
 mod tests;
 mod transact;
 mod tunnel;
+mod web;
 
 use std::rc::Rc;
 
-use fairway_message::{BodySize, Malformed};
+use fairway_message::{BodySize, Head, Malformed};
 use fairway_model::{Action, AnswerReason};
 use fairway_routing::{Asking, CompiledRule, Matched};
 use fairway_runtime::clock::Instant;
@@ -44,6 +47,7 @@ use fairway_runtime::clock::Instant;
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
+use crate::grpc::dialect_of_answers;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
@@ -163,6 +167,7 @@ fn admit<'a, N: Network>(
     }
     let intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
+    let limit = call_limit(&intake, &buffers.request, record);
     let listener = adopted.listener(peer.listener);
     let public_port = listener.map_or(0, |facts| facts.public_port);
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
@@ -172,10 +177,22 @@ fn admit<'a, N: Network>(
         return Err(Unroutable::NoRoute(intake));
     };
     let https_port = listener.map_or(443, |facts| facts.https_port);
-    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port };
+    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.target.clear();
     let verdict = decide(&env, 0, buffers);
     Ok((env, verdict))
+}
+
+/// Remembers that the request is a gRPC call, and says when its client's time for it is over. A `grpc-timeout` that is none is
+/// the endpoint's to judge, as in Envoy.
+#[inline]
+fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Option<Instant> {
+    if !intake.dialect.is_grpc() {
+        return None;
+    }
+    record.call.dialect = dialect_of_answers(request, intake.dialect);
+    let timeout = request.named(b"grpc-timeout").and_then(fairway_grpc::timeout);
+    timeout.map(|timeout| record.began + timeout)
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

@@ -3,12 +3,15 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use fairway_grpc::Encoder;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::pace::Pace;
 
 use super::environment::{ClientSide, Environment, Exchange};
+use super::web::Outlet;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
+use crate::grpc::status_of;
 use crate::network::Network;
 use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
 
@@ -25,34 +28,69 @@ enum Stage {
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    began: Instant,
-) -> impl Future<Output = Result<(), Fault>> {
+    (began, mut encoder): (Instant, Option<Encoder>),
+) -> impl Future<Output = Result<(), Broken>> {
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
-        let Buffers { body, replay, .. } = &mut **buffers;
+        let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
             deaf = matches!(body.poll_send(cx, &mut client_side.down, up, replay), Poll::Ready(Err(_)));
         }
-        let done = flow.poll(cx, up, &mut client_side.down);
-        record.body_bytes = flow.moved;
-        if done.is_ready() {
-            return done;
+        let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
+        let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
+        let done = flow.poll(cx, up, &mut outlet);
+        if let Poll::Ready(done) = done {
+            if env.intake.dialect.is_grpc() {
+                record.call.status = status_of(up.trailers()).or(record.call.status);
+            }
+            return Poll::Ready(done.map_err(Broken::off));
         }
         if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Fault::ClientGone));
+            return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
         }
-        if flow.note_progress(env, client_side) {
-            return Poll::Ready(Err(Fault::ClientStalled));
+        // In a stream of messages, the request's are progress, too.
+        let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
+        if flow.note_progress(env, client_side, record.body_bytes + received) {
+            return Poll::Ready(Err(Broken::off(Fault::ClientStalled)));
         }
         ready!(client_side.deadline.poll_passed(cx));
-        Poll::Ready(Err(match flow.awaited {
-            Awaited::Client => Fault::ClientStalled,
-            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
-        }))
+        if !env.is_overdue() {
+            return Poll::Ready(Err(Broken::off(flow.lateness())));
+        }
+        let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
+        let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
+        let protocol = (env.intake.dialect, env.intake.version);
+        let end = match flow.stage == Stage::Flowing && outlet.end_late(cx, protocol) {
+            true => End::Sent,
+            false => End::Missing,
+        };
+        Poll::Ready(Err(Broken { fault: Fault::DeadlineExceeded, end }))
     })
+}
+
+/// An answer that was not relayed to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broken {
+    pub(crate) fault: Fault,
+    pub(crate) end: End,
+}
+
+/// What the client will see of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing yet.
+    Missing,
+    /// It was said why the answer ends here, and waits to be sent.
+    Sent,
+}
+
+impl Broken {
+    fn off(fault: Fault) -> Self {
+        Self { fault, end: End::Missing }
+    }
 }
 
 /// Who is waited for.
@@ -68,7 +106,6 @@ enum Awaited {
 struct Flow {
     stage: Stage,
     awaited: Awaited,
-    moved: u64,
     /// Whether the client has no room for more.
     is_full: bool,
     /// What the last look saw, moved and taken by the client's socket: a change is progress.
@@ -83,7 +120,6 @@ impl Flow {
         Self {
             stage: Stage::Flowing,
             awaited: Awaited::Unknown,
-            moved: 0,
             is_full: false,
             seen: (0, 0),
             since: began,
@@ -95,25 +131,22 @@ impl Flow {
         &mut self,
         cx: &mut Context<'_>,
         up: &mut U,
-        down: &mut D,
+        outlet: &mut Outlet<'_, D>,
     ) -> Poll<Result<(), Fault>> {
         loop {
             if self.stage == Stage::Finished {
-                ready!(down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
+                ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Ready(Ok(()));
             }
-            let room = down.poll_room(cx);
+            let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
             let room = ready!(room).map_err(|_| Fault::ClientGone)?;
-            let moved = &mut self.moved;
-            let step = up.poll_body(cx, room, |cx, data| {
-                *moved += data.len() as u64;
-                down.send_data(cx, data).map_err(|_| Failure::Refused)
-            });
+            let step =
+                up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => {}
                 Poll::Ready(Ok(BodyStep::End)) => {
-                    down.finish(up.trailers()).map_err(|_| Fault::UpstreamTruncated)?;
+                    outlet.finish(cx, up.trailers()).map_err(|_| Fault::UpstreamTruncated)?;
                     self.stage = Stage::Finished;
                 }
                 Poll::Ready(Err(Failure::Refused)) => return Poll::Ready(Err(Fault::ClientGone)),
@@ -123,7 +156,7 @@ impl Flow {
                 }
                 Poll::Pending => {
                     // What is there leaves before more is waited for.
-                    if let Poll::Ready(Err(_)) = down.poll_flush(cx) {
+                    if let Poll::Ready(Err(_)) = outlet.down.poll_flush(cx) {
                         return Poll::Ready(Err(Fault::ClientGone));
                     }
                     return Poll::Pending;
@@ -132,13 +165,22 @@ impl Flow {
         }
     }
 
+    /// Whose lateness it is.
+    fn lateness(&self) -> Fault {
+        match self.awaited {
+            Awaited::Client => Fault::ClientStalled,
+            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
+        }
+    }
+
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
     fn note_progress<N: Network, D: Downstream>(
         &mut self,
         env: &Environment<'_, N>,
         client_side: &mut ClientSide<D>,
+        moved: u64,
     ) -> bool {
-        let seen = (self.moved, client_side.down.progress());
+        let seen = (moved, client_side.down.progress());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.seen == seen {
@@ -159,7 +201,7 @@ impl Flow {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,
             Awaited::Unknown | Awaited::Endpoint => env.rule.rule().policy.timeouts.read,
         };
-        client_side.deadline.set(self.since, patience);
+        env.arm(&mut client_side.deadline, self.since, patience);
         too_slow
     }
 }

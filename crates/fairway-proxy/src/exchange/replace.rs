@@ -36,8 +36,9 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     (intake.version, intake.persistence, intake.expectation) =
         (outer.version, outer.persistence, outer.expectation);
     question.body = RequestBody::none(env.client.trust);
-    let (worker, adopted, rule, client) = (env.worker, env.adopted, &replacing.rule, env.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0 };
+    let (rule, limit) = (&replacing.rule, None);
+    let (worker, adopted, client) = (env.worker, env.adopted, env.client);
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit };
     // Counted and logged as the client's own, by its own rule.
     let mut own = Record::new(record.began, 0);
     let ending = {

@@ -4,14 +4,16 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_grpc::Code;
 use fairway_message::{BodySize, Malformed, Method, Version};
 use fairway_routing::Replacing;
 use fairway_runtime::clock::Instant;
 
-use super::environment::{ClientSide, Ending, Exchange, Unroutable};
+use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter;
+use crate::grpc::{self, dialect_of, dialect_of_answers};
 use crate::network::Network;
 use crate::record::Record;
 use crate::request::intake::{Expectation, Intake};
@@ -37,6 +39,7 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
         Unroutable::NoRoute(_) => Fault::NoRoute,
     };
     record.fault = Some(fault);
+    record.call.dialect = dialect_of_answers(&buffers.request, dialect_of(&buffers.request));
     own_fault(buffers, fault);
     match why {
         Unroutable::NoRoute(intake) => finish(worker, client_side, buffers, intake, record).await,
@@ -67,7 +70,20 @@ fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
 pub(crate) fn gone<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
     exchange.record.fault = Some(Fault::ClientGone);
     exchange.record.status = Fault::ClientGone.status();
+    note_cancelled(exchange.record);
     Ending::Abort
+}
+
+/// A call whose client has gone was cancelled, though nobody is left to be told.
+pub(crate) fn note_cancelled(record: &mut Record<'_>) {
+    if record.call.dialect.is_grpc() {
+        record.call.status = Some(Code::Cancelled.number());
+    }
+}
+
+/// Who makes the answer instead, if it has this status. Pages are for people: a gRPC client gets the status.
+pub(crate) fn replacing<'a, N: Network>(env: &Environment<'a, N>, status: u16) -> Option<&'a Replacing> {
+    if env.intake.dialect.is_grpc() { None } else { filter::replacing(env.rule, status) }
 }
 
 /// Answers a fault under a rule, unless the rule lets another backend answer it.
@@ -75,7 +91,7 @@ pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     fault: Fault,
 ) -> Outcome<'a> {
-    match filter::replacing(exchange.env.rule, fault.status()) {
+    match replacing(&exchange.env, fault.status()) {
         Some(replacing) => Outcome::Replaced(replacing, fault.status()),
         None => Outcome::Ended(refuse_by_rule(exchange, fault).await),
     }
@@ -113,6 +129,23 @@ pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '
     filter::on_answer(env.rule, env.client.scheme, buffers);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
     Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
+}
+
+/// The client's time was over in the middle of an answer, which has an end that says so: it is sent, and nothing more.
+pub(crate) async fn end_late<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+    exchange.record.fault = Some(Fault::DeadlineExceeded);
+    exchange.record.call.status = Some(Code::DeadlineExceeded.number());
+    let ClientSide { down, deadline, .. } = &mut *exchange.client_side;
+    deadline.set(Instant::now(), OWN_ANSWER);
+    let flushed = poll_fn(|cx| match down.poll_flush(cx) {
+        Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
+        Poll::Pending => deadline.poll_passed(cx).map(|()| false),
+    });
+    if flushed.await {
+        return Ending::Linger;
+    }
+    down.abort();
+    Ending::Abort
 }
 
 async fn finish<N: Network, D: Downstream>(
@@ -166,9 +199,11 @@ async fn send<D: Downstream>(
     (version, method, persistence): (Version, Method, Persistence),
     record: &mut Record<'_>,
 ) -> bool {
+    grpc::tell((&mut buffers.answer, &mut buffers.text), &mut record.call, record.fault);
     record.status = buffers.answer.status();
     let body = match buffers.answer.status() {
         204 | 304 => BodySize::None,
+        _ if buffers.text.is_empty() && !grpc::needs_length(&record.call, version) => BodySize::None,
         _ => {
             let length = itoa::Buffer::new().format(buffers.text.len()).to_owned();
             buffers.answer.set(b"Content-Length", length.as_bytes());

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 
+use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Head};
 use fairway_routing::CompiledRule;
 use fairway_runtime::clock::{Deadline, Instant};
@@ -28,7 +29,10 @@ pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {
         persistence: Persistence::Close,
         upgrade: Upgrade::None,
     };
-    Intake::check(buffers, &arrival)
+    let mut intake = Intake::check(buffers, &arrival)?;
+    // Whatever the client asked: Fairway itself makes no calls.
+    intake.dialect = Dialect::None;
+    Ok(intake)
 }
 
 /// Forwards the request in `buffers` by `rule`. The answer's head stands in the buffers then; its body was dropped.
@@ -41,8 +45,8 @@ pub(super) async fn run<N: Network, D: Downstream>(
     (rule, intake): (&CompiledRule, Intake),
     (down, buffers): (D, &mut Buffers),
 ) -> Result<(), Fault> {
-    let (worker, adopted, client) = (outer.worker, outer.adopted, outer.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0 };
+    let Environment { worker, adopted, client, limit, .. } = *outer;
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit };
     let mut client_side = ClientSide { down, deadline: Deadline::unset(), peer, served: 0 };
     let mut record = Record::new(Instant::now(), 0);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);

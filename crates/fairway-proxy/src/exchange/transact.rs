@@ -196,7 +196,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
             self.seen = seen;
         }
-        client_side.deadline.set(self.since, self.patience(body));
+        self.env.arm(&mut client_side.deadline, self.since, self.patience(body));
         too_slow
     }
 
@@ -207,6 +207,9 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             timeouts.read
         } else if self.up.queued() > 0 {
             timeouts.send
+        } else if self.env.intake.dialect.is_grpc() {
+            // A stream, in which nobody need have anything to say.
+            timeouts.read
         } else {
             self.env.worker.options.limits.body_idle
         }
@@ -214,7 +217,9 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
 
     /// Whose lateness it is.
     fn lateness(&self, body: &RequestBody) -> Fault {
-        if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
+        if self.env.is_overdue() {
+            Fault::DeadlineExceeded
+        } else if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
             Fault::UpstreamTimeout
         } else {
             Fault::ClientTimeout

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
@@ -170,6 +171,9 @@ impl Counters {
         self.bytes.sent.set(self.bytes.sent.get() + record.sent_bytes);
         if let Some(fault) = record.fault {
             self.reason(Stage::Exchange, fault);
+        }
+        if let Some(status) = record.call.status {
+            self.label(Stage::Call, Code::name_of(status));
         }
         self.series.borrow_mut().observe(record);
     }

@@ -7,6 +7,8 @@ pub(crate) enum Stage {
     Connection,
     /// In an exchange.
     Exchange,
+    /// At the end of a gRPC call: its status.
+    Call,
 }
 
 /// A fault as it is counted.

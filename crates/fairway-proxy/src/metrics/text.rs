@@ -35,12 +35,14 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         .expect("a string takes every write");
     head(out, "fairway_refused_connections_total", "counter");
     head(out, "fairway_faults_total", "counter");
+    head(out, "fairway_grpc_calls_total", "counter");
     for ((stage, reason), value) in &reasons {
-        let name = match stage {
-            Stage::Connection => "fairway_refused_connections_total",
-            Stage::Exchange => "fairway_faults_total",
+        let (name, label) = match stage {
+            Stage::Connection => ("fairway_refused_connections_total", "reason"),
+            Stage::Exchange => ("fairway_faults_total", "reason"),
+            Stage::Call => ("fairway_grpc_calls_total", "status"),
         };
-        line(out, name, &format!("reason=\"{reason}\""), *value);
+        line(out, name, &format!("{label}=\"{reason}\""), *value);
     }
     let mut sorted: Vec<(String, Series)> =
         merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();

@@ -3,6 +3,8 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_grpc::Decoder;
+use fairway_message::Malformed;
 use fairway_runtime::pace::Pace;
 use fairway_runtime::wire::GATHER;
 
@@ -25,6 +27,8 @@ pub(crate) struct RequestBody {
     paced: u64,
     /// Whose trailers they are.
     trust: Trust,
+    /// What reads it, where the client sends text that the endpoint does not.
+    text: Option<Decoder>,
     /// Who else gets it.
     copies: Vec<CopyWriter>,
 }
@@ -67,6 +71,21 @@ enum Held {
     Lost,
 }
 
+impl Held {
+    /// Keeps what is sent, as long as there is room for all of it.
+    fn hold(&mut self, data: &[u8], replay: &mut Vec<u8>, most: usize) {
+        if *self == Self::Lost {
+            return;
+        }
+        if replay.len() + data.len() <= most {
+            replay.extend_from_slice(data);
+        } else {
+            *self = Self::Lost;
+            replay.clear();
+        }
+    }
+}
+
 /// Why the body does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFault {
@@ -96,6 +115,7 @@ impl RequestBody {
             pace: Pace::new(bounds.rate),
             paced: 0,
             trust,
+            text: None,
             copies: Vec::new(),
         }
     }
@@ -108,6 +128,11 @@ impl RequestBody {
     /// Of a request that has none, whatever its client sends.
     pub(crate) fn none(trust: Trust) -> Self {
         Self { arrival: Arrival::Whole, ..Self::announced(BodyBounds::default(), trust) }
+    }
+
+    /// What comes is base64; what goes on is what it stands for. Copies get what came.
+    pub(crate) fn decode_text(&mut self) {
+        self.text = Some(Decoder::default());
     }
 
     /// What comes from now on goes there, too.
@@ -222,19 +247,21 @@ impl RequestBody {
                 return Err(Failure::Refused);
             }
             self.copies.iter().for_each(|copy| copy.write(data));
-            if self.held == Held::All {
-                if replay.len() + data.len() <= self.bounds.replay {
-                    replay.extend_from_slice(data);
-                } else {
-                    self.held = Held::Lost;
-                    replay.clear();
-                }
+            let mut send = |data: &[u8]| {
+                self.held.hold(data, replay, self.bounds.replay);
+                up.send_data(cx, data).map_err(|_| Failure::Refused)
+            };
+            match &mut self.text {
+                None => send(data),
+                Some(text) => text.read(data, send),
             }
-            up.send_data(cx, data).map_err(|_| Failure::Refused)
         });
         match step {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Ok(BodyStep::More)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(BodyStep::End)) if self.text.as_ref().is_some_and(|text| !text.is_whole()) => {
+                Err(BodyFault::Downstream(Fault::Malformed(Malformed::Base64)))
+            }
             Poll::Ready(Ok(BodyStep::End)) => {
                 self.arrival = Arrival::Whole;
                 while let Some(copy) = self.copies.pop() {

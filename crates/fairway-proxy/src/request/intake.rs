@@ -1,5 +1,6 @@
 //! What a request asks for, checked once before anything acts on it.
 
+use fairway_grpc::Dialect;
 use fairway_message::{
     BodySize, Head, Known, Malformed, Method, Target, TargetForm, Version, path, request_authority,
 };
@@ -7,6 +8,7 @@ use fairway_model::PathForm;
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
+use crate::grpc::dialect_of;
 use crate::sides::{Arrival, Persistence, Upgrade};
 
 /// A request whose head obeys every rule.
@@ -19,6 +21,7 @@ pub(crate) struct Intake {
     pub(crate) persistence: Persistence,
     pub(crate) expectation: Expectation,
     pub(crate) upgrade: Upgrade,
+    pub(crate) dialect: Dialect,
     origin: Origin,
     /// Bytes of the path in the origin form; what follows is the query with its question mark.
     path: usize,
@@ -79,7 +82,7 @@ impl Intake {
         };
         check_upgrade(request, body, arrival.upgrade)?;
         let (persistence, upgrade) = (arrival.persistence, arrival.upgrade);
-        let version = request.version();
+        let (version, dialect) = (request.version(), dialect_of(request));
         let origin = match target {
             Target { form: TargetForm::Absolute, authority: Some(authority), .. } => {
                 write_origin(&target, origin);
@@ -91,7 +94,7 @@ impl Intake {
             }
             _ => Origin::Target,
         };
-        Ok(Self { method, version, body, persistence, expectation, upgrade, origin, path, shape })
+        Ok(Self { method, version, body, persistence, expectation, upgrade, dialect, origin, path, shape })
     }
 
     /// The path as the Gateway API sees it.

@@ -85,6 +85,7 @@ pub(super) fn filter(it: &Filter) -> String {
             format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
         }
         Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
+        Filter::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Filter::Unlogged => "not in the access log".to_owned(),
         Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }

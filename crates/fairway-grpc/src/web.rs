@@ -1,0 +1,246 @@
+//! The bodies of gRPC-Web: frames, of which the last has the trailers, and base64 around them.
+
+/// Bytes that are handed on at once.
+const BLOCK: usize = 4096;
+
+/// What stands before a message: a flag and its length.
+const PREFIX: u8 = 5;
+
+/// The flag of a frame of trailers.
+const TRAILERS: u8 = 0x80;
+
+/// Follows frames, whatever their pieces.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frames {
+    /// Bytes of the prefix that were seen.
+    seen: u8,
+    /// Bytes of the message that are to come, once its prefix is whole.
+    left: u32,
+}
+
+impl Frames {
+    /// Takes bytes up to the end of a frame or of `data`: says how many, and whether a frame ended with them.
+    fn take(&mut self, data: &[u8]) -> (usize, bool) {
+        let mut at = 0;
+        while self.seen < PREFIX {
+            let Some(&byte) = data.get(at) else { return (at, false) };
+            // The flag is shifted out.
+            self.left = self.left << 8 | u32::from(byte);
+            self.seen += 1;
+            at += 1;
+        }
+        let message = data.len() - at;
+        match usize::try_from(self.left) {
+            Ok(left) if left <= message => {
+                *self = Self::default();
+                (at + left, true)
+            }
+            _ => {
+                self.left -= u32::try_from(message).unwrap_or(self.left);
+                (data.len(), false)
+            }
+        }
+    }
+}
+
+/// Makes the body of an answer out of messages.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    frames: Frames,
+    text: Option<Text>,
+}
+
+/// What waits for the rest of its group of three.
+#[derive(Clone, Copy, Debug, Default)]
+struct Text {
+    waiting: [u8; 3],
+    count: usize,
+}
+
+impl Encoder {
+    /// Of a body in base64, or not.
+    #[must_use]
+    pub fn new(is_text: bool) -> Self {
+        Self { frames: Frames::default(), text: is_text.then(Text::default) }
+    }
+
+    /// Whether no frame is under way.
+    #[must_use]
+    pub fn is_between_frames(&self) -> bool {
+        self.frames.seen == 0
+    }
+
+    /// How many bytes of messages fit where there is room for so many; at least 1.
+    #[must_use]
+    pub fn room(&self, room: usize) -> usize {
+        // A frame without a message is five bytes, which are eight digits.
+        if self.text.is_some() { (room / 2).max(1) } else { room }
+    }
+
+    /// Hands over what `data` becomes. In base64 the end of each frame is padded, so that nothing of it waits.
+    ///
+    /// # Errors
+    /// With that of `sink`.
+    pub fn write<E>(&mut self, data: &[u8], mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut rest = data;
+        let mut block = Block::default();
+        while !rest.is_empty() {
+            let (count, ended) = self.frames.take(rest);
+            if let Some(text) = &mut self.text {
+                text.write(&rest[..count], |group, bytes| block.push(&digits(group, bytes), &mut sink))?;
+                if ended {
+                    text.pad(|group, bytes| block.push(&digits(group, bytes), &mut sink))?;
+                }
+            }
+            rest = &rest[count..];
+        }
+        if self.text.is_some() { block.flush(&mut sink) } else { sink(data) }
+    }
+}
+
+impl Text {
+    fn write<E>(
+        &mut self,
+        data: &[u8],
+        mut sink: impl FnMut([u8; 3], usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for &byte in data {
+            self.waiting[self.count] = byte;
+            self.count += 1;
+            if self.count == 3 {
+                self.count = 0;
+                sink(self.waiting, 3)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pad<E>(&mut self, mut sink: impl FnMut([u8; 3], usize) -> Result<(), E>) -> Result<(), E> {
+        let count = std::mem::take(&mut self.count);
+        if count == 0 {
+            return Ok(());
+        }
+        self.waiting[count..].fill(0);
+        sink(self.waiting, count)
+    }
+}
+
+/// Bytes on their way to a sink.
+struct Block {
+    bytes: [u8; BLOCK],
+    count: usize,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { bytes: [0; BLOCK], count: 0 }
+    }
+}
+
+impl Block {
+    fn push<E>(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if self.count + piece.len() > BLOCK {
+            self.flush(sink)?;
+        }
+        self.bytes[self.count..self.count + piece.len()].copy_from_slice(piece);
+        self.count += piece.len();
+        Ok(())
+    }
+
+    fn flush<E>(&mut self, sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        match std::mem::take(&mut self.count) {
+            0 => Ok(()),
+            count => sink(&self.bytes[..count]),
+        }
+    }
+}
+
+/// The four digits of a group of which so many bytes are meant (RFC 4648 §4).
+fn digits(group: [u8; 3], bytes: usize) -> [u8; 4] {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let [first, second, third] = group;
+    let indices = [first >> 2, first << 4 | second >> 4, second << 2 | third >> 6, third];
+    let mut digits = indices.map(|index| ALPHABET[usize::from(index & 63)]);
+    digits[bytes + 1..].fill(b'=');
+    digits
+}
+
+/// A body that is not base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBase64;
+
+/// Reads a body in base64, which may be of several parts that are padded each.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    bits: u32,
+    /// Characters of the group that were seen, its padding among them.
+    seen: u8,
+    padding: u8,
+}
+
+impl Decoder {
+    /// Whether nothing of a group is missing: the body may end here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// Hands over what `data` stands for.
+    ///
+    /// # Errors
+    /// With that of `sink`, or when it is not base64.
+    pub fn read<E: From<NotBase64>>(
+        &mut self,
+        data: &[u8],
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut block = Block::default();
+        for &character in data {
+            let value = match (value_of(character), character) {
+                (Some(value), _) if self.padding == 0 => value,
+                (None, b'=') if self.seen >= 2 => {
+                    self.padding += 1;
+                    0
+                }
+                _ => return Err(NotBase64.into()),
+            };
+            self.bits = self.bits << 6 | u32::from(value);
+            self.seen += 1;
+            if self.seen == 4 {
+                let [_, group @ ..] = self.bits.to_be_bytes();
+                block.push(&group[..3 - usize::from(self.padding)], &mut sink)?;
+                *self = Self::default();
+            }
+        }
+        block.flush(&mut sink)
+    }
+}
+
+const fn value_of(character: u8) -> Option<u8> {
+    match character {
+        b'A'..=b'Z' => Some(character - b'A'),
+        b'a'..=b'z' => Some(character - b'a' + 26),
+        b'0'..=b'9' => Some(character - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+/// Appends a line of trailers.
+pub fn trailer_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend(name.iter().map(u8::to_ascii_lowercase));
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What stands before lines of trailers.
+#[must_use]
+pub fn trailer_prefix(lines: &[u8]) -> [u8; PREFIX as usize] {
+    let [first, second, third, fourth] = u32::try_from(lines.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [TRAILERS, first, second, third, fourth]
+}

@@ -1,0 +1,314 @@
+//! Calls of HTTP/1 clients in virtual time: gRPC-Web in front of gRPC, and what a gRPC client is told.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_model::{AccessList, ErrorPages, Filter};
+use fairway_testkit::wire;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{Client, Meeting, OK, Stage, endpoint, on_stage};
+
+/// Five bytes of prefix and two of message, thrice.
+const BODY: &[u8] = b"\0\0\0\0\x02ab\0\0\0\0\x02cd\0\0\0\0\x02ef";
+const TEXT: &str = "AAAAAAJhYg==AAAAAAJjZA==AAAAAAJlZg==";
+
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n\
+    7\r\n\0\0\0\0\x02ab\r\n0\r\nGrpc-Status: 0\r\ngrpc-message: fine\r\n\r\n";
+const TRAILERS: &[u8] = b"\x80\0\0\0\x24grpc-status: 0\r\ngrpc-message: fine\r\n";
+
+/// What came to the endpoint: a head, and a body without its framing.
+type Seen = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
+
+/// Reads a request whole, then says this; again and again.
+async fn answering(mut stream: DuplexStream, answer: Vec<u8>, seen: Seen) {
+    let mut bytes = Vec::new();
+    loop {
+        let (head, body, used) = loop {
+            if let Some(request) = request(&bytes) {
+                break request;
+            }
+            if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return;
+            }
+        };
+        bytes.drain(..used);
+        seen.borrow_mut().push((head, body));
+        if stream.write_all(&answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn request(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
+    let head = wire::head(bytes).unwrap()?;
+    let (text, rest) = bytes.split_at(head.length);
+    let (body, length) = match wire::framing(&head.fields).unwrap() {
+        Some(wire::Framing::Chunked) => {
+            let body = wire::chunked(rest).unwrap()?;
+            (body.content, body.length)
+        }
+        Some(wire::Framing::Length(length)) => (rest.get(..length)?.to_vec(), length),
+        _ => (Vec::new(), 0),
+    };
+    Some((String::from_utf8(text.to_vec()).unwrap(), body, head.length + length))
+}
+
+fn stage(filters: Vec<Filter>, answer: &[u8]) -> (Stage, Seen) {
+    let seen = Seen::default();
+    let (answer, theirs) = (answer.to_vec(), Rc::clone(&seen));
+    let script = move |_| {
+        let (answer, seen) = (answer.clone(), Rc::clone(&theirs));
+        Meeting::with(move |stream| answering(stream, answer, seen))
+    };
+    (Stage::filtered(1, filters, script), seen)
+}
+
+fn web(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nX-Grpc-Web: 1\r\n{fields}\
+        Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// The head of the next answer, and its body.
+async fn asked(client: &mut Client, request: impl AsRef<[u8]>) -> (String, Vec<u8>) {
+    client.send(request).await;
+    let mut bytes = Vec::new();
+    loop {
+        if let Some((head, body, used)) = self::request(&bytes) {
+            assert_eq!(used, bytes.len());
+            return (head, body);
+        }
+        let more = client.stream.read_buf(&mut bytes).await.unwrap();
+        assert!(more > 0, "an answer: {:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_calls_a_grpc_endpoint() {
+    on_stage(async {
+        let (stage, seen) = stage(vec![Filter::GrpcWeb], ANSWER);
+        let mut client = stage.client();
+        for (content_type, accept, body, expected, answer_type) in [
+            (
+                "application/grpc-web+proto",
+                "",
+                BODY,
+                [b"\0\0\0\0\x02ab", TRAILERS].concat(),
+                "application/grpc-web+proto",
+            ),
+            (
+                "application/grpc-web-text",
+                "Accept: application/grpc-web-text\r\n",
+                TEXT.as_bytes(),
+                b"AAAAAAJhYg==gAAAACRncnBjLXN0YXR1czogMA0KZ3JwYy1tZXNzYWdlOiBmaW5lDQo=".to_vec(),
+                "application/grpc-web-text+proto",
+            ),
+            (
+                "application/grpc-web-text+proto",
+                "Accept: application/grpc-web+proto\r\n",
+                TEXT.as_bytes(),
+                [b"\0\0\0\0\x02ab", TRAILERS].concat(),
+                "application/grpc-web+proto",
+            ),
+        ] {
+            let (head, body) = asked(&mut client, web(content_type, accept, body)).await;
+            assert_eq!(String::from_utf8_lossy(&body), String::from_utf8_lossy(&expected), "{content_type}");
+            assert_eq!(field(&head, "Content-Type"), Some(answer_type), "{head}");
+            assert_eq!((field(&head, "grpc-status"), field(&head, "Content-Length")), (None, None));
+            let (head, body) = seen.borrow_mut().pop().unwrap();
+            assert_eq!(body, BODY, "{content_type}");
+            let of = |name| field(&head, name);
+            let expected = content_type.replace("-web", "").replace("-text", "");
+            assert_eq!(of("Content-Type"), Some(&*expected));
+            assert_eq!((of("TE"), of("X-Grpc-Web"), of("Accept")), (Some("trailers"), None, None), "{head}");
+        }
+        assert_eq!(stage.connects().len(), 1, "the connection is used again");
+        assert_eq!(stage.value("fairway_grpc_calls_total{status=\"OK\"}"), 3);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_is_decoded_wherever_it_is_split() {
+    on_stage(async {
+        let (stage, seen) = stage(vec![Filter::GrpcWeb], ANSWER);
+        let request = web("application/grpc-web-text", "", TEXT.as_bytes());
+        let begin = request.len() - TEXT.len();
+        let mut client = stage.client();
+        for cut in begin..request.len() {
+            client.send(&request[..cut]).await;
+            for _ in 0..20 {
+                yield_now().await;
+            }
+            asked(&mut client, &request[cut..]).await;
+            assert_eq!(seen.borrow_mut().pop().unwrap().1, BODY, "{cut}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_messages_has_its_status_in_the_body() {
+    on_stage(async {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nGrpc-Status: 12\r\nX-A: b\r\nContent-Length: 0\r\n\r\n";
+        let (stage, _) = stage(vec![Filter::GrpcWeb], answer);
+        let (head, body) = asked(&mut stage.client(), web("application/grpc-web", "", BODY)).await;
+        assert_eq!(body, b"\x80\0\0\0\x11grpc-status: 12\r\n");
+        assert_eq!((field(&head, "grpc-status"), field(&head, "X-A")), (None, Some("b")), "{head}");
+        assert_eq!(stage.value("fairway_grpc_calls_total{status=\"UNIMPLEMENTED\"}"), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
+    on_stage(async {
+        let answer =
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\nAAAA";
+        let (stage, seen) = stage(Vec::new(), answer);
+        let (head, body) =
+            asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
+        assert_eq!(
+            (field(&head, "Content-Type"), &body[..]),
+            (Some("application/grpc-web-text"), &b"AAAA"[..])
+        );
+        let seen = seen.borrow();
+        assert_eq!(seen[0].1, TEXT.as_bytes());
+        let of = |name| field(&seen[0].0, name);
+        assert_eq!((of("X-Grpc-Web"), of("TE")), (Some("1"), None), "{}", seen[0].0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_base64_and_what_is_no_grpc_answer() {
+    on_stage(async {
+        let (stage, seen) = stage(vec![Filter::GrpcWeb], NOT_FOUND);
+        for wrong in ["AAAA*AAA", "AAAAAAJhYg=", "AA=A"] {
+            let request = web("application/grpc-web", "", b"").to_vec();
+            drop(request);
+            let (head, body) = asked(
+                &mut stage.client(),
+                web("application/grpc-web-text", "Accept: application/grpc-web\r\n", wrong.as_bytes()),
+            )
+            .await;
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            let body = String::from_utf8_lossy(&body).into_owned();
+            assert!(body.ends_with("grpc-status: 13\r\ngrpc-message: 400 Bad Request: base64\r\n"), "{body}");
+        }
+        assert_eq!(seen.borrow().len(), 0, "no endpoint got a whole request");
+        let (head, body) = asked(&mut stage.client(), web("application/grpc-web", "", BODY)).await;
+        assert!(head.starts_with("HTTP/1.1 404 ") && body == b"plain", "as it is: {head}");
+    })
+    .await;
+}
+
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nplain";
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let late = b"\x80\0\0\0\x31grpc-status: 4\r\ngrpc-message: deadline_exceeded\r\n";
+    for (content_type, chunk, expected) in [
+        (
+            "application/grpc-web",
+            &b"7\r\n\0\0\0\0\x02ab\r\n"[..],
+            Some([b"\0\0\0\0\x02ab", &late[..]].concat()),
+        ),
+        ("application/grpc-web", b"6\r\n\0\0\0\0\x02a\r\n", None),
+        ("application/grpc", b"7\r\n\0\0\0\0\x02ab\r\n", None),
+    ] {
+        on_stage(async {
+            let (stage, _) = stage(vec![Filter::GrpcWeb], &[head, chunk].concat());
+            let mut client = stage.client();
+            client.send(web(content_type, "grpc-timeout: 500m\r\n", BODY)).await;
+            let began = Instant::now();
+            let bytes = client.rest().await;
+            assert_eq!(began.elapsed().as_millis() / 10, 50);
+            let whole = request(&bytes).map(|(_, body, _)| body);
+            assert_eq!(whole, expected, "{content_type} {}", chunk.len());
+            let counted = stage.value("fairway_grpc_calls_total{status=\"DEADLINE_EXCEEDED\"}");
+            assert_eq!(counted, u64::from(expected.is_some()), "what was told");
+            assert_eq!(stage.value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(stage.at_rest(), Ok(()));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_people() {
+    on_stage(async {
+        let nobody = AccessList { deny: vec!["192.0.2.0/24".parse().unwrap()], allow: Vec::new() };
+        let pages = ErrorPages { statuses: vec![403], backend: "c".into(), fields: Vec::new() };
+        let filters = vec![Filter::Access(nobody), Filter::ErrorPages(pages)];
+        let (stage, seen) = stage(filters, OK);
+        let mut client = stage.client();
+        let (head, body) = asked(&mut client, web("application/grpc", "", b"")).await;
+        let of = |name| field(&head, name);
+        assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
+        assert_eq!(
+            (of("grpc-status"), of("grpc-message")),
+            (Some("7"), Some("403 Forbidden: access_denied"))
+        );
+        assert_eq!((of("Content-Type"), of("Content-Length")), (Some("application/grpc"), Some("0")));
+        let (head, body) = asked(&mut client, web("application/grpc-web-text+proto", "", b"")).await;
+        assert_eq!(field(&head, "Content-Type"), Some("application/grpc-web-text"), "{head}");
+        assert!(body.starts_with(b"gAAAAD"), "{}", String::from_utf8_lossy(&body));
+        assert!(seen.borrow().is_empty());
+        asked(&mut client, web("text/plain", "", b"")).await;
+        assert_eq!(seen.borrow().len(), 1, "the page");
+        assert_eq!(stage.connects()[0].1, endpoint(102));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_serves_is_told_too() {
+    on_stage(async {
+        let (stage, _) = stage(Vec::new(), OK);
+        let request = "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\r\n";
+        let (head, _) = asked(&mut stage.client(), request).await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(field(&head, "grpc-status"), Some("12"), "{head}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
+    on_stage(async {
+        let message = vec![7; 300_000];
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let frame = [&[0][..], &length, &message].concat();
+        let chunk = format!("{:x}\r\n", frame.len());
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let end = &b"\r\n0\r\ngrpc-status: 0\r\n\r\n"[..];
+        let answer = [head.as_bytes(), chunk.as_bytes(), &frame, end].concat();
+        let (stage, _) = stage(vec![Filter::GrpcWeb], &answer);
+        let (_, body) =
+            asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
+        let mut decoder = fairway_grpc::Decoder::default();
+        let mut decoded = Vec::new();
+        decoder.read::<fairway_grpc::NotBase64>(&body, |bytes| Ok(decoded.extend_from_slice(bytes))).unwrap();
+        assert_eq!(decoded, [&frame[..], b"\x80\0\0\0\x10grpc-status: 0\r\n"].concat());
+        assert_eq!(body.len(), 4 * frame.len().div_ceil(3) + 28);
+    })
+    .await;
+}
