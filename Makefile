@@ -61,8 +61,9 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
-h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec; h2spec is built by go
+h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
+	conformance/h2spec/run --proxy
 
 e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
