@@ -10,3 +10,6 @@ mod fronts;
 mod http1;
 mod readers;
 mod recorder;
+mod report;
+mod smuggling;
+mod tls;

@@ -109,8 +109,8 @@ enum Names {
     Exact,
     /// Without white space and control bytes around it.
     Trimmed,
-    /// Only its letters, as CGI and frameworks that map names to variables do.
-    Letters,
+    /// With `-` for every byte that is no letter or digit, as CGI and frameworks do that map names to variables.
+    Mapped,
 }
 
 /// Which framing field counts.
@@ -146,8 +146,8 @@ pub(crate) const LENIENT: [Lenient; 10] = [
     lenient("bare-cr", Lines::CrOrLf, Names::Exact, Order::Chunked),
     lenient("whitespace-length", Lines::Lf, Names::Trimmed, Order::FirstLength),
     lenient("whitespace-chunked", Lines::Lf, Names::Trimmed, Order::Chunked),
-    lenient("letters-length", Lines::Lf, Names::Letters, Order::LastLength),
-    lenient("letters-chunked", Lines::Lf, Names::Letters, Order::Chunked),
+    lenient("mapped-length", Lines::Lf, Names::Mapped, Order::LastLength),
+    lenient("mapped-chunked", Lines::Lf, Names::Mapped, Order::Chunked),
 ];
 
 impl Lenient {
@@ -209,16 +209,15 @@ impl Lenient {
                 let end = name.iter().rposition(|byte| !is_edge(byte)).map_or(start, |at| at + 1);
                 name[start..end].to_vec()
             }
-            Names::Letters => name.iter().copied().filter(u8::is_ascii_alphabetic).collect(),
+            Names::Mapped => {
+                name.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte } else { b'-' }).collect()
+            }
         };
         (name.to_ascii_lowercase(), value.to_vec())
     }
 
     fn framing(&self, fields: &[(Vec<u8>, Vec<u8>)]) -> Option<Body> {
-        let (length, coding): (&[u8], &[u8]) = match self.names {
-            Names::Letters => (b"contentlength", b"transferencoding"),
-            _ => (b"content-length", b"transfer-encoding"),
-        };
+        let (length, coding): (&[u8], &[u8]) = (b"content-length", b"transfer-encoding");
         let framing: Vec<Body> = fields
             .iter()
             .filter_map(|(name, value)| match name {
@@ -339,8 +338,8 @@ mod tests {
             (post("X: y\rTransfer-Encoding: chunked", "0\r\n\r\n"), "bare-cr"),
             (post("Content-Length : 3", "abc"), "whitespace-length"),
             (post("X: y\r\n Z: q\r\nTransfer-Encoding\x0b: chunked", "0\r\n\r\n"), "whitespace-chunked"),
-            (post("Content_Length: 3", "abc"), "letters-length"),
-            (post("Transfer_Encoding: chunked", "0\r\n\r\n"), "letters-chunked"),
+            (post("Content_Length: 3", "abc"), "mapped-length"),
+            (post("Transfer_Encoding: chunked", "0\r\n\r\n"), "mapped-chunked"),
         ];
         for (stream, reader) in cases {
             assert!(who(stream.as_bytes()).iter().any(|it| it == reader), "{reader}: {stream:?} {:?}", who(stream.as_bytes()));

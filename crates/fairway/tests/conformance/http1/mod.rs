@@ -48,6 +48,8 @@ pub(crate) enum Expected {
     Refused(u16),
     /// This status without a request at the backend; the connection may stay.
     Answered(u16),
+    /// No answer within [`QUIET`], no request at the backend: the proxy waits for more.
+    Waits,
     /// The backend sees these requests: `METHOD target content-bytes`.
     Seen(&'static [&'static str]),
 }
@@ -98,6 +100,7 @@ impl Outcome {
         let right = match expected {
             Expected::Refused(status) => self.status == Some(status) && self.closed && self.seen.is_empty(),
             Expected::Answered(status) => self.status == Some(status) && self.seen.is_empty(),
+            Expected::Waits => self.status.is_none() && !self.closed && self.seen.is_empty(),
             Expected::Seen(seen) => self.seen == seen && !self.crossed,
         };
         (!right).then(|| self.in_words())
@@ -116,13 +119,14 @@ async fn ask(front: &Front, recorder: &Recorder, input: Input, expected: Expecte
     let before = recorder.count();
     let enough = |bytes: &[u8]| {
         let answers = bytes.windows(5).filter(|part| part == b"seen ").count();
-        matches!(expected, Expected::Seen(seen) if answers >= seen.len() && bytes.ends_with(b"\n"))
+        let is_switched = bytes.starts_with(b"HTTP/1.1 101") && bytes.ends_with(b"\r\n\r\n");
+        matches!(expected, Expected::Seen(seen) if is_switched || (answers >= seen.len() && bytes.ends_with(b"\n")))
     };
     let returned = exchange(front.http, &input.bytes(), QUIET, enough).await;
     let seen: Vec<_> = recorder.requests(before).iter().map(crate::readers::Message::seen).collect();
-    // Answers to HEAD have no content.
-    let answered: Vec<_> = seen.iter().filter(|seen| !seen.starts_with("HEAD ")).cloned().collect();
-    let crossed = returned.seen() != answered;
+    // Answers to HEAD have no content, and a change of protocol has no answer.
+    let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
+    let crossed = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
     Outcome { status: returned.status(), closed: returned.closed, seen, crossed }
 }
 
