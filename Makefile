@@ -20,7 +20,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test
+.PHONY: help build quick run test setup lint bench fuzz h2spec conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -61,8 +61,13 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 chart: ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
-h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec; h2spec is built by go
+h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
+	conformance/h2spec/run --proxy
+
+conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProxy and Envoy: docs/conformance.md; some minutes
+	cargo test --workspace --locked --test conformance
+	timeout 3600 cargo test --workspace --locked --test conformance -- --ignored --nocapture report
 
 e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')

@@ -1,0 +1,3 @@
+module fairway.dev/conformance/servers
+
+go 1.26.0

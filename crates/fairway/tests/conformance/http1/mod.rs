@@ -1,0 +1,169 @@
+//! The rules of HTTP/1 as a table of raw cases, each with its section: the bytes, and what must come of them. `syntax`, `bodies`
+//! and `connections` have the cases; here is how one is asked and judged.
+
+mod bodies;
+mod connections;
+mod syntax;
+
+use serde_json::{Value, json};
+
+use crate::client::{QUIET, exchange};
+use crate::fronts::{Front, fairway};
+use crate::recorder::Recorder;
+
+/// A case.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// `9112 §3.2` is section 3.2 of RFC 9112.
+    pub(crate) section: &'static str,
+    input: Input,
+    expected: Expected,
+}
+
+/// The bytes of a case, of which all but one part are usual.
+#[derive(Clone, Copy)]
+pub(crate) enum Input {
+    /// All of them.
+    Raw(&'static [u8]),
+    /// The request line; a `Host` follows.
+    Line(&'static str),
+    /// The target of a GET.
+    Target(&'static str),
+    /// One or more field lines of a GET.
+    Field(&'static [u8]),
+    /// The value of `Host`.
+    Host(&'static str),
+    /// Framing fields of a POST and the bytes behind its head.
+    Post(&'static str, &'static str),
+    /// What follows the head of a POST with `Transfer-Encoding: chunked`.
+    Chunks(&'static [u8]),
+    /// `Raw` of these parts, the second so many times.
+    Long(&'static str, (&'static str, usize), &'static str),
+}
+
+/// What comes of it.
+#[derive(Clone, Copy)]
+pub(crate) enum Expected {
+    /// This status, the connection ends, and no request is whole at the backend.
+    Refused(u16),
+    /// This status without a request at the backend; the connection may stay.
+    Answered(u16),
+    /// No answer within [`QUIET`], no request at the backend: the proxy waits for more.
+    Waits,
+    /// The backend sees these requests: `METHOD target content-bytes`.
+    Seen(&'static [&'static str]),
+}
+
+pub(crate) const fn case(name: &'static str, section: &'static str, input: Input, expected: Expected) -> Case {
+    Case { name, section, input, expected }
+}
+
+/// What a GET of `/` is at the backend, and a POST of `/` with three bytes.
+pub(crate) const GET: Expected = Expected::Seen(&["GET / 0"]);
+pub(crate) const POST: Expected = Expected::Seen(&["POST / 3"]);
+pub(crate) const BAD: Expected = Expected::Refused(400);
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
+    [syntax::CASES, bodies::CASES, connections::CASES].into_iter().flatten()
+}
+
+impl Input {
+    fn bytes(self) -> Vec<u8> {
+        let head = |line: &str, fields: &[u8]| [line.as_bytes(), b" HTTP/1.1\r\nHost: a.test\r\n", fields, b"\r\n"].concat();
+        match self {
+            Self::Raw(bytes) => bytes.to_vec(),
+            Self::Line(line) => format!("{line}\r\nHost: a.test\r\n\r\n").into_bytes(),
+            Self::Target(target) => head(&format!("GET {target}"), b""),
+            Self::Field(lines) => head("GET /", &[lines, b"\r\n"].concat()),
+            Self::Host(host) => format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
+            Self::Post(fields, body) => [head("POST /", format!("{fields}\r\n").as_bytes()), body.into()].concat(),
+            Self::Chunks(body) => [head("POST /", b"Transfer-Encoding: chunked\r\n"), body.to_vec()].concat(),
+            Self::Long(before, (part, times), after) => format!("{before}{}{after}", part.repeat(times)).into_bytes(),
+        }
+    }
+}
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    status: Option<u16>,
+    closed: bool,
+    seen: Vec<String>,
+    /// What the backend saw and what the client was answered differ.
+    crossed: bool,
+}
+
+impl Outcome {
+    /// How it differs from what is expected, in words.
+    fn wrong(&self, expected: Expected) -> Option<String> {
+        let right = match expected {
+            Expected::Refused(status) => self.status == Some(status) && self.closed && self.seen.is_empty(),
+            Expected::Answered(status) => self.status == Some(status) && self.seen.is_empty(),
+            Expected::Waits => self.status.is_none() && !self.closed && self.seen.is_empty(),
+            Expected::Seen(seen) => self.seen == seen && !self.crossed,
+        };
+        (!right).then(|| self.in_words())
+    }
+
+    fn in_words(&self) -> String {
+        let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+        let end = if self.closed { ", closed" } else { "" };
+        let crossed = if self.crossed { ", answers differ" } else { "" };
+        format!("{status}{end}, seen {:?}{crossed}", self.seen)
+    }
+}
+
+/// Asks one case of a proxy before `recorder`.
+async fn ask(front: &Front, recorder: &Recorder, input: Input, expected: Expected) -> Outcome {
+    let before = recorder.count();
+    let enough = |bytes: &[u8]| {
+        let answers = bytes.windows(5).filter(|part| part == b"seen ").count();
+        let is_switched = bytes.starts_with(b"HTTP/1.1 101") && bytes.ends_with(b"\r\n\r\n");
+        matches!(expected, Expected::Seen(seen) if is_switched || (answers >= seen.len() && bytes.ends_with(b"\n")))
+    };
+    let returned = exchange(front.http, &input.bytes(), QUIET, enough).await;
+    let seen: Vec<_> = recorder.requests(before).iter().map(crate::readers::Message::seen).collect();
+    // Answers to HEAD have no content, and a change of protocol has no answer.
+    let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
+    let crossed = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
+    Outcome { status: returned.status(), closed: returned.closed, seen, crossed }
+}
+
+#[tokio::test]
+async fn every_rule_of_http1_is_kept_as_the_table_says() {
+    let recorder = Recorder::start().await;
+    let front = fairway(recorder.address).await;
+    let mut wrong = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for case in all() {
+        assert!(names.insert(case.name), "two cases are called {}", case.name);
+        let outcome = ask(&front, &recorder, case.input, case.expected).await;
+        if let Some(how) = outcome.wrong(case.expected) {
+            wrong.push(format!("{} (RFC {}): {how}", case.name, case.section));
+        }
+    }
+    assert!(names.len() >= 300, "{} cases", names.len());
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), names.len(), wrong.join("\n"));
+}
+
+/// What a proxy does with all cases, for the report.
+pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
+    let (mut same, mut status, mut refuses, mut accepts, mut otherwise) = (0, vec![], vec![], vec![], vec![]);
+    let mut total = 0;
+    for case in all() {
+        total += 1;
+        let outcome = ask(front, recorder, case.input, case.expected).await;
+        let wanted_seen = matches!(case.expected, Expected::Seen(_));
+        let line = json!({"case": case.name, "section": case.section, "came": outcome.in_words()});
+        match outcome.wrong(case.expected) {
+            None => same += 1,
+            Some(_) if !wanted_seen && outcome.seen.is_empty() => status.push(line),
+            Some(_) if wanted_seen && outcome.seen.is_empty() => refuses.push(line),
+            Some(_) if wanted_seen => otherwise.push(line),
+            Some(_) => accepts.push(line),
+        }
+    }
+    json!({"cases": total, "as_expected": same, "refused_with_another_status": status, "refuses": refuses,
+        "accepts": accepts, "forwards_otherwise": otherwise})
+}

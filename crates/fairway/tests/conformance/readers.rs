@@ -1,0 +1,348 @@
+//! How many requests a stream of bytes holds, and where each ends, as different servers would say. One reader is strict; the
+//! others repeat, one at a time, what lenient servers are known to do. A stream that two of them cut differently could smuggle
+//! a request. No code of the proxy is used here.
+
+use fairway_testkit::wire::{self, Framing};
+
+/// A request of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// The first byte behind it.
+    pub(crate) end: usize,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    /// Bytes of its content, without chunk lines and trailers.
+    pub(crate) content: usize,
+}
+
+impl Message {
+    /// As every backend of these tests answers it.
+    pub(crate) fn seen(&self) -> String {
+        format!("{} {} {}", self.method, self.target, self.content)
+    }
+}
+
+/// What follows the last whole request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Nothing,
+    /// The beginning of a request.
+    Partial,
+    /// No request.
+    Refused(String),
+}
+
+/// A stream as a reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) rest: Rest,
+}
+
+/// What a reader makes of the front of some bytes; the end counts from there.
+type Step = Result<Option<Message>, String>;
+
+fn all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let at = messages.last().map_or(0, |message| message.end);
+        let left = &bytes[at..];
+        if left.is_empty() {
+            return Reading { messages, rest: Rest::Nothing };
+        }
+        match next(left) {
+            Ok(Some(message)) if message.end > 0 => {
+                messages.push(Message { end: at + message.end, ..message });
+            }
+            Ok(_) => return Reading { messages, rest: Rest::Partial },
+            Err(why) => return Reading { messages, rest: Rest::Refused(why) },
+        }
+    }
+}
+
+/// As RFC 9112 says, without anything that it only tolerates.
+pub(crate) fn strict(bytes: &[u8]) -> Reading {
+    all(bytes, strict_one)
+}
+
+/// The first request of `bytes`; `None` while it is not whole.
+pub(crate) fn strict_one(bytes: &[u8]) -> Step {
+    let Some(head) = wire::head(bytes).map_err(|error| error.0)? else { return Ok(None) };
+    let parts: Vec<&str> = head.start.split(' ').collect();
+    let [method, target, "HTTP/1.1"] = parts[..] else { return Err(format!("{:?}", head.start)) };
+    let is_target = |target: &str| !target.is_empty() && target.bytes().all(|byte| byte.is_ascii_graphic());
+    if !method.bytes().all(|byte| byte.is_ascii_graphic()) || !is_target(target) {
+        return Err(format!("{:?}", head.start));
+    }
+    if wire::values(&head.fields, "host").len() != 1 {
+        return Err("not exactly one Host".to_owned());
+    }
+    let body = &bytes[head.length..];
+    let (length, content) = match wire::framing(&head.fields).map_err(|error| error.0)? {
+        None | Some(Framing::None | Framing::Close) => (0, 0),
+        Some(Framing::Length(length)) if body.len() < length => return Ok(None),
+        Some(Framing::Length(length)) => (length, length),
+        Some(Framing::Chunked) => match wire::chunked(body).map_err(|error| error.0)? {
+            None => return Ok(None),
+            Some(chunked) => (chunked.length, chunked.content.len()),
+        },
+    };
+    let (method, target) = (method.to_owned(), target.to_owned());
+    Ok(Some(Message { end: head.length + length, method, target, content }))
+}
+
+/// What ends a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lines {
+    /// CRLF, and LF alone.
+    Lf,
+    /// CRLF, LF and CR.
+    CrOrLf,
+    /// CRLF alone.
+    CrLf,
+}
+
+/// How the name of a field is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// As it stands, whatever its case.
+    Exact,
+    /// Without white space and control bytes around it.
+    Trimmed,
+    /// With `-` for every byte that is no letter or digit, as CGI and frameworks do that map names to variables.
+    Mapped,
+}
+
+/// Which framing field counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    FirstLength,
+    LastLength,
+    Chunked,
+    /// Whichever stands last.
+    Last,
+}
+
+/// A lenient server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lenient {
+    pub(crate) name: &'static str,
+    lines: Lines,
+    names: Names,
+    order: Order,
+}
+
+const fn lenient(name: &'static str, lines: Lines, names: Names, order: Order) -> Lenient {
+    Lenient { name, lines, names, order }
+}
+
+/// Each is wrong in a way of its own.
+pub(crate) const LENIENT: [Lenient; 10] = [
+    lenient("length-first", Lines::CrLf, Names::Exact, Order::FirstLength),
+    lenient("last-length", Lines::CrLf, Names::Exact, Order::LastLength),
+    lenient("chunked-first", Lines::CrLf, Names::Exact, Order::Chunked),
+    lenient("last-framing-field", Lines::CrLf, Names::Exact, Order::Last),
+    lenient("bare-lf", Lines::Lf, Names::Exact, Order::Chunked),
+    lenient("bare-cr", Lines::CrOrLf, Names::Exact, Order::Chunked),
+    lenient("whitespace-length", Lines::Lf, Names::Trimmed, Order::FirstLength),
+    lenient("whitespace-chunked", Lines::Lf, Names::Trimmed, Order::Chunked),
+    lenient("mapped-length", Lines::Lf, Names::Mapped, Order::LastLength),
+    lenient("mapped-chunked", Lines::Lf, Names::Mapped, Order::Chunked),
+];
+
+impl Lenient {
+    pub(crate) fn read(&self, bytes: &[u8]) -> Reading {
+        all(bytes, |bytes| self.one(bytes))
+    }
+
+    fn one(&self, bytes: &[u8]) -> Step {
+        let mut at = 0;
+        // Empty lines before a request are passed over.
+        let start = loop {
+            let Some((line, used)) = self.line(&bytes[at..]) else { return Ok(None) };
+            at += used;
+            if !line.trim_ascii().is_empty() {
+                break line;
+            }
+        };
+        let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        loop {
+            let Some((line, used)) = self.line(&bytes[at..]) else { return Ok(None) };
+            at += used;
+            match (line, fields.last_mut()) {
+                ([], _) => break,
+                // A folded line belongs to the field before.
+                ([b' ' | b'\t', ..], Some((_, value))) => value.extend_from_slice(line),
+                _ => fields.push(self.field(line)),
+            }
+        }
+        let mut words = start.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let (method, target) = (text(words.next()), text(words.next()));
+        let body = &bytes[at..];
+        let found = match self.framing(&fields) {
+            Some(Body::Length(length)) => (body.len() >= length).then_some((length, length)),
+            Some(Body::Chunked) => self.chunked(body),
+            None => Some((0, 0)),
+        };
+        Ok(found.map(|(length, content)| Message { end: at + length, method, target, content }))
+    }
+
+    fn line<'b>(&self, bytes: &'b [u8]) -> Option<(&'b [u8], usize)> {
+        let ends = |at: usize| match (self.lines, &bytes[at..]) {
+            (_, [b'\r', b'\n', ..]) => Some(2),
+            (Lines::Lf | Lines::CrOrLf, [b'\n', ..]) => Some(1),
+            // The CR may yet get its LF.
+            (Lines::CrOrLf, [b'\r', _, ..]) => Some(1),
+            _ => None,
+        };
+        (0..bytes.len()).find_map(|at| ends(at).map(|end| (&bytes[..at], at + end)))
+    }
+
+    fn field(&self, line: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
+        let is_edge = |byte: &u8| *byte <= b' ' || *byte >= 0x7f;
+        let name: Vec<u8> = match self.names {
+            Names::Exact => name.to_vec(),
+            Names::Trimmed => {
+                let start = name.iter().position(|byte| !is_edge(byte)).unwrap_or(name.len());
+                let end = name.iter().rposition(|byte| !is_edge(byte)).map_or(start, |at| at + 1);
+                name[start..end].to_vec()
+            }
+            Names::Mapped => {
+                name.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte } else { b'-' }).collect()
+            }
+        };
+        (name.to_ascii_lowercase(), value.to_vec())
+    }
+
+    fn framing(&self, fields: &[(Vec<u8>, Vec<u8>)]) -> Option<Body> {
+        let (length, coding): (&[u8], &[u8]) = (b"content-length", b"transfer-encoding");
+        let framing: Vec<Body> = fields
+            .iter()
+            .filter_map(|(name, value)| match name {
+                name if name == length => Some(Body::Length(first_number(value))),
+                name if name == coding && says_chunked(value) => Some(Body::Chunked),
+                _ => None,
+            })
+            .collect();
+        let is_length = |body: &&Body| **body != Body::Chunked;
+        let preferred = match self.order {
+            Order::FirstLength => framing.iter().find(is_length),
+            Order::LastLength => framing.iter().rfind(is_length),
+            Order::Chunked => framing.iter().find(|body| !is_length(body)),
+            Order::Last => framing.last(),
+        };
+        preferred.or(framing.first()).copied()
+    }
+
+    /// The bytes a chunked body takes and those of its content; extensions, signs, `0x` and missing line ends are passed over.
+    fn chunked(&self, bytes: &[u8]) -> Option<(usize, usize)> {
+        let (mut at, mut content) = (0, 0usize);
+        loop {
+            let (line, used) = self.line(&bytes[at..])?;
+            let size = first_hexadecimal(line);
+            at += used;
+            if size == 0 {
+                break;
+            }
+            let end = at.checked_add(size).filter(|end| *end < bytes.len())?;
+            content += size;
+            at = end + bytes[end..].iter().take(2).take_while(|byte| b"\r\n".contains(byte)).count();
+        }
+        loop {
+            let (line, used) = self.line(&bytes[at..])?;
+            at += used;
+            if line.is_empty() {
+                return Some((at, content));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Length(usize),
+    Chunked,
+}
+
+fn text(word: Option<&[u8]>) -> String {
+    word.unwrap_or_default().iter().copied().map(char::from).collect()
+}
+
+/// The first digits, whatever stands around them.
+fn first_number(value: &[u8]) -> usize {
+    let digits = value.iter().skip_while(|byte| !byte.is_ascii_digit()).take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number.saturating_mul(10).saturating_add(usize::from(digit - b'0')))
+}
+
+fn says_chunked(value: &[u8]) -> bool {
+    value.to_ascii_lowercase().windows(7).any(|part| part == b"chunked")
+}
+
+fn first_hexadecimal(line: &[u8]) -> usize {
+    let line = line.trim_ascii();
+    let line = line.strip_prefix(b"+").or(line.strip_prefix(b"-")).unwrap_or(line);
+    let line = line.strip_prefix(b"0x").or(line.strip_prefix(b"0X")).unwrap_or(line);
+    let digits = line.iter().map_while(|byte| char::from(*byte).to_digit(16));
+    digits.fold(0, |number, digit| number.saturating_mul(16).saturating_add(digit as usize))
+}
+
+/// Where the lenient readers see something else than the strict one, in words.
+pub(crate) fn disagreements(stream: &[u8]) -> Vec<String> {
+    let strict = strict(stream);
+    let mut found = Vec::new();
+    if let Rest::Refused(why) = &strict.rest {
+        found.push(format!("strict: {why}"));
+    }
+    for reader in &LENIENT {
+        let reading = reader.read(stream);
+        if reading != strict {
+            found.push(format!("{}: {reading:?}, strict: {strict:?}", reader.name));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of those who disagree.
+    fn who(stream: &[u8]) -> Vec<String> {
+        let found = disagreements(stream);
+        found.iter().map(|one| one.split(':').next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn canonical_streams_are_read_alike() {
+        let stream = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\
+            POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
+            POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n\
+            GET /d HTTP/1.1\r\nHo";
+        assert_eq!(who(stream), [""; 0]);
+        let read = strict(stream);
+        let seen: Vec<_> = read.messages.iter().map(Message::seen).collect();
+        assert_eq!((seen.as_slice(), &read.rest), (&["GET /a 0", "POST /b 3", "POST /c 3"].map(String::from)[..], &Rest::Partial));
+    }
+
+    #[test]
+    fn each_reader_finds_what_it_is_for() {
+        let post = |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{body}");
+        let cases = [
+            (post("Content-Length: 5\r\nTransfer-Encoding: chunked", "0\r\n\r\n"), "strict"),
+            (post("Content-Length: 6\r\nTransfer-Encoding: chunked", "0\r\n\r\nX"), "length-first"),
+            (post("Content-Length: 1\r\nContent-Length: 2", "ab"), "length-first"),
+            (post("Content-Length: 1\r\nContent-Length: 2", "ab"), "last-length"),
+            (post("X: y\nTransfer-Encoding: chunked", "0\r\n\r\n"), "bare-lf"),
+            (post("X: y\rTransfer-Encoding: chunked", "0\r\n\r\n"), "bare-cr"),
+            (post("Content-Length : 3", "abc"), "whitespace-length"),
+            (post("X: y\r\n Z: q\r\nTransfer-Encoding\x0b: chunked", "0\r\n\r\n"), "whitespace-chunked"),
+            (post("Content_Length: 3", "abc"), "mapped-length"),
+            (post("Transfer_Encoding: chunked", "0\r\n\r\n"), "mapped-chunked"),
+        ];
+        for (stream, reader) in cases {
+            assert!(who(stream.as_bytes()).iter().any(|it| it == reader), "{reader}: {stream:?} {:?}", who(stream.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The long form: all suites against the binary and every peer that this machine has, real servers as readers of what was
+//! forwarded, `conformance/conformance.json` with all results, and `docs/conformance.md` made from it by `page`.
+
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::fronts::{self, Front, fairway};
+use crate::http1;
+use crate::recorder::Recorder;
+use crate::smuggling::{self, servers};
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn results() -> PathBuf {
+    checkout().join("conformance/conformance.json")
+}
+
+fn document() -> PathBuf {
+    checkout().join("docs/conformance.md")
+}
+
+#[tokio::test]
+#[ignore = "minutes, and Go, Node, Python, nginx, HAProxy and Envoy where they are: make conformance"]
+async fn report() {
+    let recorder = Recorder::start().await;
+    let servers = servers::all().await;
+    let mut fronts = vec![fairway(recorder.address).await];
+    fronts.extend(fronts::peers(recorder.address).await);
+    let mut reports = Vec::new();
+    for front in &fronts {
+        println!("{} {}", front.name, front.version);
+        reports.push(of(front, &recorder, &servers).await);
+    }
+    let own = &reports[0];
+    for direction in own["smuggling"].as_array().unwrap() {
+        let (name, found) = (&direction["direction"], &direction["ambiguities"]);
+        assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
+    }
+    assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
+    let text = format!("{:#}\n", json!({"command": "make conformance", "revision": revision().await, "proxies": reports}));
+    std::fs::write(results(), &text).unwrap();
+    std::fs::write(document(), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
+}
+
+async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> Value {
+    let (cleartext, tls) = (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
+    let http1 = http1::report(front, recorder).await;
+    let smuggling = smuggling::report(front, recorder, servers).await;
+    json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
+        "http1": http1, "smuggling": smuggling})
+}
+
+/// What h2spec says; null where there is no Go to build it.
+async fn h2spec(address: String, tls: Option<&str>) -> Value {
+    if Command::new("go").arg("version").output().await.is_err() {
+        return Value::Null;
+    }
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new(checkout().join("conformance/h2spec/run"));
+    command.args(tls).arg(address).env("H2SPEC_OUT", out.path()).output().await.unwrap();
+    let text = std::fs::read_to_string(out.path()).unwrap();
+    let sum = text.lines().rev().find(|line| line.contains(" tests, ")).unwrap_or_default();
+    let numbers: Vec<u64> = sum.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+    let [tests, passed, _, _] = numbers[..] else { return json!({"error": text.lines().last()}) };
+    json!({"tests": tests, "passed": passed, "failed": failed_cases(&text)})
+}
+
+/// `section: case` of each failure.
+fn failed_cases(text: &str) -> Vec<String> {
+    let (mut section, mut cases) = (String::new(), Vec::new());
+    for line in text.split("Failures:").nth(1).unwrap_or_default().lines().map(str::trim) {
+        match line.strip_prefix("× ") {
+            Some(case) => cases.push(format!("{section} {case}")),
+            None if line.starts_with(|c: char| c.is_ascii_digit()) => {
+                section = line.split(". ").next().unwrap_or_default().to_owned();
+            }
+            None => {}
+        }
+    }
+    cases
+}
+
+async fn revision() -> String {
+    let git = async |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(checkout()).output().await.ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let revision = git(&["rev-parse", "--short=12", "HEAD"]).await.unwrap_or_default();
+    let changed = git(&["status", "--porcelain", "--", "crates", "Cargo.lock"]).await.is_some_and(|it| !it.is_empty());
+    if changed { format!("{revision} with changes") } else { revision }
+}
+
+#[test]
+fn the_document_is_made_of_the_results() {
+    let text = std::fs::read_to_string(results()).unwrap();
+    let page = page::of(&serde_json::from_str(&text).unwrap());
+    assert!(std::fs::read_to_string(document()).unwrap() == page, "docs/conformance.md: run make conformance");
+}

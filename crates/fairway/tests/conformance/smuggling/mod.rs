@@ -1,0 +1,216 @@
+//! The smuggling differential: thousands of payloads that two parsers could cut differently, through a proxy to a backend that
+//! records every byte. What was forwarded must have the same requests for the strict reader, for every lenient one and, in the
+//! long form, for real servers. `over_http1` and `over_http2` make the payloads.
+
+mod over_http1;
+mod over_http2;
+pub(crate) mod servers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::client::{QUIET, exchange};
+use crate::fronts::{Front, fairway};
+use crate::readers::{disagreements, strict};
+use crate::recorder::Recorder;
+
+/// How a payload travels to the proxy and from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Http1ToHttp1,
+    Http2ToHttp1,
+}
+
+/// Directions whose second half the proxy does not have yet: HTTP/2 towards endpoints.
+const LATER: [&str; 2] = ["h1->h2", "h2->h2"];
+
+impl Direction {
+    pub(crate) const ALL: [Self; 2] = [Self::Http1ToHttp1, Self::Http2ToHttp1];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1ToHttp1 => "h1->h1",
+            Self::Http2ToHttp1 => "h2->h1",
+        }
+    }
+
+    fn payloads(self) -> Vec<Payload> {
+        match self {
+            Self::Http1ToHttp1 => over_http1::all(),
+            Self::Http2ToHttp1 => over_http2::all(),
+        }
+    }
+}
+
+/// A payload. [`MARK`] in its bytes stands for its own number.
+pub(crate) struct Payload {
+    family: &'static str,
+    bytes: Vec<u8>,
+}
+
+/// Payloads in the making, by family.
+#[derive(Default)]
+pub(crate) struct Payloads(Vec<Payload>);
+
+impl Payloads {
+    fn add(&mut self, family: &'static str, bytes: impl Into<Vec<u8>>) {
+        self.0.push(Payload { family, bytes: bytes.into() });
+    }
+}
+
+/// Stands for the payload's own number, of as many digits: lengths stay as they are.
+const MARK: &str = "/p00000/";
+
+/// The target prefix of a payload.
+fn mark(number: usize) -> String {
+    format!("/p{number:05}/")
+}
+
+fn numbered(bytes: &[u8], number: usize) -> Vec<u8> {
+    let (mut out, own, mut at) = (bytes.to_vec(), mark(number), 0);
+    while let Some(found) = out[at..].windows(MARK.len()).position(|part| part == MARK.as_bytes()) {
+        out[at + found..at + found + MARK.len()].copy_from_slice(own.as_bytes());
+        at += found + MARK.len();
+    }
+    out
+}
+
+/// What came of all payloads of a direction.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// By family: payloads, and how many of them had a request forwarded.
+    families: BTreeMap<&'static str, (usize, usize)>,
+    /// Requests that left the proxy whole.
+    requests: usize,
+    /// What two readers cut differently, or an answer that came to another payload.
+    pub(crate) ambiguities: Vec<String>,
+}
+
+impl Found {
+    fn payloads(&self) -> usize {
+        self.families.values().map(|(payloads, _)| payloads).sum()
+    }
+
+    fn forwarded(&self) -> usize {
+        self.families.values().map(|(_, forwarded)| forwarded).sum()
+    }
+
+    pub(crate) fn json(&self, direction: Direction) -> Value {
+        let families: BTreeMap<_, _> = self
+            .families
+            .iter()
+            .map(|(family, (payloads, forwarded))| (*family, json!({"payloads": payloads, "forwarded": forwarded})))
+            .collect();
+        let (payloads, forwarded) = (self.payloads(), self.forwarded());
+        json!({"direction": direction.name(), "payloads": payloads, "refused": payloads - forwarded,
+            "forwarded": forwarded, "requests": self.requests, "ambiguities": self.ambiguities.len(),
+            "examples": self.ambiguities.iter().take(5).collect::<Vec<_>>(), "families": families})
+    }
+}
+
+/// Payloads that are under way at a time.
+const AT_ONCE: usize = 32;
+
+/// Sends every payload of a direction through `front`, and judges what came to `recorder`.
+pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: Direction) -> Found {
+    let (first_stream, address) = (recorder.streams().len(), front.http);
+    let payloads = direction.payloads();
+    let gate = Arc::new(Semaphore::new(AT_ONCE));
+    let mut under_way = Vec::new();
+    for (number, payload) in payloads.iter().enumerate() {
+        let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
+        let bytes = numbered(&payload.bytes, number);
+        under_way.push(tokio::spawn(async move {
+            let last = format!("{}last", mark(number));
+            let enough = |came: &[u8]| came.windows(last.len()).any(|part| part == last.as_bytes());
+            let returned = exchange(address, &bytes, QUIET, enough).await;
+            drop(permit);
+            returned.seen()
+        }));
+    }
+    let mut found = Found::default();
+    for (number, one) in under_way.into_iter().enumerate() {
+        let own = mark(number);
+        // An answer may be to a request without a number, as `OPTIONS *`, but not to one with another number.
+        let is_strange = |seen: &String| seen.contains("/p0") && !seen.contains(&own);
+        let strangers: Vec<_> = one.await.unwrap().into_iter().filter(is_strange).collect();
+        if !strangers.is_empty() {
+            found.ambiguities.push(format!("{}{own}: answered {strangers:?}", payloads[number].family));
+        }
+    }
+    judge(&mut found, &payloads, &recorder.streams()[first_stream..]);
+    found
+}
+
+/// Reads what was forwarded as every reader would.
+fn judge(found: &mut Found, payloads: &[Payload], streams: &[Vec<u8>]) {
+    let mut forwarded = BTreeSet::new();
+    for stream in streams {
+        let reading = strict(stream);
+        found.requests += reading.messages.len();
+        for seen in &reading.messages {
+            forwarded.extend(number_in(&seen.target));
+        }
+        let different = disagreements(stream);
+        if !different.is_empty() {
+            let text = String::from_utf8_lossy(&stream[..stream.len().min(600)]).into_owned();
+            found.ambiguities.push(format!("{}; the stream: {text:?}", different.join("; ")));
+        }
+    }
+    for (number, payload) in payloads.iter().enumerate() {
+        let family = found.families.entry(payload.family).or_default();
+        family.0 += 1;
+        // The last request of a payload is an innocent one: it counts for nothing.
+        family.1 += usize::from(forwarded.contains(&number));
+    }
+}
+
+/// The number of the payload that a target is of, unless it is that of the innocent request at its end.
+fn number_in(target: &str) -> Option<usize> {
+    let at = target.find("/p")?;
+    let number = target.get(at + 2..at + 7)?.parse().ok()?;
+    (!target.ends_with("/last")).then_some(number)
+}
+
+#[tokio::test]
+async fn no_payload_leaves_that_two_readers_cut_differently() {
+    let recorder = Recorder::start().await;
+    let front = fairway(recorder.address).await;
+    let mut total = 0;
+    for direction in Direction::ALL {
+        let found = differential(&front, &recorder, direction).await;
+        let (payloads, forwarded) = (found.payloads(), found.forwarded());
+        println!("{}: {payloads} payloads, {forwarded} forwarded, {} requests", direction.name(), found.requests);
+        let (count, first) = (found.ambiguities.len(), found.ambiguities.iter().take(10).cloned().collect::<Vec<_>>());
+        assert!(first.is_empty(), "{}: {count} ambiguities:\n{}", direction.name(), first.join("\n"));
+        // A proxy that refused everything would show nothing.
+        assert!(forwarded * 20 > payloads && forwarded < payloads, "{payloads} payloads, {forwarded} forwarded");
+        total += payloads;
+    }
+    assert!(total >= 1500, "{total} payloads");
+}
+
+/// What the report says of a proxy; with real servers as readers where there are any.
+pub(crate) async fn report(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> Vec<Value> {
+    let mut reports = Vec::new();
+    for direction in Direction::ALL {
+        let first = recorder.streams().len();
+        let mut found = differential(front, recorder, direction).await;
+        let streams = recorder.streams()[first..].to_vec();
+        let mut readers = Vec::new();
+        for server in servers {
+            let read = server.read_all(&streams).await;
+            found.ambiguities.extend(read.different.iter().map(|how| format!("{}: {how}", server.name)));
+            readers.push(json!({"server": server.name, "version": server.version, "streams": streams.len(),
+                "requests": read.requests, "stricter": read.stricter, "different": read.different.len()}));
+        }
+        let mut report = found.json(direction);
+        report["readers"] = json!(readers);
+        reports.push(report);
+    }
+    reports.extend(LATER.map(|direction| json!({"direction": direction, "payloads": null})));
+    reports
+}

@@ -1,0 +1,168 @@
+//! Real servers as readers: they get what a proxy forwarded, byte for byte, and say which requests they saw. Go, Node and Python
+//! run a small program each (`conformance/servers`); nginx and HAProxy stand before the one of Go. What is not installed is left out.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_testkit::process::Program;
+use fairway_testkit::wait::{eventually, free_address};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::client::exchange;
+use crate::fronts::{self, Front, HAPROXY, NGINX, Peer};
+use crate::readers::{Message, Rest, strict};
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    address: SocketAddr,
+    _running: Running,
+}
+
+#[expect(dead_code, reason = "kept until the server is dropped")]
+enum Running {
+    Own(Program, TempDir),
+    Before(Front),
+}
+
+/// What a server made of all streams.
+#[derive(Default)]
+pub(crate) struct Read {
+    /// Requests it answered.
+    pub(crate) requests: usize,
+    /// Streams of which it refused a part.
+    pub(crate) stricter: usize,
+    /// Streams that it cut differently, in words.
+    pub(crate) different: Vec<String>,
+}
+
+/// Every server that this machine has.
+pub(crate) async fn all() -> Vec<Server> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/servers");
+    let mut servers = Vec::new();
+    if let Some(go) = go(&sources).await {
+        let backend = go.address;
+        servers.push(go);
+        for peer in [&NGINX, &HAPROXY] {
+            servers.extend(before(peer, backend).await);
+        }
+    }
+    servers.extend(script("Node", &["node"], &sources.join("server.mjs")).await);
+    servers.extend(script("Python", &["python3"], &sources.join("server.py")).await);
+    servers
+}
+
+/// What a program prints about its version; nothing when it is not installed.
+fn version(program: &str, flag: &str) -> Option<String> {
+    let output = Command::new(program).arg(flag).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = text.split_whitespace().map(|word| word.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
+    Some(number.into_iter().find(|word| word.contains('.')).unwrap_or("unknown").to_owned())
+}
+
+async fn go(sources: &Path) -> Option<Server> {
+    let version = version("go", "version")?;
+    let folder = TempDir::with_prefix("fairway-conformance-").unwrap();
+    let program: PathBuf = folder.path().join("server");
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(sources).status();
+    assert!(built.is_ok_and(|status| status.success()), "the server of Go cannot be built");
+    Some(run("Go", version, (&program, &[]), folder).await)
+}
+
+async fn script(name: &str, command: &[&str], file: &Path) -> Option<Server> {
+    let version = version(command[0], "--version")?;
+    let folder = TempDir::with_prefix("fairway-conformance-").unwrap();
+    Some(run(name, version, (Path::new(command[0]), &[&file.display().to_string()]), folder).await)
+}
+
+async fn run(name: &str, version: String, (program, arguments): (&Path, &[&str]), folder: TempDir) -> Server {
+    let address = free_address();
+    let arguments: Vec<String> =
+        arguments.iter().map(|&one| one.to_owned()).chain([address.port().to_string()]).collect();
+    let program = Program::start(program, &arguments);
+    eventually(&format!("{name} listens"), Duration::from_secs(20), || async {
+        TcpStream::connect(address).await.is_ok()
+    })
+    .await;
+    Server { name: name.to_owned(), version, address, _running: Running::Own(program, folder) }
+}
+
+async fn before(peer: &'static Peer, backend: SocketAddr) -> Option<Server> {
+    let front = fronts::start(peer, (peer.command)()?, backend).await;
+    let (name, version, address) = (front.name.to_owned(), front.version.clone(), front.http);
+    Some(Server { name, version, address, _running: Running::Before(front) })
+}
+
+impl Server {
+    /// Has it read every stream.
+    pub(crate) async fn read_all(&self, streams: &[Vec<u8>]) -> Read {
+        let gate = Arc::new(Semaphore::new(16));
+        let mut under_way = Vec::new();
+        for stream in streams {
+            let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
+            let (address, stream) = (self.address, stream.clone());
+            under_way.push(tokio::spawn(async move {
+                let read = read(address, &stream).await;
+                drop(permit);
+                read
+            }));
+        }
+        let mut all = Read::default();
+        for one in under_way {
+            let (requests, verdict) = one.await.unwrap();
+            all.requests += requests;
+            match verdict {
+                Verdict::Same => {}
+                Verdict::Stricter => all.stricter += 1,
+                Verdict::Different(how) => all.different.push(how),
+            }
+        }
+        all
+    }
+}
+
+enum Verdict {
+    Same,
+    /// It refused what others took, and answered nothing after that.
+    Stricter,
+    Different(String),
+}
+
+/// Sends a stream, with a last request behind it if it is whole, and compares what was seen.
+async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
+    let reading = strict(stream);
+    let mut wanted: Vec<String> = reading.messages.iter().map(Message::seen).collect();
+    let mut bytes = stream.to_vec();
+    if reading.rest == Rest::Nothing {
+        bytes.extend_from_slice(b"GET /the-end HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        wanted.push("GET /the-end 0".to_owned());
+    }
+    // An answer to HEAD does not show what was seen.
+    wanted.retain(|seen| !seen.starts_with("HEAD "));
+    // A server that waits for more is given up after this silence; a whole stream ends by itself.
+    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 3000 } else { 400 });
+    let returned = exchange(address, &bytes, quiet, |_| false).await;
+    let seen = returned.seen();
+    let text = returned.text();
+    let refused = ["HTTP/1.1 4", "HTTP/1.1 5", "HTTP/1.0 4", "HTTP/1.0 5"].iter().any(|status| text.contains(status));
+    let verdict = if seen == wanted {
+        Verdict::Same
+    } else if refused && is_subsequence(&seen, &wanted) {
+        Verdict::Stricter
+    } else {
+        Verdict::Different(format!("saw {seen:?}, strict saw {wanted:?}: {:?}", text.get(..200).unwrap_or(&text)))
+    };
+    (seen.len(), verdict)
+}
+
+/// Whether all of `some` are in `all`, in the same order.
+fn is_subsequence(some: &[String], all: &[String]) -> bool {
+    let mut rest = all.iter();
+    some.iter().all(|one| rest.any(|other| other == one))
+}
