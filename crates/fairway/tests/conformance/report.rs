@@ -34,9 +34,12 @@ async fn report() {
     let mut fronts = vec![fairway(recorder.address).await];
     fronts.extend(fronts::peers(recorder.address).await);
     let mut reports = Vec::new();
+    let revision = revision().await;
+    // Written after each proxy: a run that is interrupted leaves what it has.
     for front in &fronts {
         println!("{} {}", front.name, front.version);
         reports.push(of(front, &recorder, &servers).await);
+        write(&json!({"command": "make conformance", "revision": revision, "proxies": reports}));
     }
     let own = &reports[0];
     for direction in own["smuggling"].as_array().unwrap() {
@@ -44,10 +47,10 @@ async fn report() {
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
     }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
-    let text = format!(
-        "{:#}\n",
-        json!({"command": "make conformance", "revision": revision().await, "proxies": reports})
-    );
+}
+
+fn write(found: &Value) {
+    let text = format!("{found:#}\n");
     std::fs::write(results(), &text).unwrap();
     std::fs::write(document(), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
 }

@@ -148,7 +148,7 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     // An answer to HEAD does not show what was seen.
     wanted.retain(|seen| !seen.starts_with("HEAD "));
     // A server that waits for more is given up after this silence; a whole stream ends by itself.
-    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 3000 } else { 400 });
+    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 30_000 } else { 400 });
     let returned = exchange(address, &bytes, quiet, |_| false).await;
     let seen = returned.seen();
     let text = returned.text();
