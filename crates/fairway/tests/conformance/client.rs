@@ -1,5 +1,5 @@
-//! A client that writes any bytes to a proxy and keeps what comes back. It waits for an end that a case names, never longer
-//! than it is told, and nothing depends on which of the two ended it.
+//! A client that writes any bytes to a proxy and keeps what comes back. It waits for an end that a case names,
+//! never longer than it is told, and nothing depends on which of the two ended it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,7 +63,8 @@ impl Returned {
     /// The status of the first answer of HTTP/1 that is final.
     pub(crate) fn status(&self) -> Option<u16> {
         let text = self.text();
-        let mut statuses = text.match_indices("HTTP/1.").filter_map(|(at, _)| text.get(at + 9..at + 12)?.parse().ok());
+        let mut statuses =
+            text.match_indices("HTTP/1.").filter_map(|(at, _)| text.get(at + 9..at + 12)?.parse().ok());
         statuses.find(|status| *status >= 200 || *status == 101)
     }
 }

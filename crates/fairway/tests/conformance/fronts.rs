@@ -1,5 +1,5 @@
-//! Proxies to ask: the binary of this checkout, and for the report nginx, HAProxy and Envoy where they are in the cache of the
-//! laboratory (`make lab-peers`). Each sends everything to one backend.
+//! Proxies to ask: the binary of this checkout, and for the report nginx, HAProxy and Envoy where they are in the
+//! cache of the laboratory (`make lab-peers`). Each sends everything to one backend.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -191,29 +191,38 @@ fn haproxy(places: &Places<'_>) -> String {
     )
 }
 
+/// Envoy's names of types are long.
+const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
+
 fn envoy(places: &Places<'_>) -> String {
     let Places { http, https, backend, folder } = places;
-    let manager = "{name: envoy.filters.network.http_connection_manager, typed_config: {\
-        '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, \
-        stat_prefix: web, codec_type: AUTO, upgrade_configs: [{upgrade_type: websocket}], \
-        http_filters: [{name: envoy.filters.http.router, typed_config: {\
-        '@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}], \
-        route_config: {virtual_hosts: [{name: web, domains: ['*'], \
-        routes: [{match: {prefix: /}, route: {cluster: web}}]}]}}}";
+    let folder = folder.display();
+    let filters = format!("'@type': {EXTENSIONS}.filters");
+    let manager = format!(
+        "{{name: manager, typed_config: {{{filters}.network.http_connection_manager.v3.HttpConnectionManager, \
+         stat_prefix: web, codec_type: AUTO, upgrade_configs: [{{upgrade_type: websocket}}], http_filters: \
+         [{{name: router, typed_config: {{{filters}.http.router.v3.Router}}}}], route_config: {{virtual_hosts: \
+         [{{name: web, domains: ['*'], routes: [{{match: {{prefix: /}}, route: {{cluster: web}}}}]}}]}}}}}}"
+    );
     let tls = format!(
-        "{{name: tls, typed_config: {{'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext, \
-         common_tls_context: {{alpn_protocols: [h2, http/1.1], tls_certificates: [{{certificate_chain: {{filename: {0}/tls.crt}}, \
-         private_key: {{filename: {0}/tls.key}}}}]}}}}}}",
-        folder.display()
+        "{{name: tls, typed_config: {{'@type': {EXTENSIONS}.transport_sockets.tls.v3.DownstreamTlsContext, \
+         common_tls_context: {{alpn_protocols: [h2, http/1.1], tls_certificates: [{{certificate_chain: \
+         {{filename: {folder}/tls.crt}}, private_key: {{filename: {folder}/tls.key}}}}]}}}}}}"
     );
     let address = |address: &SocketAddr| {
         format!("{{socket_address: {{address: {}, port_value: {}}}}}", address.ip(), address.port())
     };
     let (http, https, backend) = (address(http), address(https), address(backend));
+    let listener = |name: &str, address: &str, chain: &str| {
+        format!(
+            "  - {{name: {name}, address: {address}, filter_chains: [{{filters: [{manager}]{chain}}}]}}\n"
+        )
+    };
+    let listeners =
+        listener("http", &http, "") + &listener("https", &https, &format!(", transport_socket: {tls}"));
     format!(
-        "static_resources:\n  listeners:\n  - {{name: http, address: {http}, filter_chains: [{{filters: [{manager}]}}]}}\n\
-         \x20 - {{name: https, address: {https}, filter_chains: [{{filters: [{manager}], transport_socket: {tls}}}]}}\n\
-         \x20 clusters:\n  - {{name: web, connect_timeout: 5s, load_assignment: {{cluster_name: web, \
-         endpoints: [{{lb_endpoints: [{{endpoint: {{address: {backend}}}}}]}}]}}}}\n"
+        "static_resources:\n  listeners:\n{listeners}  clusters:\n  - {{name: web, connect_timeout: 5s, \
+         load_assignment: {{cluster_name: web, endpoints: [{{lb_endpoints: \
+         [{{endpoint: {{address: {backend}}}}}]}}]}}}}\n"
     )
 }

@@ -1,6 +1,6 @@
-//! How many requests a stream of bytes holds, and where each ends, as different servers would say. One reader is strict; the
-//! others repeat, one at a time, what lenient servers are known to do. A stream that two of them cut differently could smuggle
-//! a request. No code of the proxy is used here.
+//! How many requests a stream of bytes holds, and where each ends, as different servers would say. One reader is
+//! strict; the others repeat, one at a time, what lenient servers are known to do. A stream that two of them cut
+//! differently could smuggle a request. No code of the proxy is used here.
 
 use fairway_testkit::wire::{self, Framing};
 
@@ -236,7 +236,8 @@ impl Lenient {
         preferred.or(framing.first()).copied()
     }
 
-    /// The bytes a chunked body takes and those of its content; extensions, signs, `0x` and missing line ends are passed over.
+    /// The bytes a chunked body takes and those of its content; extensions, signs, `0x` and missing line ends are
+    /// passed over.
     fn chunked(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let (mut at, mut content) = (0, 0usize);
         loop {
@@ -272,7 +273,8 @@ fn text(word: Option<&[u8]>) -> String {
 
 /// The first digits, whatever stands around them.
 fn first_number(value: &[u8]) -> usize {
-    let digits = value.iter().skip_while(|byte| !byte.is_ascii_digit()).take_while(|byte| byte.is_ascii_digit());
+    let digits =
+        value.iter().skip_while(|byte| !byte.is_ascii_digit()).take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |number, digit| number.saturating_mul(10).saturating_add(usize::from(digit - b'0')))
 }
 
@@ -323,7 +325,10 @@ mod tests {
         assert_eq!(who(stream), [""; 0]);
         let read = strict(stream);
         let seen: Vec<_> = read.messages.iter().map(Message::seen).collect();
-        assert_eq!((seen.as_slice(), &read.rest), (&["GET /a 0", "POST /b 3", "POST /c 3"].map(String::from)[..], &Rest::Partial));
+        assert_eq!(
+            (seen.as_slice(), &read.rest),
+            (&["GET /a 0", "POST /b 3", "POST /c 3"].map(String::from)[..], &Rest::Partial)
+        );
     }
 
     #[test]
@@ -342,7 +347,11 @@ mod tests {
             (post("Transfer_Encoding: chunked", "0\r\n\r\n"), "mapped-chunked"),
         ];
         for (stream, reader) in cases {
-            assert!(who(stream.as_bytes()).iter().any(|it| it == reader), "{reader}: {stream:?} {:?}", who(stream.as_bytes()));
+            assert!(
+                who(stream.as_bytes()).iter().any(|it| it == reader),
+                "{reader}: {stream:?} {:?}",
+                who(stream.as_bytes())
+            );
         }
     }
 }

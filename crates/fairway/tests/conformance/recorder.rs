@@ -1,5 +1,6 @@
-//! A backend that keeps every byte of every connection, in order, and answers each request that the strict reader finds with
-//! what it saw: `seen METHOD TARGET CONTENT`. It never repairs: behind something that is no request it answers nothing more.
+//! A backend that keeps every byte of every connection, in order, and answers each request that the strict reader
+//! finds with what it saw: `seen METHOD TARGET CONTENT`. It never repairs: behind something that is no request it
+//! answers nothing more.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -86,7 +87,12 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
                     }
                 }
                 Ok(None) => break None,
-                Err(_) => break Some("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned()),
+                Err(_) => {
+                    break Some(
+                        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                            .to_owned(),
+                    );
+                }
             }
         };
         let Some(answer) = answer else { continue };

@@ -1,5 +1,6 @@
-//! The long form: all suites against the binary and every peer that this machine has, real servers as readers of what was
-//! forwarded, `conformance/conformance.json` with all results, and `docs/conformance.md` made from it by `page`.
+//! The long form: all suites against the binary and every peer that this machine has, real servers as readers of
+//! what was forwarded, `conformance/conformance.json` with all results, and `docs/conformance.md` made from it by
+//! `page`.
 
 mod page;
 
@@ -33,9 +34,12 @@ async fn report() {
     let mut fronts = vec![fairway(recorder.address).await];
     fronts.extend(fronts::peers(recorder.address).await);
     let mut reports = Vec::new();
+    let revision = revision().await;
+    // Written after each proxy: a run that is interrupted leaves what it has.
     for front in &fronts {
         println!("{} {}", front.name, front.version);
         reports.push(of(front, &recorder, &servers).await);
+        write(&json!({"command": "make conformance", "revision": revision, "proxies": reports}));
     }
     let own = &reports[0];
     for direction in own["smuggling"].as_array().unwrap() {
@@ -43,13 +47,17 @@ async fn report() {
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
     }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
-    let text = format!("{:#}\n", json!({"command": "make conformance", "revision": revision().await, "proxies": reports}));
+}
+
+fn write(found: &Value) {
+    let text = format!("{found:#}\n");
     std::fs::write(results(), &text).unwrap();
     std::fs::write(document(), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
 }
 
 async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> Value {
-    let (cleartext, tls) = (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
+    let (cleartext, tls) =
+        (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
     let http1 = http1::report(front, recorder).await;
     let smuggling = smuggling::report(front, recorder, servers).await;
     json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
@@ -66,7 +74,8 @@ async fn h2spec(address: String, tls: Option<&str>) -> Value {
     command.args(tls).arg(address).env("H2SPEC_OUT", out.path()).output().await.unwrap();
     let text = std::fs::read_to_string(out.path()).unwrap();
     let sum = text.lines().rev().find(|line| line.contains(" tests, ")).unwrap_or_default();
-    let numbers: Vec<u64> = sum.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+    let numbers: Vec<u64> =
+        sum.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
     let [tests, passed, _, _] = numbers[..] else { return json!({"error": text.lines().last()}) };
     json!({"tests": tests, "passed": passed, "failed": failed_cases(&text)})
 }
@@ -92,7 +101,8 @@ async fn revision() -> String {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let revision = git(&["rev-parse", "--short=12", "HEAD"]).await.unwrap_or_default();
-    let changed = git(&["status", "--porcelain", "--", "crates", "Cargo.lock"]).await.is_some_and(|it| !it.is_empty());
+    let changed =
+        git(&["status", "--porcelain", "--", "crates", "Cargo.lock"]).await.is_some_and(|it| !it.is_empty());
     if changed { format!("{revision} with changes") } else { revision }
 }
 
@@ -100,5 +110,8 @@ async fn revision() -> String {
 fn the_document_is_made_of_the_results() {
     let text = std::fs::read_to_string(results()).unwrap();
     let page = page::of(&serde_json::from_str(&text).unwrap());
-    assert!(std::fs::read_to_string(document()).unwrap() == page, "docs/conformance.md: run make conformance");
+    assert!(
+        std::fs::read_to_string(document()).unwrap() == page,
+        "docs/conformance.md: run make conformance"
+    );
 }

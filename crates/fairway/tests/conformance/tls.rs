@@ -1,5 +1,5 @@
-//! What a scanner of TLS tries: ClientHellos in pieces, odd server names, protocols nobody has, old versions, records that are
-//! none. ClientHellos are written by hand; the reaction is the first record that comes back.
+//! What a scanner of TLS tries: ClientHellos in pieces, odd server names, protocols nobody has, old versions,
+//! records that are none. ClientHellos are written by hand; the reaction is the first record that comes back.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -88,7 +88,8 @@ impl Hello {
         extensions.extend(extension(23, &[]));
         if !self.protocols.is_empty() {
             let one = |name: &&[u8]| [&[u8::try_from(name.len()).unwrap()], *name].concat();
-            extensions.extend(extension(16, &sized(&self.protocols.iter().flat_map(one).collect::<Vec<_>>())));
+            extensions
+                .extend(extension(16, &sized(&self.protocols.iter().flat_map(one).collect::<Vec<_>>())));
         }
         let suites: Vec<u8> = self.suites.iter().flat_map(|suite| suite.to_be_bytes()).collect();
         let body =
@@ -112,7 +113,8 @@ async fn on_the_proxy(work: impl AsyncFnOnce(&Front)) {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
     work(&front).await;
-    let mut client = Client::connect_tls(front.https, &TlsOffer::new(trusting_anything(), "a.test")).await.unwrap();
+    let mut client =
+        Client::connect_tls(front.https, &TlsOffer::new(trusting_anything(), "a.test")).await.unwrap();
     assert_eq!(client.exchange(&Request::get("a.test", "/")).await.unwrap().status, 200);
 }
 

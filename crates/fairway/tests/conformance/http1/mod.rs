@@ -1,5 +1,5 @@
-//! The rules of HTTP/1 as a table of raw cases, each with its section: the bytes, and what must come of them. `syntax`, `bodies`
-//! and `connections` have the cases; here is how one is asked and judged.
+//! The rules of HTTP/1 as a table of raw cases, each with its section: the bytes, and what must come of them.
+//! `syntax`, `bodies` and `connections` have the cases; here is how one is asked and judged.
 
 mod bodies;
 mod connections;
@@ -54,7 +54,12 @@ pub(crate) enum Expected {
     Seen(&'static [&'static str]),
 }
 
-pub(crate) const fn case(name: &'static str, section: &'static str, input: Input, expected: Expected) -> Case {
+pub(crate) const fn case(
+    name: &'static str,
+    section: &'static str,
+    input: Input,
+    expected: Expected,
+) -> Case {
     Case { name, section, input, expected }
 }
 
@@ -70,16 +75,22 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
 
 impl Input {
     fn bytes(self) -> Vec<u8> {
-        let head = |line: &str, fields: &[u8]| [line.as_bytes(), b" HTTP/1.1\r\nHost: a.test\r\n", fields, b"\r\n"].concat();
+        let head = |line: &str, fields: &[u8]| {
+            [line.as_bytes(), b" HTTP/1.1\r\nHost: a.test\r\n", fields, b"\r\n"].concat()
+        };
         match self {
             Self::Raw(bytes) => bytes.to_vec(),
             Self::Line(line) => format!("{line}\r\nHost: a.test\r\n\r\n").into_bytes(),
             Self::Target(target) => head(&format!("GET {target}"), b""),
             Self::Field(lines) => head("GET /", &[lines, b"\r\n"].concat()),
             Self::Host(host) => format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
-            Self::Post(fields, body) => [head("POST /", format!("{fields}\r\n").as_bytes()), body.into()].concat(),
+            Self::Post(fields, body) => {
+                [head("POST /", format!("{fields}\r\n").as_bytes()), body.into()].concat()
+            }
             Self::Chunks(body) => [head("POST /", b"Transfer-Encoding: chunked\r\n"), body.to_vec()].concat(),
-            Self::Long(before, (part, times), after) => format!("{before}{}{after}", part.repeat(times)).into_bytes(),
+            Self::Long(before, (part, times), after) => {
+                format!("{before}{}{after}", part.repeat(times)).into_bytes()
+            }
         }
     }
 }

@@ -7,46 +7,63 @@ use serde_json::Value;
 const BEGIN: &str = "\
 # Conformance
 
-See how Fairway keeps the rules of HTTP/1 and HTTP/2 and what it does with smuggling payloads, compared with nginx, HAProxy and
-Envoy in the same suites. This page is generated from [conformance.json](../conformance/conformance.json); repeat it with
+See how Fairway keeps the rules of HTTP/1 and HTTP/2 and what it does with smuggling payloads, compared with nginx,
+HAProxy and Envoy in the same suites. This page is generated from
+[conformance.json](../conformance/conformance.json); repeat it with
 
 ```sh
 make lab-peers      # optional: today's nginx and HAProxy, in a folder of the cache
 make conformance
 ```
 
-Peers and servers that are not on the machine are left out. Nothing needs root. The short form (the table of HTTP/1, the smuggling
-differential with strict and lenient readers, TLS) runs with `make test`, and h2spec with `make h2spec`. The suites are in
-[crates/fairway/tests/conformance](../crates/fairway/tests/conformance), the servers in [conformance/servers](../conformance/servers).
+Peers and servers that are not on the machine are left out. Nothing needs root. The short form (the table of HTTP/1,
+the smuggling differential with strict and lenient readers, TLS) runs with `make test`, and h2spec with `make
+h2spec`. The suites are in [crates/fairway/tests/conformance](../crates/fairway/tests/conformance), the servers in
+[conformance/servers](../conformance/servers).
 
-The peers run with their defaults: one listener, one route, one endpoint. Their operators can make some of them stricter.
+The peers run with their defaults: one listener, one route, one endpoint. Their operators can make some of them
+stricter.
 ";
 
 const HTTP2: &str = "
 ## HTTP/2: h2spec
 
-All 146 cases of h2spec, strict ones included. A cleartext port that speaks HTTP/1 too answers an invalid HTTP/2 preface with an
-HTTP/1 error (RFC 9112 §3) before it closes; h2spec counts that as a failure (3.5, case 2).
+All 146 cases of h2spec, strict ones included. A cleartext port that speaks HTTP/1 too answers an invalid HTTP/2
+preface with an HTTP/1 error (RFC 9112 §3) before it closes; h2spec counts that as a failure (3.5, case 2).
 
 ";
 
 const HTTP1: &str = "
 ## HTTP/1: raw cases
 
-Each case is a few bytes, the section of the RFC, and what must come of them. *As expected* is Fairway's table: where an RFC leaves
-a choice (as in a `Content-Length` of `3, 3`), Fairway refuses, and a peer that accepts is not wrong. *Stricter* counts cases that
-Fairway forwards and the peer refuses, *laxer* those that Fairway refuses and the peer forwards.
+Each case is a few bytes, the section of the RFC, and what must come of them. *As expected* is Fairway's table:
+where an RFC leaves a choice (as in a `Content-Length` of `3, 3`), Fairway refuses, and a peer that accepts is not
+wrong. *Stricter* counts cases that Fairway forwards and the peer refuses, *laxer* those that Fairway refuses and
+the peer forwards.
 
 ";
 
 const SMUGGLING: &str = "
 ## Smuggling differential
 
-Each payload goes through the proxy to a backend that records every byte. The recorded stream is cut into requests by a strict
-reader, by ten lenient ones (length first, last length, chunked first, last framing field, bare LF, bare CR, and names with white space
-or other bytes in them) and by real servers. An *ambiguity* is a connection on which two of them disagree about the number, the target or
-the size of the requests, or an answer that reached another client. *Refused* payloads left nothing but their innocent last request.
+Each payload goes through the proxy to a backend that records every byte. The recorded stream is cut into requests
+by a strict reader, by ten lenient ones (length first, last length, chunked first, last framing field, bare LF, bare
+CR, and names with white space or other bytes in them) and by real servers. An *ambiguity* is a connection on which
+two of them disagree about the number, the target or the size of the requests, or an answer that reached another
+client. *Refused* payloads left nothing but their innocent last request.
 
+";
+
+const READERS: &str = "
+Real servers that read what each proxy forwarded. *Stricter* counts connections of which the server refused a part.
+
+";
+
+const FAMILIES: &str = "
+Families of payloads, and how many of each Fairway forwarded:
+
+| direction | family | payloads | forwarded |
+| --- | --- | --- | --- |
 ";
 
 const LATER: &str = "
@@ -102,7 +119,9 @@ fn http2(page: &mut String, proxies: &[&Value]) {
 }
 
 fn http1(page: &mut String, proxies: &[&Value]) {
-    page.push_str("| proxy | cases | as expected | refused with another status, or left open | stricter | laxer | forwarded otherwise |\n");
+    page.push_str(
+        "| proxy | cases | as expected | refused otherwise | stricter | laxer | forwarded otherwise |\n",
+    );
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for proxy in proxies {
         let run = &proxy["http1"];
@@ -118,8 +137,11 @@ fn http1(page: &mut String, proxies: &[&Value]) {
         );
     }
     for proxy in proxies {
-        for (what, title) in [("refuses", "stricter"), ("accepts", "laxer"), ("forwards_otherwise", "forwarded otherwise")] {
-            let cases: Vec<_> = list(&proxy["http1"][what]).map(|it| format!("`{}`", text(&it["case"]))).collect();
+        for (what, title) in
+            [("refuses", "stricter"), ("accepts", "laxer"), ("forwards_otherwise", "forwarded otherwise")]
+        {
+            let cases: Vec<_> =
+                list(&proxy["http1"][what]).map(|it| format!("`{}`", text(&it["case"]))).collect();
             if !cases.is_empty() {
                 let _ = writeln!(page, "\n{}, {title}: {}", text(&proxy["name"]), wrapped(&cases));
             }
@@ -142,11 +164,14 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
     for number in 0..directions {
         for proxy in proxies {
             let run = &measured(proxy)[number];
-            let cells: Vec<_> = ["payloads", "refused", "forwarded", "requests", "ambiguities"].map(|it| run[it].to_string()).to_vec();
-            let _ = writeln!(page, "| {} | {} | {} |", text(&run["direction"]), called(proxy), cells.join(" | "));
+            let cells: Vec<_> = ["payloads", "refused", "forwarded", "requests", "ambiguities"]
+                .map(|it| run[it].to_string())
+                .to_vec();
+            let _ =
+                writeln!(page, "| {} | {} | {} |", text(&run["direction"]), called(proxy), cells.join(" | "));
         }
     }
-    page.push_str("\nReal servers that read what each proxy forwarded. *Stricter* are connections of which the server refused a part.\n\n");
+    page.push_str(READERS);
     page.push_str("| direction | proxy | server | connections | requests | stricter | cut differently |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for number in 0..directions {
@@ -154,15 +179,29 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
             let run = &measured(proxy)[number];
             for reader in list(&run["readers"]) {
                 let server = format!("{} {}", text(&reader["server"]), text(&reader["version"]));
-                let cells: Vec<_> = ["streams", "requests", "stricter", "different"].map(|it| reader[it].to_string()).to_vec();
-                let _ = writeln!(page, "| {} | {} | {server} | {} |", text(&run["direction"]), text(&proxy["name"]), cells.join(" | "));
+                let cells: Vec<_> = ["streams", "requests", "stricter", "different"]
+                    .map(|it| reader[it].to_string())
+                    .to_vec();
+                let _ = writeln!(
+                    page,
+                    "| {} | {} | {server} | {} |",
+                    text(&run["direction"]),
+                    text(&proxy["name"]),
+                    cells.join(" | ")
+                );
             }
         }
     }
-    page.push_str("\nFamilies of payloads, and how many of each Fairway forwarded:\n\n| direction | family | payloads | forwarded |\n| --- | --- | --- | --- |\n");
+    page.push_str(FAMILIES);
     for run in proxies.first().map_or_else(Vec::new, |proxy| measured(proxy)) {
         for (family, count) in run["families"].as_object().into_iter().flatten() {
-            let _ = writeln!(page, "| {} | {family} | {} | {} |", text(&run["direction"]), count["payloads"], count["forwarded"]);
+            let _ = writeln!(
+                page,
+                "| {} | {family} | {} | {} |",
+                text(&run["direction"]),
+                count["payloads"],
+                count["forwarded"]
+            );
         }
     }
 }

