@@ -149,14 +149,15 @@ mod tests {
         assert_eq!(odd_handshakes(&new, [&none, &counts(10, 0)], Some(&tls(GROUP))), None);
         assert_eq!(odd_handshakes(&resumed, [&counts(50, 10), &counts(1, 10)], Some(&tls(GROUP))), None);
         assert_eq!(odd_handshakes(&open, [&counts(50, 0), &none], Some(&tls(GROUP))), None);
-        let odd = |case, counts, group: Option<&str>, text: &str| {
-            let said = odd_handshakes(case, counts, group.map(tls).as_ref());
+        let odd = |said: Option<String>, text: &str| {
             assert!(said.as_ref().is_some_and(|said| said.contains(text)), "{said:?}");
         };
-        odd(&new, [&none, &counts(9, 1)], Some(GROUP), "1 of 10 handshakes were resumed");
-        odd(&open, [&counts(49, 1), &none], Some(GROUP), "1 of 50 handshakes were resumed");
-        odd(&resumed, [&none, &counts(2, 10)], Some(GROUP), "2 of 12 handshakes were full");
-        odd(&new, [&none, &counts(9, 0)], Some("secp256r1"), "secp256r1");
-        odd(&open, [&none, &none], None, "no handshake was seen");
+        let common = tls(GROUP);
+        let common = Some(&common);
+        odd(odd_handshakes(&new, [&none, &counts(9, 1)], common), "1 of 10 handshakes were resumed");
+        odd(odd_handshakes(&open, [&counts(49, 1), &none], common), "1 of 50 handshakes were resumed");
+        odd(odd_handshakes(&resumed, [&none, &counts(2, 10)], common), "2 of 12 handshakes were full");
+        odd(odd_handshakes(&new, [&none, &counts(9, 0)], Some(&tls("secp256r1"))), "secp256r1");
+        odd(odd_handshakes(&open, [&none, &none], None), "no handshake was seen");
     }
 }
