@@ -102,7 +102,7 @@ pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
             "no difference: within the noise".to_owned()
         }
         Claim::None => "no difference: interval includes 1".to_owned(),
-        Claim::TooFew => format!("too few: {} pairs, and it takes {ENOUGH_PAIRS}", ratio.pairs),
+        Claim::TooFew => "too few pairs".to_owned(),
         Claim::Higher => more.to_owned(),
         Claim::Lower => less.to_owned(),
     }
