@@ -2,7 +2,7 @@
 //! ratios of figures in pairs of blocks. The laboratory's scenarios and the benchmark measure with it.
 //!
 //! ```text
-//! program ─► process | cgroup | samples ─► meter ─► Spent ─► pairs
+//! program ─► process | cgroup | samples ─► meter ─► Spent ─► compared ─► pairs
 //!    ▲                               machine, pinning, distance: where it ran
 //! executable: which release of it
 //! ```
@@ -11,6 +11,7 @@
 //! knows no Kubernetes.
 
 mod cgroup;
+mod compared;
 mod coverage;
 mod distance;
 mod executable;
@@ -24,6 +25,7 @@ mod samples;
 mod spent;
 mod usage;
 
+pub use compared::{Comparison, FIGURES, Figure};
 pub use distance::{distance, during, round_trip_ns};
 pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};

@@ -133,7 +133,7 @@ impl Glance {
                 let own = against().filter(of).filter(|ratio| ratio.peer == peer);
                 // Where the CPUs were in two states, the one with more pairs.
                 let own = own.max_by_key(|ratio| ratio.pairs)?;
-                Some(if is_noise(own, all) {
+                Some(if is_noise(own) {
                     format!("A/A {}", interval(own))
                 } else {
                     format!("{} ({})", number::ratio(own.median), interval(own))

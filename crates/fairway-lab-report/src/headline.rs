@@ -50,23 +50,17 @@ fn includes_one((low, high): (f64, f64)) -> bool {
     low < 1.005 && high >= 0.995
 }
 
-/// Whether it is a peer against itself: the noise of the machine. Its defaults against its recommended settings are not.
-pub(super) fn is_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
-    let same = |other: &Ratio| {
-        other.peer == other.base
-            && (&other.figure, &other.case, other.workers) == (&ratio.figure, &ratio.case, ratio.workers)
-            && other.grounds.distance == ratio.grounds.distance
-    };
-    let first = all.iter().filter(|other| same(other)).map(|other| other.settings).min();
-    ratio.peer == ratio.base && first.is_none_or(|first| first == ratio.settings)
+/// Whether it is a peer against itself: the noise of the machine.
+pub(super) fn is_noise(ratio: &Ratio) -> bool {
+    ratio.peer == ratio.base
 }
 
 fn is_within_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
-    !is_noise(ratio, all)
-        && all.iter().filter(|other| is_noise(other, all)).any(|noise| {
+    !is_noise(ratio)
+        && all.iter().filter(|other| is_noise(other)).any(|noise| {
             noise.figure == ratio.figure
                 && noise.case == ratio.case
-                && noise.workers == ratio.workers
+                && (noise.settings, noise.workers) == (ratio.settings, ratio.workers)
                 && noise.grounds.distance == ratio.grounds.distance
                 && noise.interval.0 <= ratio.median
                 && ratio.median <= noise.interval.1
@@ -94,7 +88,7 @@ fn lower_is_better(figure: &str) -> Option<bool> {
 
 /// The claim in words.
 pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
-    if is_noise(ratio, all) {
+    if is_noise(ratio) {
         return "noise".to_owned();
     }
     let claim = claim(ratio, all);
@@ -108,7 +102,7 @@ pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
             "no difference: within the noise".to_owned()
         }
         Claim::None => "no difference: interval includes 1".to_owned(),
-        Claim::TooFew => format!("too few: {} pairs, and it takes {ENOUGH_PAIRS}", ratio.pairs),
+        Claim::TooFew => "too few pairs".to_owned(),
         Claim::Higher => more.to_owned(),
         Claim::Lower => less.to_owned(),
     }
@@ -120,13 +114,11 @@ pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder) {
         builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
-    builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
+    builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base with the same settings on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
     builder.html.raw("<div class=\"ratios\">");
     for run in scenarios {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
-        order.sort_by_key(|ratio| {
-            (ratio.settings, is_noise(ratio, &run.ratios), builder.palette.place(&ratio.peer))
-        });
+        order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), builder.palette.place(&ratio.peer)));
         let what =
             |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers, ratio.grounds.distance);
         for (figure, case, workers, distance) in distinct(run.ratios.iter().map(what)) {
@@ -142,7 +134,7 @@ pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder) {
 fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBuilder) {
     let reach = reach(own);
     let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
-    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio, all)).map(|ratio| &ratio.base));
+    let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio)).map(|ratio| &ratio.base));
     let whose = match bases.as_slice() {
         [base] => format!("peer ÷ {base}"),
         _ => "peer ÷ base".to_owned(),
@@ -151,7 +143,7 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
         Table::new(caption, &[&whose, "#median ×", "#interval", &axis, "says", "#pairs", "#median of all"]);
     for ratio in own {
         let mut peers = builder.palette.cell(&ratio.peer, ratio.settings);
-        if is_noise(ratio, all) {
+        if is_noise(ratio) {
             peers.raw(" <small>A/A</small>");
         } else if bases.len() > 1 {
             peers.raw(" <small>÷ ").text(&ratio.base).raw("</small>");
@@ -272,9 +264,11 @@ mod tests {
         assert_eq!(text[4], "better");
         assert!(text[5].starts_with("noise"));
         assert!(includes_one((0.81, 0.998)) && !includes_one((0.81, 0.99)));
-        let defaults = Ratio { settings: Settings::Defaults, ..ratio("fairway", 1.4, (1.3, 1.5)) };
-        let both = [all[5].clone(), defaults];
-        assert!(is_noise(&both[0], &both) && !is_noise(&both[1], &both));
+        let with_defaults = |ratio: &Ratio| Ratio { settings: Settings::Defaults, ..ratio.clone() };
+        let noise = Ratio { interval: (0.99, 1.01), ..with_defaults(&all[5]) };
+        let both = [all.to_vec(), vec![with_defaults(&all[2]), noise]].concat();
+        assert!(super::text(&both[2], &both).contains("within the noise"), "of the same settings");
+        assert_eq!(super::text(&both[6], &both), "worse", "the noise of other settings says nothing");
     }
 
     #[test]

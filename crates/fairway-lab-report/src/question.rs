@@ -187,7 +187,7 @@ fn ratios(runs: &[Scenario], peers: &[String], is_meant: impl Fn(&str) -> bool) 
         let own = against_fairway(&run.ratios)
             .filter(same)
             .find(|one| one.peer == *peer && one.settings == Settings::Recommended)?;
-        let (text, standing) = if is_noise(own, &run.ratios) {
+        let (text, standing) = if is_noise(own) {
             (format!("1 (A/A {})", interval(own)), Standing::Unjudged)
         } else {
             let standing = match claim(own, &run.ratios) {

@@ -1,22 +1,11 @@
 //! What rounds come to together: times of propagation as one list, and ratios anew from the pairs of blocks of all
 //! rounds, by the method that made those of each. Blocks of different rounds are never a pair.
 
-use fairway_lab_measure::{Block, ratios as paired};
-use fairway_lab_results::{Distance, Grounds, Measure, Propagation, Ratio, Run, Settings};
+use fairway_lab_measure::{Comparison, FIGURES, Figure};
+use fairway_lab_results::{Propagation, Ratio, Run};
 
-/// The phase of ordinary blocks; the base against itself has another.
-const BLOCK: &str = "block";
 /// Further apart than the blocks of a round are many.
 const ROUND: u32 = 1_000_000;
-
-type Figure = (&'static str, fn(&Measure) -> Option<f64>);
-
-const FIGURES: [Figure; 2] = [
-    ("CPU per request", |one| {
-        one.cost.as_ref().map(|cost| cost.us_per_request).filter(|figure| *figure > 0.0)
-    }),
-    ("requests/s", |one| Some(one.load.rate).filter(|figure| *figure > 0.0)),
-];
 
 /// Adds the times of another round.
 pub(super) fn propagations(all: &mut Vec<Propagation>, more: &[Propagation]) {
@@ -36,102 +25,45 @@ pub(super) fn propagations(all: &mut Vec<Propagation>, more: &[Propagation]) {
     }
 }
 
-/// Which ratio: of whom, in which phase and case, to whose blocks.
-#[derive(Clone, PartialEq)]
-struct Sides {
-    case: String,
-    workers: Option<u32>,
-    peer: (String, Settings, String),
-    base: (String, Settings),
-}
-
 /// The ratios of all rounds together.
 pub(super) fn ratios(runs: &[&Run]) -> Vec<Ratio> {
-    let mut all: Vec<Sides> = Vec::new();
-    for sides in runs.iter().flat_map(|run| sides(run)) {
-        if !all.contains(&sides) {
-            all.push(sides);
+    let mut all: Vec<Comparison> = Vec::new();
+    for comparison in runs.iter().flat_map(|run| comparisons(run)) {
+        if !all.contains(&comparison) {
+            all.push(comparison);
         }
     }
-    let mut found = Vec::new();
-    for sides in &all {
-        for (figure, of) in FIGURES {
-            let (mut peer, mut base) = (Vec::new(), Vec::new());
-            for (round, run) in (0_u32..).zip(runs) {
-                let (mut own, theirs) = blocks(run, sides, round, of);
-                // Without a block of the base on both sides in its own round it would be paired with another round's.
-                own.retain(|block| {
-                    theirs.iter().any(|other| other.place < block.place)
-                        && theirs.iter().any(|other| other.place > block.place)
-                });
-                peer.extend(own);
-                base.extend(theirs);
-            }
-            let paired = paired(&peer, &base).into_iter();
-            found.extend(paired.map(|paired| Ratio {
-                figure: figure.to_owned(),
-                case: sides.case.clone(),
-                peer: sides.peer.0.clone(),
-                settings: sides.peer.1,
-                base: sides.base.0.clone(),
-                workers: sides.workers,
-                median: paired.spread.median,
-                interval: paired.spread.interval,
-                pairs: paired.pairs,
-                set_aside: paired.set_aside,
-                grounds: Grounds {
-                    distance: Some(paired.distance).filter(|distance| *distance != Distance::Unknown),
-                    coverage: Some(paired.spread.coverage),
-                    median_of_all: Some(paired.median_of_all),
-                },
-            }));
-        }
-    }
-    found
+    let of_all = |comparison| FIGURES.into_iter().flat_map(move |figure| pooled(runs, comparison, figure));
+    all.iter().flat_map(of_all).collect()
 }
 
-/// The ratios that a round has: those of its own table.
-fn sides(run: &Run) -> Vec<Sides> {
-    let blocks = || run.measures.iter().filter(|one| one.block.is_some());
-    let mut found = Vec::new();
-    for Ratio { case, workers, base, .. } in &run.ratios {
-        let workers = *workers;
-        let own = || blocks().filter(|one| one.case == *case && one.workers == workers);
-        let Some(first) = own().find(|one| one.peer == *base && one.phase == BLOCK) else { continue };
-        let base = (base.clone(), first.settings);
-        for one in own() {
-            let peer = (one.peer.clone(), one.settings, one.phase.clone());
-            let is_base = (&peer.0, peer.1) == (&base.0, base.1) && peer.2 == BLOCK;
-            let sides = Sides { case: case.clone(), workers, peer, base: base.clone() };
-            if !is_base && !found.contains(&sides) {
-                found.push(sides);
-            }
-        }
+/// From the pairs of blocks of all rounds.
+fn pooled(runs: &[&Run], comparison: &Comparison, figure: Figure) -> Vec<Ratio> {
+    let (mut peer, mut base) = (Vec::new(), Vec::new());
+    for (round, run) in (0_u32..).zip(runs) {
+        let (mut own, mut theirs) = comparison.blocks(&run.measures, figure);
+        // Without a block of the base on both sides in its own round it would be paired with another round's.
+        own.retain(|block| {
+            theirs.iter().any(|other| other.place < block.place)
+                && theirs.iter().any(|other| other.place > block.place)
+        });
+        own.iter_mut().chain(&mut theirs).for_each(|block| block.place += round.saturating_mul(ROUND));
+        peer.extend(own);
+        base.extend(theirs);
     }
-    found
+    comparison.ratios(figure, &peer, &base)
 }
 
-/// The blocks of both sides in a round.
-fn blocks(run: &Run, sides: &Sides, round: u32, of: fn(&Measure) -> Option<f64>) -> (Vec<Block>, Vec<Block>) {
-    let of_case =
-        |one: &&Measure| one.case == sides.case && one.workers == sides.workers && one.discarded.is_none();
-    let side = |name: &str, settings: Settings, phase: &str| -> Vec<Block> {
-        let own = run.measures.iter().filter(of_case);
-        let own = own
-            .filter(|one| (one.peer.as_str(), one.settings, one.phase.as_str()) == (name, settings, phase));
-        let block = |one: &Measure| {
-            let place = round.saturating_mul(ROUND) + one.block?;
-            Some(Block { place, figure: of(one)?, distance: one.backstage.distance })
-        };
-        own.filter_map(block).collect()
-    };
-    let (name, settings, phase) = &sides.peer;
-    (side(name, *settings, phase), side(&sides.base.0, sides.base.1, BLOCK))
+/// The comparisons that a round has, with the bases of its own table.
+fn comparisons(run: &Run) -> Vec<Comparison> {
+    let mut bases: Vec<&str> = run.ratios.iter().map(|ratio| ratio.base.as_str()).collect();
+    bases.dedup();
+    bases.iter().flat_map(|base| Comparison::all(&run.measures, base)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Cost, Load};
+    use fairway_lab_results::{Cost, Grounds, Load, Measure, Settings};
 
     use super::*;
 

@@ -183,7 +183,7 @@ fn capacity(runs: &[Scenario], study: &Value) -> Option<Verdict> {
 /// `1.25 x (haproxy) to 4.6 x (traefik)`: the lowest and the highest median of all cases that are meant.
 fn spread(runs: &[Scenario], is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let ratios = runs.iter().flat_map(|run| {
-        let others = against_fairway(&run.ratios).filter(|ratio| !is_noise(ratio, &run.ratios));
+        let others = against_fairway(&run.ratios).filter(|ratio| !is_noise(ratio));
         others.filter(|ratio| ratio.figure.starts_with("CPU") && is_meant(&ratio.case))
     });
     let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.median.is_finite()).collect();

@@ -62,6 +62,13 @@ mod tests {
     const CLUSTER: [&str; 4] = ["dynamic", "comparison", "timeline", "propagation"];
 
     #[test]
+    fn capacity_as_it_is_published_fits_into_forty_minutes() {
+        let both = [Settings::Recommended, Settings::Defaults];
+        let minutes = estimated(&["capacity"], Form::Long, &[], &both) / 60.0;
+        assert!((30.0..39.0).contains(&minutes), "{minutes}");
+    }
+
+    #[test]
     fn estimates_come_within_a_fifth_of_what_was_measured() {
         // Seconds of runs with seven peers on two cores.
         let capacity = ["seconds=0.4", "blocks=5", "workers=[1, 2]"];

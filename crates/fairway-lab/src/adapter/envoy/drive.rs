@@ -1,6 +1,6 @@
 //! Envoy as a process: its start, files that change under it, its drain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -39,11 +39,37 @@ pub struct Envoy {
     process: Process,
     words: Words,
     frame: Frame,
-    /// The backends that it has been told of last.
-    backends: Backends,
+    clusters: Clusters,
 }
 
 type Backends = BTreeMap<String, Vec<SocketAddr>>;
+
+/// Which clusters Envoy has.
+struct Clusters {
+    /// Those that were asked for last.
+    wanted: Backends,
+    /// Those in its files: these, and the ones that were asked for before.
+    known: BTreeSet<String>,
+}
+
+impl Clusters {
+    fn of(desired: &Desired) -> Self {
+        Self { wanted: desired.backends.clone(), known: desired.backends.keys().cloned().collect() }
+    }
+
+    /// What its files say next, and whether a cluster is new in them. One that is only not asked for any more is not: Envoy
+    /// has it still, and says nothing when it is asked for again.
+    fn next(&mut self, desired: &Desired) -> (Desired, bool) {
+        let mut whole = desired.clone();
+        for (name, endpoints) in &self.wanted {
+            whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
+        }
+        let has_new = whole.backends.keys().any(|name| !self.known.contains(name));
+        self.wanted.clone_from(&desired.backends);
+        self.known = whole.backends.keys().cloned().collect();
+        (whole, has_new)
+    }
+}
 
 /// The arguments that start Envoy with the files of a frame.
 #[must_use]
@@ -88,7 +114,7 @@ impl Envoy {
         tokio::time::timeout(START, words.until(SERVES))
             .await
             .context("Envoy does not serve after a minute; its log says why")??;
-        let envoy = Self { process, words, frame, backends: desired.backends.clone() };
+        let envoy = Self { process, words, frame, clusters: Clusters::of(desired) };
         // Its main thread answers once it has started the workers, and then their sockets listen.
         let answer = envoy.ask("GET /ready").await.context("ask Envoy whether it is ready")?;
         anyhow::ensure!(answer.contains("LIVE"), "Envoy is not ready: {}", answer.trim());
@@ -101,11 +127,8 @@ impl Envoy {
     /// # Errors
     /// A file cannot be written.
     pub async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
-        let mut whole = desired.clone();
-        for (name, endpoints) in &self.backends {
-            whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
-        }
-        if desired.backends.keys().any(|name| !self.backends.contains_key(name)) {
+        let (whole, has_new) = self.clusters.next(desired);
+        if has_new {
             self.words.forget();
             for (name, value) in
                 render(&self.frame, &whole).into_iter().filter(|(name, _)| is_of_clusters(name))
@@ -115,7 +138,6 @@ impl Envoy {
             // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
             _ = tokio::time::timeout(WARM, self.words.until(TAKEN)).await;
         }
-        self.backends.clone_from(&desired.backends);
         store(&self.frame, &whole)
     }
 
@@ -151,5 +173,29 @@ impl Envoy {
     async fn ask(&self, request: &str) -> std::io::Result<String> {
         let text = format!("{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
         exchange(UnixStream::connect(self.frame.path("admin.sock")).await?, &text).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_envoy_still_has_is_not_waited_for() {
+        let to = |name: &str| Desired {
+            backends: Backends::from([(name.to_owned(), Vec::new())]),
+            ..Desired::default()
+        };
+        let mut clusters = Clusters::of(&to("a"));
+        let mut next = |name: &str| {
+            let (whole, has_new) = clusters.next(&to(name));
+            (whole.backends.into_keys().collect::<Vec<_>>().join(" "), has_new)
+        };
+        assert_eq!(next("b"), ("a b".to_owned(), true));
+        assert_eq!(next("a"), ("a b".to_owned(), false), "it was in the files all the time");
+        assert_eq!(next("b"), ("a b".to_owned(), false));
+        // Another change of the same: what no route needs is gone then, and new when it comes back.
+        assert_eq!(next("b"), ("b".to_owned(), false));
+        assert_eq!(next("a"), ("a b".to_owned(), true));
     }
 }

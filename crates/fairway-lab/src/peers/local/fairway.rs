@@ -1,6 +1,5 @@
 //! Fairway from a folder of manifests, as its documents show it.
 
-use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::Context;
@@ -26,11 +25,8 @@ impl LocalPeer for Fairway {
         std::fs::create_dir_all(&manifests).with_context(|| format!("make {}", manifests.display()))?;
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(site, &site.key_pem) });
         crate::adapter::write(&manifests.join("site.json"), &list.to_string())?;
-        // Free now, and nobody else here binds to ports that were not given to them.
-        let admin = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let admin = admin.context("find a free port")?;
         let mut command = Command::new(&artifacts.fairway);
-        command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &admin.to_string()]);
+        command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &site.admin.to_string()]);
         command.args(flags(site));
         running::start(&mut command, site)
     }

@@ -21,6 +21,8 @@ pub struct LocalSite {
     pub http: SocketAddr,
     /// HTTPS.
     pub https: SocketAddr,
+    /// Metrics and probes, of a peer that cannot do without them.
+    pub admin: SocketAddr,
     /// Hosts; the first is asked for to see that the proxy serves.
     pub hosts: Vec<String>,
     /// The certificate chain for all of them, PEM.

@@ -16,7 +16,7 @@ const STOLEN: f64 = 0.05;
 /// The phase of the blocks that show the noise floor.
 const AGAIN: &str = "the same again";
 
-/// The blocks of a case. Every other block is the first runner's, so that each block of another has one of it right beside
+/// The blocks of a case from this place on. Every other block is the first runner's, so that each block of another has one of it right beside
 /// both sides of it: a machine whose speed changes every few seconds hurts both, or is seen. Forth, back, forth; the first
 /// runner is among the others too, for the noise floor, and closes the order.
 pub(super) async fn blocks(
@@ -24,6 +24,7 @@ pub(super) async fn blocks(
     parameters: &Parameters,
     case: &Case,
     runners: &[Runner<'_>],
+    place: &mut u32,
 ) -> anyhow::Result<Vec<Measure>> {
     let Some(first) = runners.first() else { return Ok(Vec::new()) };
     let mut order: Vec<(&Runner<'_>, bool)> = Vec::new();
@@ -32,19 +33,19 @@ pub(super) async fn blocks(
         order.extend([(first, false), (runner, is_again)]);
     }
     let mut measures = Vec::new();
-    let mut place = 0;
     for _ in 0..parameters.blocks {
         for (runner, again) in &order {
-            let mut measure = block(local, parameters, case, runner, place).await?;
+            let mut measure = block(local, parameters, case, runner, *place).await?;
             if *again {
                 AGAIN.clone_into(&mut measure.phase);
             }
             measures.push(measure);
-            place += 1;
+            *place += 1;
         }
         order.reverse();
     }
-    measures.push(block(local, parameters, case, first, place).await?);
+    measures.push(block(local, parameters, case, first, *place).await?);
+    *place += 1;
     Ok(measures)
 }
 
@@ -60,13 +61,13 @@ async fn block(
     let before = runner.distance();
     let mut stream = begin(plan)?;
     tokio::time::sleep(WARMING).await;
-    tokio::task::block_in_place(|| stream.split())?;
+    let warming = tokio::task::block_in_place(|| stream.split())?.outcome().load;
     // The first of them has the others below it.
     let subjects: Vec<_> = runner.proxy.pids().into_iter().take(1).map(Subject::Process).collect();
     let (begun, machine) = (Instant::now(), MachineTime::now());
     let mut meter = Meter::begin(&subjects);
     tokio::time::sleep(Duration::from_secs_f64(parameters.seconds)).await;
-    let outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
+    let mut outcome = tokio::task::block_in_place(|| stream.split())?.outcome();
     meter.read(&subjects);
     let stolen = MachineTime::now().stolen_since(machine);
     stream.stop();
@@ -80,7 +81,9 @@ async fn block(
     local
         .progress
         .say(&format!("capacity: {name}: {}, {} workers: {figure}", case.name, runner.site.workers));
-    let handshakes = odd_handshakes(case.connect, &outcome.load.counts, outcome.load.tls.as_ref());
+    // Connections that stay open were opened before the block.
+    outcome.load.tls = outcome.load.tls.or(warming.tls);
+    let handshakes = odd_handshakes(case, [&warming.counts, &outcome.load.counts], outcome.load.tls.as_ref());
     let conditions = Conditions { stolen, distance, handshakes };
     let finished = Finished { outcome, spent: meter.spent(), conditions, begun };
     measure(local, runner, &case.name, place, finished)

@@ -70,14 +70,28 @@ pub(super) enum Connect {
     Resumed,
 }
 
-/// Why the handshakes of a block are not those of its case, if they are not.
-pub(super) fn odd_handshakes(connect: Connect, counts: &Counts, tls: Option<&Negotiated>) -> Option<String> {
-    let (full, resumed) = (counts.full_handshakes, counts.resumed_handshakes);
-    if connect != Connect::Resumed && resumed > 0 {
-        return Some(format!("{resumed} of {} handshakes were resumed and should be full", full + resumed));
+/// Why the handshakes of a block are not those of its case, if they are not. What is counted: those before the block, and
+/// those in it.
+pub(super) fn odd_handshakes(case: &Case, counts: [&Counts; 2], tls: Option<&Negotiated>) -> Option<String> {
+    if case.tls == Tls::None {
+        return None;
     }
-    let group = tls.and_then(|tls| tls.group.as_deref())?;
-    (group != GROUP).then(|| format!("keys were exchanged with {group} and not with {GROUP}"))
+    let [before, within] = counts;
+    let resumed = before.resumed_handshakes + within.resumed_handshakes;
+    if case.connect != Connect::Resumed && resumed > 0 {
+        let all = resumed + before.full_handshakes + within.full_handshakes;
+        return Some(format!("{resumed} of {all} handshakes were resumed and should be full"));
+    }
+    // A server may refuse a ticket now and then. The first handshakes of a client are full: they are those before.
+    let (full, resumed) = (within.full_handshakes, within.resumed_handshakes);
+    if case.connect == Connect::Resumed && full * 10 > resumed {
+        return Some(format!("{full} of {} handshakes were full and should be resumed", full + resumed));
+    }
+    match tls.and_then(|tls| tls.group.as_deref()) {
+        Some(GROUP) => None,
+        Some(group) => Some(format!("keys were exchanged with {group} and not with {GROUP}")),
+        None => Some("no handshake was seen".to_owned()),
+    }
 }
 
 /// The load of a case on a proxy.
@@ -114,6 +128,7 @@ mod tests {
 
     #[test]
     fn handshakes_that_are_not_those_of_the_case_are_a_reason_to_discard_a_block() {
+        let case = |connect, tls| Case { name: "a case".to_owned(), tls, bytes: 1024, connect };
         let counts = |full_handshakes, resumed_handshakes| Counts {
             full_handshakes,
             resumed_handshakes,
@@ -127,12 +142,22 @@ mod tests {
             group: Some(group.to_owned()),
             signature: None,
         };
-        assert_eq!(odd_handshakes(Connect::New, &counts(10, 0), Some(&tls(GROUP))), None);
-        assert_eq!(odd_handshakes(Connect::Resumed, &counts(1, 9), Some(&tls(GROUP))), None);
-        assert_eq!(odd_handshakes(Connect::KeepAlive, &counts(0, 0), None), None);
-        let resumed = odd_handshakes(Connect::New, &counts(9, 1), Some(&tls(GROUP)));
-        assert!(resumed.is_some_and(|text| text.contains("1 of 10")));
-        let group = odd_handshakes(Connect::New, &counts(10, 0), Some(&tls("secp256r1")));
-        assert!(group.is_some_and(|text| text.contains("secp256r1")));
+        let [new, resumed, open] =
+            [Connect::New, Connect::Resumed, Connect::KeepAlive].map(|connect| case(connect, Tls::Tls13));
+        let none = counts(0, 0);
+        assert_eq!(odd_handshakes(&case(Connect::KeepAlive, Tls::None), [&none, &none], None), None);
+        assert_eq!(odd_handshakes(&new, [&none, &counts(10, 0)], Some(&tls(GROUP))), None);
+        assert_eq!(odd_handshakes(&resumed, [&counts(50, 10), &counts(1, 10)], Some(&tls(GROUP))), None);
+        assert_eq!(odd_handshakes(&open, [&counts(50, 0), &none], Some(&tls(GROUP))), None);
+        let odd = |said: Option<String>, text: &str| {
+            assert!(said.as_ref().is_some_and(|said| said.contains(text)), "{said:?}");
+        };
+        let common = tls(GROUP);
+        let common = Some(&common);
+        odd(odd_handshakes(&new, [&none, &counts(9, 1)], common), "1 of 10 handshakes were resumed");
+        odd(odd_handshakes(&open, [&counts(49, 1), &none], common), "1 of 50 handshakes were resumed");
+        odd(odd_handshakes(&resumed, [&none, &counts(2, 10)], common), "2 of 12 handshakes were full");
+        odd(odd_handshakes(&new, [&none, &counts(9, 0)], Some(&tls("secp256r1"))), "secp256r1");
+        odd(odd_handshakes(&open, [&none, &none], None), "no handshake was seen");
     }
 }

@@ -1,5 +1,6 @@
 //! `capacity`: what one proxy can carry with so many worker threads, and what a request costs it. Proxies, backend and
-//! generator are processes on loopback; every peer is up, and blocks of load go to Fairway and to one of the others in turn.
+//! generator are processes on loopback; every peer is up, and blocks of load go to Fairway and to one of the others with
+//! the same settings in turn.
 
 mod block;
 mod definition;
@@ -12,7 +13,7 @@ use fairway_lab_traffic::backend::Spawned;
 use self::block::blocks;
 use self::definition::{Case, Tls};
 use self::ratios::ratios;
-use self::runners::start;
+use self::runners::{Runner, start};
 use crate::adapter::TlsChoice;
 
 pub(super) use self::definition::Parameters;
@@ -41,11 +42,14 @@ pub(super) async fn run(
             }
             let runners = start(local, &backend, *workers, choice, absent)?;
             for case in cases {
-                let measures = blocks(local, parameters, case, &runners).await?;
-                let (found, missing) = ratios(&measures, &case.name, *workers);
-                run.ratios.extend(found);
-                run.notes.extend(missing);
-                run.measures.extend(measures);
+                let mut place = 0;
+                for alike in runners.chunk_by(Runner::has_settings_of) {
+                    let measures = blocks(local, parameters, case, alike, &mut place).await?;
+                    let (found, missing) = ratios(&measures, &case.name, *workers);
+                    run.ratios.extend(found);
+                    run.notes.extend(missing);
+                    run.measures.extend(measures);
+                }
             }
         }
     }

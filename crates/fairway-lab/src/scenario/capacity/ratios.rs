@@ -1,7 +1,7 @@
 //! How many times as good or bad as the base each contender was, from blocks beside each other. Measures nothing.
 
-use fairway_lab_measure::{Block, ratios as paired};
-use fairway_lab_results::{Distance, Grounds, Measure, Ratio, Settings};
+use fairway_lab_measure::{Comparison, FIGURES};
+use fairway_lab_results::{Measure, Ratio};
 
 /// Of every other contender against Fairway, or against the first where Fairway is not among them; and of that one
 /// against itself. Where no pair counts there is a sentence instead.
@@ -10,65 +10,22 @@ pub(super) fn ratios(measures: &[Measure], case: &str, workers: u32) -> (Vec<Rat
     let Some(base) = measures.iter().find(|one| one.peer == "fairway").or(measures.first()) else {
         return (found, missing);
     };
-    let base = (base.peer.clone(), base.settings);
-    let mut pairs: Vec<(&str, Settings, &str)> = Vec::new();
-    for one in measures {
-        let key = (one.peer.as_str(), one.settings, one.phase.as_str());
-        if !pairs.contains(&key) && key != (base.0.as_str(), base.1, "block") {
-            pairs.push(key);
-        }
-    }
-    for (figure, of) in FIGURES {
-        for (peer, settings, phase) in &pairs {
-            let blocks = |name: &str, settings: Settings, phase: &str| -> Vec<Block> {
-                let counts = measures.iter().filter(|one| {
-                    one.peer == name
-                        && one.settings == settings
-                        && one.phase == phase
-                        && one.discarded.is_none()
-                });
-                let block = |one: &Measure| {
-                    Some(Block { place: one.block?, figure: of(one)?, distance: one.backstage.distance })
-                };
-                counts.filter_map(block).collect()
-            };
-            let of_peer = blocks(peer, *settings, phase);
-            let paired = paired(&of_peer, &blocks(&base.0, base.1, "block"));
-            if paired.is_empty() {
+    let comparisons = Comparison::all(measures, &base.peer);
+    for figure in FIGURES {
+        for comparison in &comparisons {
+            let (peer, base) = comparison.blocks(measures, figure);
+            let ratios = comparison.ratios(figure, &peer, &base);
+            if ratios.is_empty() {
                 missing.push(format!(
-                    "{case}, workers: {workers}: {peer} has no ratio of {figure}: around each of its blocks the machine changed its speed, or blocks were discarded"
+                    "{case}, workers: {workers}: {} has no ratio of {}: around each of its blocks the machine changed its speed, or blocks were discarded",
+                    comparison.peer(), figure.name
                 ));
             }
-            found.extend(paired.into_iter().map(|paired| Ratio {
-                figure: figure.to_owned(),
-                case: case.to_owned(),
-                peer: (*peer).to_owned(),
-                settings: *settings,
-                base: base.0.clone(),
-                workers: Some(workers),
-                median: paired.spread.median,
-                interval: paired.spread.interval,
-                pairs: paired.pairs,
-                set_aside: paired.set_aside,
-                grounds: Grounds {
-                    distance: Some(paired.distance).filter(|distance| *distance != Distance::Unknown),
-                    coverage: Some(paired.spread.coverage),
-                    median_of_all: Some(paired.median_of_all),
-                },
-            }));
+            found.extend(ratios);
         }
     }
     (found, missing)
 }
-
-type Figure = (&'static str, fn(&Measure) -> Option<f64>);
-
-const FIGURES: [Figure; 2] = [
-    ("CPU per request", |one| {
-        one.cost.as_ref().map(|cost| cost.us_per_request).filter(|figure| *figure > 0.0)
-    }),
-    ("requests/s", |one| Some(one.load.rate).filter(|figure| *figure > 0.0)),
-];
 
 #[cfg(test)]
 mod tests {

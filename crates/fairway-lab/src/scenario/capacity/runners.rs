@@ -47,10 +47,12 @@ pub(super) fn start<'a>(
         ]);
         let folder = local.handover.artifacts.folder.join(tag);
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let [http, https, admin] = free()?;
         let site = LocalSite {
             backends: backend.addresses().to_vec(),
-            http: free()?,
-            https: free()?,
+            http,
+            https,
+            admin,
             hosts: vec![HOST.to_owned()],
             chain_pem: local.certificate.chain.clone(),
             key_pem: local.certificate.key.clone(),
@@ -81,13 +83,19 @@ pub(super) fn start<'a>(
     Ok(runners)
 }
 
-/// An address on loopback that is free now.
-fn free() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
-    Ok(listener.local_addr()?)
+/// Addresses on loopback that are free now. All are held until all are known, so that they differ.
+fn free() -> anyhow::Result<[SocketAddr; 3]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port");
+    let held = [bind()?, bind()?, bind()?];
+    Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
 }
 
 impl Runner<'_> {
+    /// Only those are compared.
+    pub(super) fn has_settings_of(&self, other: &Self) -> bool {
+        self.contender.settings == other.contender.settings
+    }
+
     /// How far the proxy's CPUs are from the others now; nothing where it has none of its own.
     pub(super) fn distance(&self) -> Option<Distance> {
         let last = own_cpus(self.site.workers).next_back()?;
