@@ -203,7 +203,12 @@ async fn a_stream_of_requests_may_be_slow_as_long_as_it_is_not_idle() {
             sleep(Duration::from_secs(50)).await;
         }
         let answer = browser.answered(id).await;
-        assert_eq!(value(&answer.fields, "grpc-status"), Some("1"));
+        assert_eq!(
+            (answer.status, answer.reset, value(&answer.fields, "grpc-status")),
+            (200, None, Some("1")),
+            "{:?}",
+            answer.fields
+        );
         assert_eq!(began.elapsed().as_secs(), 9 * 50 + 60);
     })
     .await;
