@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairway_model::Filter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::http2_tests::{Answer, Browser, comes_to_rest};
 use crate::testing::{Meeting, Stage, on_stage};
@@ -199,11 +199,16 @@ async fn a_stream_of_requests_may_be_slow_as_long_as_it_is_not_idle() {
         let id = browser.ask_with(b"POST", b"/a.B/C", &[GRPC], false);
         for _ in 0..10 {
             assert_eq!(browser.codec.send_data(id, b"\0\0\0\0\0", false), 5);
-            browser.flush().await;
-            sleep(Duration::from_secs(50)).await;
+            // It reads meanwhile: settings are to be acknowledged.
+            let no_answer = browser.until("nothing", |_| false);
+            assert!(timeout(Duration::from_secs(50), no_answer).await.is_err());
         }
         let answer = browser.answered(id).await;
-        assert_eq!(value(&answer.fields, "grpc-status"), Some("1"));
+        assert_eq!(
+            (answer.status, answer.reset, value(&answer.fields, "grpc-status")),
+            (200, Some(fairway_http2::Code::NoError), Some("1")),
+            "a whole answer, and the rest of the request is not wanted"
+        );
         assert_eq!(began.elapsed().as_secs(), 9 * 50 + 60);
     })
     .await;
