@@ -158,14 +158,18 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     let reading = strict(stream);
     let mut wanted: Vec<String> = reading.messages.iter().map(Message::seen).collect();
     let mut bytes = stream.to_vec();
-    if reading.rest == Rest::Nothing {
+    // Behind an upgrade nothing may come before its answer.
+    let last = reading.messages.iter().rev().nth(1).map_or(0, |message| message.end);
+    let asks = stream[last..].to_ascii_lowercase().windows(10).any(|part| part == b"\r\nupgrade:");
+    let is_whole = reading.rest == Rest::Nothing && !asks;
+    if is_whole {
         bytes.extend_from_slice(b"GET /the-end HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
         wanted.push("GET /the-end 0".to_owned());
     }
     // An answer to HEAD does not show what was seen.
     wanted.retain(|seen| !seen.starts_with("HEAD "));
     // A server that waits for more is given up after this silence; a whole stream ends by itself.
-    let quiet = Duration::from_millis(if reading.rest == Rest::Nothing { 30_000 } else { 400 });
+    let quiet = Duration::from_millis(if is_whole { 30_000 } else { 400 });
     let returned = exchange(address, &bytes, quiet, |_| false).await;
     // http.server of Python merges the slashes at the beginning of a target (CVE-2021-28861).
     let merged = |seen: String| seen.replacen(" //", " /", 1);
