@@ -25,7 +25,12 @@ fn encoded(is_text: bool, pieces: &[&[u8]]) -> (Vec<u8>, Encoder) {
     let (mut encoder, mut out) = (Encoder::new(is_text), Vec::new());
     for piece in pieces {
         let before = out.len();
-        encoder.write::<()>(piece, |bytes| Ok(out.extend_from_slice(bytes))).unwrap();
+        encoder
+            .write::<()>(piece, |bytes| {
+                out.extend_from_slice(bytes);
+                Ok(())
+            })
+            .unwrap();
         // What `room` promises; two bytes of the piece before may have waited.
         assert!(out.len() - before <= 2 * (piece.len() + 2), "{} of {}", out.len() - before, piece.len());
     }
@@ -35,7 +40,10 @@ fn encoded(is_text: bool, pieces: &[&[u8]]) -> (Vec<u8>, Encoder) {
 fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, NotBase64> {
     let (mut decoder, mut out) = (Decoder::default(), Vec::new());
     for piece in pieces {
-        decoder.read::<NotBase64>(piece, |bytes| Ok(out.extend_from_slice(bytes)))?;
+        decoder.read::<NotBase64>(piece, |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
     }
     if decoder.is_whole() { Ok(out) } else { Err(NotBase64) }
 }

@@ -200,8 +200,6 @@ async fn what_is_no_base64_and_what_is_no_grpc_answer() {
     on_stage(async {
         let (stage, seen) = stage(vec![Filter::GrpcWeb], NOT_FOUND);
         for wrong in ["AAAA*AAA", "AAAAAAJhYg=", "AA=A"] {
-            let request = web("application/grpc-web", "", b"").to_vec();
-            drop(request);
             let (head, body) = asked(
                 &mut stage.client(),
                 web("application/grpc-web-text", "Accept: application/grpc-web\r\n", wrong.as_bytes()),
@@ -306,7 +304,12 @@ async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
             asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
         let mut decoder = fairway_grpc::Decoder::default();
         let mut decoded = Vec::new();
-        decoder.read::<fairway_grpc::NotBase64>(&body, |bytes| Ok(decoded.extend_from_slice(bytes))).unwrap();
+        decoder
+            .read::<fairway_grpc::NotBase64>(&body, |bytes| {
+                decoded.extend_from_slice(bytes);
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(decoded, [&frame[..], b"\x80\0\0\0\x10grpc-status: 0\r\n"].concat());
         assert_eq!(body.len(), 4 * frame.len().div_ceil(3) + 28);
     })
