@@ -384,8 +384,9 @@ fn collect(folder: &Path, root: &Path, found: &mut Vec<Source>) {
             collect(&path, root, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            let is_test =
-                path.iter().any(|part| part == "tests" || part == "benches") || name.ends_with("tests.rs");
+            // `testing.rs` is what a crate's tests stand on, and compiled for nothing else.
+            let is_test = path.iter().any(|part| part == "tests" || part == "benches")
+                || ["tests.rs", "/testing.rs"].iter().any(|end| name.ends_with(end));
             found.push(Source { text: fs::read_to_string(&path).unwrap(), name, is_test });
         }
     }

@@ -18,10 +18,10 @@ use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Version};
 use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::slots::{MOST, Slots};
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
-use super::slots::{MOST, Slots};
 use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::h2::{H2Side, SharedStreams, Streams};
 use crate::network::Network;
@@ -453,7 +453,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                     self.begin(slot, Err(Malformed::HeadTooLarge));
                 }
                 Event::Data { stream, bytes, end } => {
-                    self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams)
+                    self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams);
                 }
                 Event::Trailers { stream } => {
                     let head = &loan.request;

@@ -6,7 +6,6 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod http2_tests;
-mod slots;
 
 pub(crate) use http1::serve as serve_http1;
 pub(crate) use http2::serve as serve_http2;

@@ -132,10 +132,11 @@ impl<S: Transport> Link<S> {
     }
 
     /// A stream, with what it acts with. What it writes, the task sends.
-    pub(super) fn act<T>(&self, slot: usize, act: impl FnOnce(&mut Carried, Tools<'_, Asks>) -> T) -> T {
+    pub(super) fn act<T>(&self, slot: usize, act: impl FnOnce(&mut Carried, &mut Tools<'_, Asks>) -> T) -> T {
         let mut core = self.core.borrow_mut();
         let Core { codec, slots, .. } = &mut *core;
-        let done = act(&mut slots[slot], Tools { codec, workspace: &self.workspace, now: self.now() });
+        let mut tools = Tools { codec, workspace: &self.workspace, now: self.now() };
+        let done = act(&mut slots[slot], &mut tools);
         if !core.codec.pending().is_empty() {
             core.wake();
         }

@@ -63,15 +63,15 @@ impl Channel for H2Side {
         let sunk = sink(cx, &inbox.pending()[..count]);
         inbox.consume(count);
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
-        stream.put_back(inbox, count, tools);
+        let (stream, mut tools) = streams.at(self.slot);
+        stream.put_back(inbox, count, &mut tools);
         Poll::Ready(sunk.map(|()| BodyStep::More))
     }
 
     fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
-        match stream.room(tools) {
+        let (stream, mut tools) = streams.at(self.slot);
+        match stream.room(&mut tools) {
             Ok(Some(room)) => Poll::Ready(Ok(room)),
             Ok(None) => Poll::Pending,
             Err(failure) => Poll::Ready(Err(failure)),
@@ -80,14 +80,14 @@ impl Channel for H2Side {
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
-        stream.send_data(data, tools)
+        let (stream, mut tools) = streams.at(self.slot);
+        stream.send_data(data, &mut tools)
     }
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
-        stream.finish(trailers, tools)
+        let (stream, mut tools) = streams.at(self.slot);
+        stream.finish(trailers, &mut tools)
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -100,8 +100,8 @@ impl Channel for H2Side {
             return Poll::Ready(Err(Failure::Closed));
         }
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
-        if stream.push(tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        let (stream, mut tools) = streams.at(self.slot);
+        if stream.push(&mut tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn queued(&self) -> usize {

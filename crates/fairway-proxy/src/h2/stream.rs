@@ -108,7 +108,7 @@ impl Stream {
     }
 
     /// Of what was taken out, `count` bytes were consumed: the peer may send as many again.
-    pub(super) fn put_back<R>(&mut self, mut inbox: Backlog, count: usize, tools: Tools<'_, R>) {
+    pub(super) fn put_back<R>(&mut self, mut inbox: Backlog, count: usize, tools: &mut Tools<'_, R>) {
         debug_assert!(self.inbox.is_empty(), "nothing is read while a piece is out");
         inbox.release(tools.workspace);
         self.inbox = inbox;
@@ -128,7 +128,7 @@ impl Stream {
     }
 
     /// Takes a piece of a body.
-    pub(super) fn send_data<R>(&mut self, data: &[u8], tools: Tools<'_, R>) -> Result<(), Failure> {
+    pub(super) fn send_data<R>(&mut self, data: &[u8], tools: &mut Tools<'_, R>) -> Result<(), Failure> {
         if self.arrival == Arrival::Broken {
             return Err(Failure::Closed);
         }
@@ -157,7 +157,7 @@ impl Stream {
     pub(super) fn finish<'a, R>(
         &mut self,
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        tools: Tools<'_, R>,
+        tools: &mut Tools<'_, R>,
     ) -> Result<(), Failure> {
         match self.departure {
             Departure::Ended | Departure::Closing => Ok(()),
@@ -174,7 +174,7 @@ impl Stream {
     }
 
     /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
-    pub(super) fn push<R>(&mut self, tools: Tools<'_, R>) -> bool {
+    pub(super) fn push<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
         let is_closing = self.departure == Departure::Closing;
         let is_last = if is_closing { self.follow.is_empty() } else { self.left == Some(0) };
         if !self.outbox.is_empty() || (is_last && is_closing) {
@@ -199,17 +199,16 @@ impl Stream {
     }
 
     /// How many bytes of a body there is room for. Where there is none, the codec gives the stream its turn later.
-    pub(super) fn room<R>(&mut self, tools: Tools<'_, R>) -> Result<Option<usize>, Failure> {
-        let Tools { codec, workspace, now } = tools;
+    pub(super) fn room<R>(&mut self, tools: &mut Tools<'_, R>) -> Result<Option<usize>, Failure> {
         if self.arrival == Arrival::Broken {
             return Err(Failure::Closed);
         }
-        if !self.push(Tools { codec: &mut *codec, workspace, now }) {
+        if !self.push(tools) {
             return Ok(None);
         }
-        let room = codec.room(self.id);
+        let room = tools.codec.room(self.id);
         if room == 0 && self.departure == Departure::Body {
-            codec.want_to_send(now, self.id);
+            tools.codec.want_to_send(tools.now, self.id);
             return Ok(None);
         }
         Ok(Some(room.max(1)))
@@ -220,7 +219,7 @@ impl Stream {
     }
 
     /// Nobody serves it any more; the codec forgets it, and resets it where it is not over.
-    pub(super) fn close<R>(&mut self, tools: Tools<'_, R>) {
+    pub(super) fn close<R>(&mut self, tools: &mut Tools<'_, R>) {
         if self.id != 0 {
             tools.codec.release(self.id);
         }

@@ -84,8 +84,8 @@ impl Streams {
 
     /// The exchange is over; its slot can have another stream.
     pub(crate) fn close(&mut self, slot: usize) {
-        let (stream, tools) = self.at(slot);
-        stream.close(tools);
+        let (stream, mut tools) = self.at(slot);
+        stream.close(&mut tools);
     }
 
     /// Hands the slots of streams to `ring` whose exchanges waited for room and have it now, in the order of their priority

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fairway_runtime::frames::{Frame, Frames};
+use crate::frames::{Frame, Frames};
 
 /// Exchanges that one connection can have.
-pub(super) const MOST: usize = 128;
+pub const MOST: usize = 128;
 
 const WORDS: usize = MOST / 64;
 
 /// The exchanges of a connection, by slot.
-pub(super) struct Slots<F> {
+pub struct Slots<F> {
     frames: Rc<Frames<F>>,
     bell: Arc<Bell>,
     slots: Vec<Slot<F>>,
@@ -70,12 +70,12 @@ impl Wake for Pull {
 
 impl<F: Future> Slots<F> {
     /// None yet; they will run in these frames.
-    pub(super) fn new(frames: Rc<Frames<F>>) -> Self {
+    pub fn new(frames: Rc<Frames<F>>) -> Self {
         Self { frames, bell: Arc::default(), slots: Vec::new() }
     }
 
     /// An exchange begins. It is polled with the next round.
-    pub(super) fn begin(&mut self, slot: usize, exchange: F) {
+    pub fn begin(&mut self, slot: usize, exchange: F) {
         while self.slots.len() <= slot {
             let pull = Pull { bell: Arc::clone(&self.bell), slot: self.slots.len() };
             self.slots.push(Slot { frame: None, waker: Arc::new(pull).into() });
@@ -85,26 +85,26 @@ impl<F: Future> Slots<F> {
     }
 
     /// Something happened that this exchange waits for.
-    pub(super) fn ring(&self, slot: usize) {
+    pub fn ring(&self, slot: usize) {
         self.bell.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
     }
 
     /// From now on wakers only set their bits: the connection looks at them before it waits.
-    pub(super) fn listen(&self, cx: &Context<'_>) {
+    pub fn listen(&self, cx: &Context<'_>) {
         let task = self.bell.task.get_or_init(|| cx.waker().clone());
         debug_assert!(task.will_wake(cx.waker()), "a connection stays in its task");
         self.bell.is_heard.store(true, Ordering::SeqCst);
     }
 
     /// The connection is about to wait. Says whether it may: no exchange is to be polled.
-    pub(super) fn rest(&self) -> bool {
+    pub fn rest(&self) -> bool {
         self.bell.is_heard.store(false, Ordering::SeqCst);
         self.bell.is_silent()
     }
 
     /// Polls each exchange that is to be polled once, and hands the slots of those that are over to `over` with what came
     /// of them. Says how many were polled.
-    pub(super) fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
+    pub fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
         let mut polled = 0;
         for (index, word) in self.bell.ready.iter().enumerate() {
             let mut bits = word.swap(0, Ordering::SeqCst);
@@ -121,7 +121,7 @@ impl<F: Future> Slots<F> {
     }
 
     /// No exchange is there: memory goes back.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.slots = Vec::new();
     }
 }
