@@ -149,7 +149,7 @@ fn the_json_format_has_every_member() {
                 },
                 "status": 200,
                 "flag": "-",
-            "grpc_status": null,
+                "grpc_status": null,
                 "answer_body_bytes": 10,
                 "sent_bytes": 99,
                 "took_us": 12_345,
