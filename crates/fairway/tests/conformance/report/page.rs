@@ -7,8 +7,8 @@ use serde_json::Value;
 const BEGIN: &str = "\
 # Conformance
 
-See how Fairway keeps the rules of HTTP/1 and HTTP/2 and what it does with smuggling payloads, compared with nginx,
-HAProxy and Envoy in the same suites. This page is generated from
+See how Fairway keeps the rules of HTTP/1 and HTTP/2 and what it does with smuggling payloads. `make
+conformance` asks nginx, HAProxy and Envoy the same; the tables name whose results are kept. This page is generated from
 [conformance.json](../conformance/conformance.json); repeat it with
 
 ```sh
