@@ -15,9 +15,6 @@ mod exchange;
 mod fault;
 mod filter;
 mod grpc;
-mod h1;
-mod h2;
-mod hop;
 mod listener;
 mod listening;
 mod metrics;
@@ -29,7 +26,6 @@ mod proxy_protocol;
 mod publish;
 mod record;
 mod request;
-mod sides;
 #[cfg(test)]
 mod testing;
 mod thread;

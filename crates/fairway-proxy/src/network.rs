@@ -12,8 +12,8 @@ use fairway_runtime::wire::Workspace;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-use crate::hop::AnyHop;
-use crate::sides::{Hop, Spoken};
+use fairway_sides::hop::AnyHop;
+use fairway_sides::sides::{Hop, Spoken};
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {

@@ -27,18 +27,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::{AccessLog, LogSender};
-use crate::hop::AnyHop;
 use crate::listener::ListenerId;
 use crate::metrics::write_text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Peer, Scheme};
 use crate::publish::Publisher;
-use crate::sides::Spoken;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
 use crate::worker::{Open, Worker};
+use fairway_sides::hop::AnyHop;
+use fairway_sides::sides::Spoken;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;

@@ -65,11 +65,6 @@ const GROUND: &[Ground] = &[
     },
     Ground { name: "fairway-model", module: "origin", why: "which object a value comes from" },
     Ground { name: "fairway-pattern", module: "refusal", why: "the error of the crate" },
-    Ground {
-        name: "fairway-proxy",
-        module: "sides",
-        why: "the two sides of an exchange, which each protocol serves and each step works on",
-    },
     Ground { name: "fairway-routing", module: "request", why: "what is matched" },
     Ground {
         name: "fairway-translate",

@@ -45,13 +45,18 @@ const CRATES: &[Place] = &[
         name: "fairway-proxy",
         may: &[
             "fairway-grpc",
-            "fairway-http1",
             "fairway-http2",
             "fairway-message",
             "fairway-model",
             "fairway-routing",
             "fairway-runtime",
+            "fairway-sides",
         ],
+        never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-sides",
+        may: &["fairway-grpc", "fairway-http1", "fairway-http2", "fairway-message", "fairway-runtime"],
         never: KUBERNETES,
     },
     // What it says holds for any protocol and any configuration, so it can depend on neither.
@@ -113,6 +118,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-http2",
     "fairway-proxy",
     "fairway-runtime",
+    "fairway-sides",
 ];
 
 /// Lines of a crate without its tests; one that is larger is cut.
@@ -190,7 +196,7 @@ fn only_the_hop_of_http_1_knows_its_codec() {
     let knows = |source: &Source| source.text.contains(concat!("fairway_", "http1"));
     let found: Vec<_> =
         sources().into_iter().filter(elsewhere).filter(knows).map(|source| source.name).collect();
-    assert_eq!(found, ["crates/fairway-proxy/src/h1/hop.rs"]);
+    assert_eq!(found, ["crates/fairway-sides/src/h1/hop.rs"]);
 }
 
 #[test]

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates that serve a request.
-const DATA_PLANE: [&str; 6] = [
+const DATA_PLANE: [&str; 9] = [
     "crates/fairway-proxy",
     "crates/fairway-runtime",
+    "crates/fairway-sides",
     "crates/fairway-http1",
+    "crates/fairway-http2",
+    "crates/fairway-grpc",
     "crates/fairway-message",
     "crates/fairway-routing",
     "crates/fairway-model",

@@ -21,11 +21,11 @@ use fairway_runtime::wire::Wire;
 
 use crate::exchange::{ClientSide, Ending, exchange};
 use crate::fault::Fault;
-use crate::h1::{H1, linger};
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::sides::{Arrival, HeadRead, Hop};
 use crate::worker::{Loan, Open, Phase, Worker};
+use fairway_sides::h1::{H1, linger};
+use fairway_sides::sides::{Arrival, HeadRead, Hop};
 
 /// How long a connection that has not sent its first request is waited for when the worker drains: the request may be
 /// on its way.

@@ -23,11 +23,11 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
 use crate::exchange::{ClientSide, Ending, Request, exchange};
-use crate::h2::{H2Side, SharedStreams, Streams};
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::sides::{Arrival, Persistence, Upgrade};
 use crate::worker::{Loan, Open, Phase, Worker};
+use fairway_sides::h2::{H2Side, SharedStreams, Streams};
+use fairway_sides::sides::{Arrival, Persistence, Upgrade};
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;

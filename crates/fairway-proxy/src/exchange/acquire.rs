@@ -20,10 +20,10 @@ use crate::fault::Fault;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::record::{Detour, Micros};
-use crate::sides::Downstream;
-use crate::sides::Hop;
 use crate::upstream::{Chosen, Connecting, Errand, Group, Lease, Underway};
 use crate::worker::{ToEndpoint, Worker};
+use fairway_sides::sides::Downstream;
+use fairway_sides::sides::Hop;
 
 /// The most connects of one attempt at a time.
 const MOST_RACERS: usize = 3;

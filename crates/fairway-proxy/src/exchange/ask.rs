@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer};
 use crate::network::Network;
 use crate::request::client::Client;
-use crate::sides::Downstream;
+use fairway_sides::sides::Downstream;
 
 /// Asks whether the request may pass. On `Pass` it goes on with the step behind this one.
 pub(super) async fn ask<'r, N: Network, D: Downstream>(

@@ -13,11 +13,11 @@ use crate::fault::Fault;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::record::{Detour, Micros};
-use crate::sides::Hop;
-use crate::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group, Lease};
 use crate::worker::ToEndpoint;
+use fairway_sides::sides::Hop;
+use fairway_sides::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<H: Hop> {

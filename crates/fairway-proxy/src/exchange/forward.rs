@@ -27,10 +27,12 @@ use crate::filter;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::record::UpstreamRecord;
-use crate::sides::Hop;
-use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream};
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
+use fairway_sides::sides::Hop;
+use fairway_sides::sides::{
+    AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream,
+};
 
 /// Bytes of an answer that nobody gets which are read to keep its connection.
 const WORTH_DRAINING: usize = 64 * 1024;

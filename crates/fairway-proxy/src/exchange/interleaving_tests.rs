@@ -24,12 +24,12 @@ use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
 use crate::peer::{Peer, Scheme};
-use crate::sides::{
+use crate::testing::{at_rest, endpoint, on_stage, worker_over};
+use crate::worker::Worker;
+use fairway_sides::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Share, Spoken, Upgrade, Upstream,
 };
-use crate::testing::{at_rest, endpoint, on_stage, worker_over};
-use crate::worker::Worker;
 
 /// What one end tells the other about one exchange.
 #[derive(Clone, Debug)]

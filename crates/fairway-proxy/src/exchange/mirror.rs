@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::copy::copy;
 use crate::request::intake::Expectation;
-use crate::sides::Upgrade;
+use fairway_sides::sides::Upgrade;
 
 /// The most copies of a worker that are under way.
 const MOST: usize = 256;

@@ -15,6 +15,8 @@ mod attempt;
 mod blame;
 #[cfg(test)]
 mod departure_tests;
+#[cfg(test)]
+mod endpoints_tests;
 mod environment;
 mod forward;
 mod forwarded;
@@ -55,9 +57,9 @@ use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::{Fields, Intake};
-use crate::sides::Hop;
-use crate::sides::{Arrival, Downstream};
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
+use fairway_sides::sides::Hop;
+use fairway_sides::sides::{Arrival, Downstream};
 
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable};

@@ -11,8 +11,8 @@ use fairway_runtime::clock::Instant;
 use fairway_runtime::waits::Wait;
 
 use crate::network::Network;
-use crate::sides::Upstream;
 use crate::worker::Worker;
+use fairway_sides::sides::Upstream;
 
 /// An endpoint that was looked at is looked at again after this.
 const AGAIN: Duration = Duration::from_millis(250);

@@ -13,7 +13,7 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
-use crate::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
+use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]

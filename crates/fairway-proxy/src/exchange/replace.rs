@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::network::Network;
 use crate::record::Record;
 use crate::request::body::RequestBody;
-use crate::sides::Downstream;
+use fairway_sides::sides::Downstream;
 
 /// Asks for the page of `status`, and gives it to the client.
 ///

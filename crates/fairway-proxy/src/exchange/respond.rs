@@ -17,8 +17,8 @@ use crate::grpc::{self, dialect_of, dialect_of_answers};
 use crate::network::Network;
 use crate::record::Record;
 use crate::request::intake::{Expectation, Intake};
-use crate::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 use crate::worker::{Phase, Worker};
+use fairway_sides::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 
 /// How long the client may take to receive an answer that Fairway made.
 const OWN_ANSWER: Duration = Duration::from_secs(10);

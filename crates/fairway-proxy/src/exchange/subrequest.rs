@@ -18,7 +18,9 @@ use crate::record::Record;
 use crate::request::body::RequestBody;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
-use crate::sides::{AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade};
+use fairway_sides::sides::{
+    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
+};
 
 /// Checks a request that Fairway makes: it has no body, and waits for nothing.
 pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {

@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::record::Micros;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::Expectation;
-use crate::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
+use fairway_sides::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///

@@ -12,8 +12,8 @@ use fairway_runtime::clock::Instant;
 use super::environment::ClientSide;
 use super::peer_watch::{PeerState, PeerWatch};
 use crate::network::Network;
-use crate::sides::{BodyStep, Channel, Downstream, Upstream};
 use crate::worker::Worker;
+use fairway_sides::sides::{BodyStep, Channel, Downstream, Upstream};
 
 /// How far one direction is.
 #[derive(Clone, Copy, PartialEq, Eq)]

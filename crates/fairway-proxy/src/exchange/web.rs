@@ -12,7 +12,7 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::{dialect_of, fields, status_of, write_trailers};
 use crate::network::Network;
-use crate::sides::{Channel, Failure, Reply};
+use fairway_sides::sides::{Channel, Failure, Reply};
 
 /// What says how a call ended. In the head of an answer without messages it is in the place of trailers.
 const STATUS: [&[u8]; 3] = [b"grpc-status", b"grpc-message", b"grpc-status-details-bin"];

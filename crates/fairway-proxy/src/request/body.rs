@@ -12,7 +12,7 @@ use super::copy::CopyWriter;
 use super::fields;
 use crate::fault::Fault;
 use crate::request::client::Trust;
-use crate::sides::{BodyStep, Downstream, Failure, Upstream};
+use fairway_sides::sides::{BodyStep, Downstream, Failure, Upstream};
 
 /// The request's body.
 pub(crate) struct RequestBody {

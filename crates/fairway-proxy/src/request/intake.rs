@@ -9,7 +9,7 @@ use fairway_model::PathForm;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::dialect_of;
-use crate::sides::{Arrival, Persistence, Upgrade};
+use fairway_sides::sides::{Arrival, Persistence, Upgrade};
 
 /// A request whose head obeys every rule.
 #[derive(Clone, Debug)]

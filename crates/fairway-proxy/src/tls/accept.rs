@@ -11,8 +11,8 @@ use tokio_rustls::server::TlsStream;
 
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
-use crate::sides::Hop;
 use crate::worker::Adopted;
+use fairway_sides::sides::Hop;
 
 /// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.
 pub(crate) async fn accept<S: Transport, H: Hop>(

@@ -20,11 +20,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::fault::Fault;
 use crate::network::Network;
-use crate::sides::Spoken;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
+use fairway_sides::sides::Spoken;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;

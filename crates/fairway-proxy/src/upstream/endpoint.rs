@@ -9,8 +9,8 @@ use std::time::Duration;
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_runtime::clock::Instant;
 
-use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Health};
+use fairway_sides::sides::{Hop, Share};
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
 const PROVEN: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use fairway_model::{Backend, Balancing};
 use fairway_runtime::clock::Instant;
 
-use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;
+use fairway_sides::sides::Hop;
 
 /// The most endpoints that one exchange tries.
 const MOST_TRIES: usize = 8;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fairway_runtime::clock::Instant;
 
-use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
+use fairway_sides::sides::Hop;
 
 /// A connection to an endpoint, for one exchange.
 pub(crate) struct Lease<H: Hop> {

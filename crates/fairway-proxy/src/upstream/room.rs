@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use fairway_runtime::descriptors::Descriptors;
 
-use crate::sides::Hop;
 use crate::upstream::group::Groups;
+use fairway_sides::sides::Hop;
 
 /// Makes room among the descriptors of a worker.
 pub(crate) struct Room<H> {

@@ -11,9 +11,9 @@ use rustls::ServerConfig;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening};
 use crate::publish::Published;
-use crate::sides::Hop;
 use crate::tls::Identities;
 use crate::upstream::{Group, Groups};
+use fairway_sides::sides::Hop;
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.

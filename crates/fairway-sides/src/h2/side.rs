@@ -13,7 +13,7 @@ use super::trailers::Trailers;
 use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
 
 /// A stream.
-pub(crate) struct H2Side {
+pub struct H2Side {
     streams: SharedStreams,
     slot: usize,
     /// Those of the request, once its body was read.
@@ -22,12 +22,12 @@ pub(crate) struct H2Side {
 
 impl H2Side {
     /// The stream in this slot, now and later.
-    pub(crate) fn new(streams: &SharedStreams, slot: usize) -> Self {
+    pub fn new(streams: &SharedStreams, slot: usize) -> Self {
         Self { streams: Rc::clone(streams), slot, trailers: None }
     }
 
     /// Another stream has the slot.
-    pub(crate) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         self.trailers = None;
     }
 

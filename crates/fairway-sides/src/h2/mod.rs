@@ -5,11 +5,9 @@ mod link;
 mod side;
 mod stream;
 mod streams;
-#[cfg(test)]
-mod tests;
 mod trailers;
 mod up;
 
-pub(crate) use side::H2Side;
-pub(crate) use streams::{SharedStreams, Streams};
-pub(crate) use up::H2Up;
+pub use side::H2Side;
+pub use streams::{SharedStreams, Streams};
+pub use up::H2Up;

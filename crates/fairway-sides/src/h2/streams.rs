@@ -11,24 +11,25 @@ use fairway_runtime::wire::Workspace;
 use super::stream::{Arrival, Stream, Tools};
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
-pub(crate) type SharedStreams = Rc<RefCell<Streams>>;
+pub type SharedStreams = Rc<RefCell<Streams>>;
 
 /// Bytes of bodies that are asked for before what they make is written.
 const ROUND: usize = 128 * 1024;
 
 /// The streams of a connection.
-pub(crate) struct Streams {
-    pub(crate) codec: Server,
+pub struct Streams {
+    /// What reads and writes its frames; whoever owns the socket feeds it.
+    pub codec: Server,
     pub(super) peer: Option<IpAddr>,
     workspace: Rc<Workspace>,
     /// Of the codec, in microseconds.
-    pub(crate) now: u64,
+    pub now: u64,
     streams: Vec<Stream>,
 }
 
 impl Streams {
     /// Of a connection that just began, at `now` in microseconds.
-    pub(crate) fn begin(
+    pub fn begin(
         config: Config,
         now: u64,
         (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
@@ -39,7 +40,7 @@ impl Streams {
     }
 
     /// A stream began: gives its slot.
-    pub(crate) fn open(&mut self, id: u32, end: bool) -> usize {
+    pub fn open(&mut self, id: u32, end: bool) -> usize {
         let slot = self.slot(0).unwrap_or_else(|| {
             self.streams.push(Stream::default());
             self.streams.len() - 1
@@ -49,32 +50,32 @@ impl Streams {
     }
 
     /// The slot of a stream, while it has one.
-    pub(crate) fn slot(&self, id: u32) -> Option<usize> {
+    pub fn slot(&self, id: u32) -> Option<usize> {
         self.streams.iter().position(|stream| stream.id == id)
     }
 
     /// How many streams have slots.
-    pub(crate) fn open_streams(&self) -> usize {
+    pub fn open_streams(&self) -> usize {
         self.codec.open_streams()
     }
 
     /// A piece of a body came.
-    pub(crate) fn came(&mut self, slot: usize, bytes: &[u8], end: bool) {
+    pub fn came(&mut self, slot: usize, bytes: &[u8], end: bool) {
         self.streams[slot].came(bytes, end, &self.workspace);
     }
 
     /// Trailers ended a request.
-    pub(crate) fn trailers_came(&mut self, slot: usize, head: &Head) {
+    pub fn trailers_came(&mut self, slot: usize, head: &Head) {
         self.streams[slot].trailers_came(head);
     }
 
     /// The client wants nothing of a stream any more.
-    pub(crate) fn broke(&mut self, slot: usize) {
+    pub fn broke(&mut self, slot: usize) {
         self.streams[slot].arrival = Arrival::Broken;
     }
 
     /// The client has gone; gives the slots that have streams.
-    pub(crate) fn all_broke(&mut self) -> impl Iterator<Item = usize> {
+    pub fn all_broke(&mut self) -> impl Iterator<Item = usize> {
         let open = self.streams.iter_mut().enumerate().filter(|(_, stream)| stream.id != 0);
         open.map(|(slot, stream)| {
             stream.arrival = Arrival::Broken;
@@ -83,14 +84,14 @@ impl Streams {
     }
 
     /// The exchange is over; its slot can have another stream.
-    pub(crate) fn close(&mut self, slot: usize) {
+    pub fn close(&mut self, slot: usize) {
         let (stream, mut tools) = self.at(slot);
         stream.close(&mut tools);
     }
 
     /// Hands the slots of streams to `ring` whose exchanges waited for room and have it now, in the order of their priority
     /// and as far as the room reaches; says whether there was one.
-    pub(crate) fn take_turns(&mut self, mut ring: impl FnMut(usize)) -> bool {
+    pub fn take_turns(&mut self, mut ring: impl FnMut(usize)) -> bool {
         let mut promised = 0;
         while promised < ROUND
             && let Some(turn) = self.codec.next_to_send(self.now)
@@ -105,7 +106,7 @@ impl Streams {
     }
 
     /// No stream is open: memory goes back.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.streams = Vec::new();
         self.codec.rest();
     }

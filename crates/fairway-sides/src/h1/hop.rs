@@ -25,7 +25,7 @@ use crate::sides::{
 };
 
 /// What a connection is between two heads.
-pub(crate) struct H1<S> {
+pub struct H1<S> {
     pub(super) wire: Wire<S>,
     pub(super) workspace: Rc<Workspace>,
     reader: BodyReader,
@@ -39,7 +39,7 @@ pub(crate) struct H1<S> {
 
 impl<S: Transport> H1<S> {
     /// An idle connection.
-    pub(crate) fn new(wire: Wire<S>, workspace: Rc<Workspace>) -> Self {
+    pub fn new(wire: Wire<S>, workspace: Rc<Workspace>) -> Self {
         Self {
             wire,
             workspace,
@@ -52,7 +52,7 @@ impl<S: Transport> H1<S> {
     }
 
     /// Reads a request head.
-    pub(crate) fn poll_request(
+    pub fn poll_request(
         &mut self,
         cx: &mut Context<'_>,
         head: &mut Head,
@@ -85,24 +85,24 @@ impl<S: Transport> H1<S> {
     }
 
     /// Queues a whole answer that is sent before a request is known.
-    pub(crate) fn queue_answer(&mut self, bytes: &[u8]) {
+    pub fn queue_answer(&mut self, bytes: &[u8]) {
         self.wire.outbox(&self.workspace).extend_from_slice(bytes);
     }
 
     /// Whether what came first, and is no request, begins a connection of HTTP/2 (RFC 9113 §3.4).
-    pub(crate) fn begins_http2(&self) -> bool {
+    pub fn begins_http2(&self) -> bool {
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let came = self.wire.pending();
         came.starts_with(PREFACE) || PREFACE.starts_with(came)
     }
 
     /// The bytes below, for another protocol.
-    pub(crate) fn into_wire(self) -> Wire<S> {
+    pub fn into_wire(self) -> Wire<S> {
         self.wire
     }
 
     /// Bytes that were read and belong to what comes next.
-    pub(crate) fn residue(&self) -> usize {
+    pub fn residue(&self) -> usize {
         self.wire.residue()
     }
 

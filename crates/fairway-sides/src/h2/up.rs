@@ -15,7 +15,7 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
 /// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
-pub(crate) struct H2Up<S: Transport> {
+pub struct H2Up<S: Transport> {
     link: Rc<Link<S>>,
     role: Role,
     trailers: Option<Trailers>,
@@ -34,7 +34,7 @@ enum Role {
 
 impl<S: Transport> H2Up<S> {
     /// A new connection.
-    pub(crate) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Self {
+    pub fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Self {
         Self::of(Link::begin(wire, workspace), Role::Whole)
     }
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const BOUND: usize = 1024 * 1024;
 
 /// Ends the connection after its last answer.
-pub(crate) async fn linger<S: Transport>(connection: &mut H1<S>) {
+pub async fn linger<S: Transport>(connection: &mut H1<S>) {
     let _ = timeout(PATIENCE, drop_input(connection)).await;
 }
 

@@ -14,14 +14,16 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
 /// A connection to an endpoint, or a part of one.
-pub(crate) enum AnyHop<S: Transport> {
+pub enum AnyHop<S: Transport> {
+    /// A connection of HTTP/1.
     Http1(H1<S>),
+    /// A stream of HTTP/2.
     Http2(H2Up<S>),
 }
 
 impl<S: Transport> AnyHop<S> {
     /// Over a new stream.
-    pub(crate) fn new(stream: S, spoken: Spoken, workspace: &Rc<Workspace>) -> Self {
+    pub fn new(stream: S, spoken: Spoken, workspace: &Rc<Workspace>) -> Self {
         let wire = Wire::new(stream);
         match spoken {
             Spoken::Http1 => Self::Http1(H1::new(wire, Rc::clone(workspace))),

@@ -3,5 +3,5 @@
 mod hop;
 mod linger;
 
-pub(crate) use hop::H1;
-pub(crate) use linger::linger;
+pub use hop::H1;
+pub use linger::linger;

@@ -11,7 +11,7 @@ use fairway_runtime::wire::GATHER;
 
 /// How far the body came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyStep {
+pub enum BodyStep {
     /// Something was handed over; there is more.
     More,
     /// The body is whole.
@@ -20,7 +20,7 @@ pub(crate) enum BodyStep {
 
 /// Why a side cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// It closed or reset the connection, or ended a body early.
     Closed,
     /// What it sent breaks a rule.
@@ -37,7 +37,7 @@ impl From<NotBase64> for Failure {
 
 /// How reading a head ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadRead<T> {
+pub enum HeadRead<T> {
     /// It is whole; what it says about its hop was taken out of it.
     Whole(T),
     /// The peer closed before its first byte.
@@ -52,7 +52,7 @@ pub(crate) enum HeadRead<T> {
 
 impl<T> HeadRead<T> {
     /// The same failure of a head that would have said something else.
-    pub(crate) fn without<U>(self) -> HeadRead<U> {
+    pub fn without<U>(self) -> HeadRead<U> {
         match self {
             Self::Malformed(rule) => HeadRead::Malformed(rule),
             Self::Closed => HeadRead::Closed,
@@ -64,7 +64,7 @@ impl<T> HeadRead<T> {
 
 /// The protocol that a connection becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upgrade {
+pub enum Upgrade {
     /// It stays what it is.
     None,
     /// RFC 6455.
@@ -73,27 +73,30 @@ pub(crate) enum Upgrade {
 
 /// What a request's head says about its own hop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) head_bytes: usize,
-    pub(crate) body: Result<BodySize, Malformed>,
+pub struct Arrival {
+    /// Its length as it came.
+    pub head_bytes: usize,
+    /// How its body is delimited.
+    pub body: Result<BodySize, Malformed>,
     /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
-    pub(crate) expects_continue: Result<bool, Malformed>,
+    pub expects_continue: Result<bool, Malformed>,
     /// What the client wishes.
-    pub(crate) persistence: Persistence,
+    pub persistence: Persistence,
     /// What the client asks for.
-    pub(crate) upgrade: Upgrade,
+    pub upgrade: Upgrade,
 }
 
 /// What a response's head says about its own hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
-    pub(crate) body: BodySize,
+pub struct Reply {
+    /// How its body is delimited.
+    pub body: BodySize,
     /// What the endpoint switched to, with 101.
-    pub(crate) upgrade: Upgrade,
+    pub upgrade: Upgrade,
 }
 
 /// Bodies in both directions, and what both sides have.
-pub(crate) trait Channel {
+pub trait Channel {
     /// Hands what has arrived of the body to `sink`, some `most` bytes at a time. `End` may be repeated.
     fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
@@ -140,7 +143,7 @@ pub(crate) trait Channel {
 
 /// What becomes of the client's connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
+pub enum Persistence {
     /// It waits for the next request.
     KeepAlive,
     /// It is closed, and the client is told so.
@@ -151,17 +154,17 @@ pub(crate) enum Persistence {
 
 /// What an answer's head must fit to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnswerPlan {
+pub struct AnswerPlan {
     /// The request's version.
-    pub(crate) version: Version,
+    pub version: Version,
     /// What becomes of the connection.
-    pub(crate) persistence: Persistence,
+    pub persistence: Persistence,
     /// The body that follows. What an answer to HEAD would have had does not.
-    pub(crate) body: BodySize,
+    pub body: BodySize,
 }
 
 /// The client's side.
-pub(crate) trait Downstream: Channel {
+pub trait Downstream: Channel {
     /// The address at the other end of the connection, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
 
@@ -184,17 +187,17 @@ pub(crate) trait Downstream: Channel {
 }
 
 /// A request on its way to an endpoint.
-pub(crate) struct RequestPlan<'a> {
+pub struct RequestPlan<'a> {
     /// Path and query.
-    pub(crate) target: &'a [u8],
+    pub target: &'a [u8],
     /// The body that follows.
-    pub(crate) body: BodySize,
+    pub body: BodySize,
     /// What the endpoint is asked for.
-    pub(crate) upgrade: Upgrade,
+    pub upgrade: Upgrade,
 }
 
 /// An endpoint's side.
-pub(crate) trait Upstream: Channel {
+pub trait Upstream: Channel {
     /// Queues a request head, free of fields of one hop.
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>);
 
@@ -220,7 +223,7 @@ pub(crate) trait Upstream: Channel {
 }
 
 /// What a pool keeps and lends: a connection to an endpoint, or one exchange's part of a connection that carries several.
-pub(crate) trait Hop: Upstream + 'static {
+pub trait Hop: Upstream + 'static {
     /// Whether it can carry another exchange: it is as the last one left it. Costs no system call unless something
     /// happened.
     fn is_quiet(&mut self) -> bool;
@@ -244,13 +247,15 @@ pub(crate) trait Hop: Upstream + 'static {
 
 /// What is spoken over a connection to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub enum Spoken {
+    /// HTTP/1.1, one exchange at a time.
     Http1,
+    /// HTTP/2, many exchanges at once.
     Http2,
 }
 
 /// What a pool may lend of a connection.
-pub(crate) enum Share<H> {
+pub enum Share<H> {
     /// The connection itself: it carries one exchange at a time.
     Whole,
     /// A part of it; the connection stays in the pool.
