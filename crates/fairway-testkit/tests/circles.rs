@@ -65,6 +65,11 @@ const GROUND: &[Ground] = &[
     },
     Ground { name: "fairway-model", module: "origin", why: "which object a value comes from" },
     Ground { name: "fairway-pattern", module: "refusal", why: "the error of the crate" },
+    Ground {
+        name: "fairway-proxy",
+        module: "fault",
+        why: "the list of reasons why something was not served, which whoever refuses, counts or logs it names",
+    },
     Ground { name: "fairway-routing", module: "request", why: "what is matched" },
     Ground {
         name: "fairway-translate",
