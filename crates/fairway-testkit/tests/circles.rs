@@ -72,6 +72,11 @@ const GROUND: &[Ground] = &[
     },
     Ground { name: "fairway-routing", module: "request", why: "what is matched" },
     Ground {
+        name: "fairway-sides",
+        module: "sides",
+        why: "the two sides of an exchange, which each protocol serves",
+    },
+    Ground {
         name: "fairway-translate",
         module: "diagnostic",
         why: "what every part of translation has to say",
