@@ -3,6 +3,7 @@
 //! `page`.
 
 mod page;
+mod scan;
 
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,7 @@ async fn report() {
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
     }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
+    assert_eq!(scan::weaknesses(&own["tls_scan"]), Vec::<String>::new(), "{:#}", own["tls_scan"]);
 }
 
 fn write(found: &Value) {
@@ -60,8 +62,9 @@ async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> 
         (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
     let http1 = http1::report(front, recorder).await;
     let smuggling = smuggling::report(front, recorder, servers).await;
+    let tls_scan = scan::of(&checkout(), front.https).await;
     json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
-        "http1": http1, "smuggling": smuggling})
+        "http1": http1, "smuggling": smuggling, "tls_scan": tls_scan})
 }
 
 /// What h2spec says; null where there is no Go to build it.

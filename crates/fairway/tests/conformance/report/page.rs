@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::scan;
+
 const BEGIN: &str = "\
 # Conformance
 
@@ -16,7 +18,7 @@ make lab-peers      # optional: today's nginx and HAProxy, in a folder of the ca
 make conformance
 ```
 
-Peers and servers that are not on the machine are left out. Nothing needs root. The short form (the table of HTTP/1,
+Peers, servers and scanners that are not on the machine are left out. Nothing needs root. The short form (the table of HTTP/1,
 the smuggling differential with strict and lenient readers, TLS) runs with `make test`, and h2spec with `make
 h2spec`. The suites are in [crates/fairway/tests/conformance](../crates/fairway/tests/conformance), the servers in
 [conformance/servers](../conformance/servers).
@@ -82,6 +84,7 @@ pub(super) fn of(results: &Value) -> String {
     page.push_str(SMUGGLING);
     smuggling(&mut page, &proxies);
     page.push_str(LATER);
+    scan::section(&mut page, &proxies);
     page
 }
 
