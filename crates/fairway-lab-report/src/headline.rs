@@ -41,7 +41,7 @@ pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
 }
 
 /// Whether it stands on fewer pairs than a finding takes. Files of before this was counted say what they said.
-fn has_too_few(ratio: &Ratio) -> bool {
+pub(super) fn has_too_few(ratio: &Ratio) -> bool {
     ratio.grounds.coverage.is_some() && ratio.pairs < ENOUGH_PAIRS
 }
 

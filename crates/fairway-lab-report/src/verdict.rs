@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::builder::PageBuilder;
 use super::effects::{quantile, sorted};
 use super::gather::Scenario;
-use super::headline::{against_fairway, is_noise};
+use super::headline::{against_fairway, has_too_few, is_noise};
 use super::html::{Cell, Table};
 use super::number;
 use super::palette::Palette;
@@ -180,10 +180,12 @@ fn capacity(runs: &[Scenario], study: &Value) -> Option<Verdict> {
     Some(Verdict { subject: "What a CPU does.", there, here, whom })
 }
 
-/// `1.25 x (haproxy) to 4.6 x (traefik)`: the lowest and the highest median of all cases that are meant.
+/// `1.25 x (haproxy) to 4.6 x (traefik)`: the lowest and the highest median of all cases that are meant, of those that have
+/// enough pairs for a claim.
 fn spread(runs: &[Scenario], is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let ratios = runs.iter().flat_map(|run| {
         let others = against_fairway(&run.ratios).filter(|ratio| !is_noise(ratio));
+        let others = others.filter(|ratio| !has_too_few(ratio));
         others.filter(|ratio| ratio.figure.starts_with("CPU") && is_meant(&ratio.case))
     });
     let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.median.is_finite()).collect();
@@ -325,6 +327,32 @@ mod tests {
             text.contains("CPU, 0.90 x (haproxy) to 3.25 x (envoy) per HTTPS request of 1 KB."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_ratio_of_too_few_pairs_is_not_quoted() {
+        let mut run = run("capacity");
+        for (peer, median, pairs) in [("haproxy", 0.9, 3), ("envoy", 3.25, 15)] {
+            let grounds = fairway_lab_results::Grounds {
+                coverage: Some(0.96),
+                ..fairway_lab_results::Grounds::default()
+            };
+            run.ratios.push(Ratio {
+                figure: "CPU per request".to_owned(),
+                case: "HTTPS 1 KB TLS 1.3".to_owned(),
+                peer: peer.to_owned(),
+                base: "fairway".to_owned(),
+                settings: Settings::Recommended,
+                workers: Some(1),
+                median,
+                interval: (median, median),
+                pairs,
+                set_aside: 0,
+                grounds,
+            });
+        }
+        let text = text(capacity(&[run.into()], &published()["study2_capacity"]));
+        assert!(text.contains("CPU, 3.25 x (envoy) per HTTPS request of 1 KB."), "{text}");
     }
 
     #[test]

@@ -81,13 +81,18 @@ fn keep_original(request: &mut Head, text: &mut Vec<u8>) {
 
 fn write_ip(into: &mut Vec<u8>, address: IpAddr) {
     if let IpAddr::V4(v4) = address {
-        let mut digits = itoa::Buffer::new();
-        for (index, octet) in v4.octets().into_iter().enumerate() {
-            if index > 0 {
-                into.push(b'.');
+        let (mut text, mut length) = ([0; 16], 0);
+        for octet in v4.octets() {
+            for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
+                if octet >= least {
+                    text[length] = b'0' + octet / unit % 10;
+                    length += 1;
+                }
             }
-            into.extend_from_slice(digits.format(octet).as_bytes());
+            text[length] = b'.';
+            length += 1;
         }
+        into.extend_from_slice(&text[..length - 1]);
     } else {
         write!(into, "{address}").expect("a vector takes every write");
     }
@@ -96,8 +101,32 @@ fn write_ip(into: &mut Vec<u8>, address: IpAddr) {
 /// 32 hexadecimal digits, as nginx's `$request_id`.
 fn write_id(into: &mut Vec<u8>, id: u128) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in id.to_be_bytes() {
-        into.push(DIGITS[usize::from(byte >> 4)]);
-        into.push(DIGITS[usize::from(byte & 15)]);
+    let mut text = [0; 32];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(id.to_be_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    into.extend_from_slice(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_the_library_writes_them() {
+        let each = (0..=255).map(|octet| IpAddr::from([octet, 255 - octet, octet / 3, 10]));
+        for address in each.chain(["::1".parse().unwrap(), "2001:db8::a:0:1".parse().unwrap()]) {
+            let mut written = Vec::new();
+            write_ip(&mut written, address);
+            assert_eq!(String::from_utf8(written).unwrap(), address.to_string());
+        }
+    }
+
+    #[test]
+    fn an_id_has_all_of_its_digits() {
+        let mut written = b"x".to_vec();
+        write_id(&mut written, 0x00ab_0000_0000_0000_0000_0000_0000_001f);
+        assert_eq!(written, b"x00ab000000000000000000000000001f");
     }
 }
