@@ -23,6 +23,10 @@ mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
 #[cfg(test)]
+mod hop_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod interleaving_tests;
 mod mirror;
 mod peer_watch;
