@@ -29,6 +29,8 @@ mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
 mod mirror;
+#[cfg(test)]
+mod pairing_tests;
 mod peer_watch;
 mod relay;
 mod replace;
