@@ -28,6 +28,12 @@ impl<R> Session<R> {
         self.connection.receive(now, input, head)
     }
 
+    /// The stream whose head has begun to come and is not whole, with what of the input was not used.
+    #[must_use]
+    pub fn begun(&self, rest: &[u8]) -> Option<u32> {
+        self.connection.begun(rest)
+    }
+
     /// What waits to be written.
     #[inline]
     #[must_use]

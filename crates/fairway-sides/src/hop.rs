@@ -10,6 +10,7 @@ use fairway_message::{Head, HeadLimits};
 use crate::h1::H1;
 use crate::h2::H2Up;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Spoken, Upstream};
+use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
@@ -137,6 +138,18 @@ impl<S: Transport> Hop for AnyHop<S> {
 
     fn rest(&mut self) {
         either!(self, hop => hop.rest());
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        either!(self, hop => hop.is_silent(now))
+    }
+
+    fn poll_proven(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        either!(self, hop => hop.poll_proven(cx))
+    }
+
+    fn distrust(&mut self) {
+        either!(self, hop => hop.distrust());
     }
 
     fn share(&mut self) -> Share<Self> {

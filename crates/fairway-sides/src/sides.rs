@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fairway_grpc::NotBase64;
 use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
+use fairway_runtime::clock::Instant;
 use fairway_runtime::wire::GATHER;
 
 /// How far the body came.
@@ -235,6 +236,19 @@ pub trait Hop: Upstream + 'static {
 
     /// Gives the buffers back that hold nothing: it waits for its next exchange.
     fn rest(&mut self);
+
+    /// Whether the endpoint has said nothing for so long that it is to be asked first whether it is there, and can be.
+    fn is_silent(&self, _now: Instant) -> bool {
+        false
+    }
+
+    /// Asks. Ready with whether it is there; what was lent has carried nothing yet.
+    fn poll_proven(&mut self, _cx: &mut Context<'_>) -> Poll<bool> {
+        Poll::Ready(true)
+    }
+
+    /// It did not answer in time: no other exchange should use this.
+    fn distrust(&mut self) {}
 
     /// Room for an exchange beside those that are under way.
     fn share(&mut self) -> Share<Self>

@@ -2,7 +2,7 @@
 //! Never keeps a body.
 
 use super::read::Step;
-use super::{Connection, Reading};
+use super::{Connection, Reading, Role};
 use crate::abuse::Weight;
 use crate::event::Event;
 use crate::fault::{Code, Fault};
@@ -83,7 +83,8 @@ impl Connection {
         if let Some(fault) = fault {
             return Err(self.fail_stream(now, header.stream, fault));
         }
-        if content > 0 && content < SMALL && !end {
+        // What a client leaves unread is not its endpoint's fault: all streams of a connection would pay for the slow ones.
+        if content > 0 && content < SMALL && !end && self.role == Role::Server {
             stream.incoming.small = stream.incoming.small.saturating_add(1);
             self.charge(now, Weight::Light).map_err(Err)?;
         }

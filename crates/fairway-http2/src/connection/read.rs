@@ -150,6 +150,16 @@ impl Connection {
         }
     }
 
+    /// The stream of a head that is not whole, in frames that came or in `rest`.
+    pub(crate) fn begun(&self, rest: &[u8]) -> Option<u32> {
+        if let Reading::Block(open) = self.reading {
+            return Some(open.stream);
+        }
+        let header = Header::read(rest.first_chunk()?);
+        (self.reading == Reading::Frame && Kind::of(header.kind) == Some(Kind::Headers))
+            .then_some(header.stream)
+    }
+
     /// Whether nothing ever came or went on this stream (RFC 9113 §5.1).
     pub(super) fn is_idle(&self, stream: u32) -> bool {
         // Clients have odd ids, and servers open nothing here.

@@ -27,6 +27,8 @@ use fairway_sides::sides::Hop;
 
 /// The most connects of one attempt at a time.
 const MOST_RACERS: usize = 3;
+/// How long an endpoint that has been silent may take to say that it is there, before a new connection is made.
+const PROOF: Duration = Duration::from_millis(250);
 /// When a race found no budget, it asks again after this.
 const AGAIN: Duration = Duration::from_millis(25);
 
@@ -53,11 +55,19 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 ) -> impl Future<Output = Result<Acquired<To<N>>, Failed>> {
     let found = at_hand(chosen, retry_state);
     async move {
+        let Exchange { env, client_side, record, .. } = exchange;
         let mut chosen = match found {
-            Ok(acquired) => return Ok(acquired),
+            Ok(mut acquired) => {
+                if !acquired.lease.up().is_silent(retry_state.now) {
+                    return Ok(acquired);
+                }
+                match Box::pin(prove(acquired, &mut client_side.down)).await? {
+                    Ok(acquired) => return Ok(acquired),
+                    Err(chosen) => chosen,
+                }
+            }
             Err(chosen) => chosen,
         };
-        let Exchange { env, client_side, record, .. } = exchange;
         if chosen.endpoint.is_opening() {
             chosen = match Box::pin(share(chosen, retry_state, &mut client_side.down)).await? {
                 Ok(acquired) => return Ok(acquired),
@@ -71,6 +81,30 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
         })
+    }
+}
+
+/// Asks the endpoint of a connection that has been silent whether it is there. Gives the choice back where it does not say
+/// so in time.
+///
+/// # Errors
+/// The client has gone.
+async fn prove<H: Hop, D: Downstream>(
+    mut acquired: Acquired<H>,
+    client: &mut D,
+) -> Result<Result<Acquired<H>, Chosen<H>>, Failed> {
+    let lease = &mut acquired.lease;
+    let proven = poll_fn(|cx| match lease.up().poll_proven(cx) {
+        Poll::Pending => client.poll_gone(cx).map(|()| None),
+        proven => proven.map(Some),
+    });
+    match tokio::time::timeout(PROOF, proven).await {
+        Ok(Some(true)) => Ok(Ok(acquired)),
+        Ok(None) => {
+            let (fault, progress) = (Fault::ClientGone, Progress::Nothing);
+            Err(Failed { fault, progress, age: Age::Reused, endpoint: acquired.lease.index() })
+        }
+        Ok(Some(false)) | Err(_) => Ok(Err(acquired.lease.distrust())),
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
             (false, true) => Progress::Written,
             (true, true) => Progress::Nothing,
         };
+        // A stream that an endpoint resets on a connection that goes on is no sign of a connection that was dead already.
+        let age = if lease.up().is_quiet() { Age::Fresh } else { age };
         let failed = Failed { fault, progress, age, endpoint: lease.index() };
         note_failure(&exchange.env, group, lease.endpoint(), &failed);
         Err(failed)

@@ -23,8 +23,14 @@ mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
 #[cfg(test)]
+mod hop_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod interleaving_tests;
 mod mirror;
+#[cfg(test)]
+mod pairing_tests;
 mod peer_watch;
 mod relay;
 mod replace;

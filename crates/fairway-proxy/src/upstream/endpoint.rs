@@ -77,7 +77,7 @@ pub(crate) struct Pooled<H> {
     is_part: bool,
     /// Exchanges it has carried.
     pub(crate) served: u64,
-    /// When its last answer came.
+    /// When its last answer came, or a part of it was lent.
     pub(crate) answered: Instant,
 }
 
@@ -132,7 +132,10 @@ impl<H: Hop> Endpoint<H> {
                 }
                 match connection.hop.share() {
                     Share::Whole => return Some(idle.remove(at)),
-                    Share::Part(hop) => return Some(connection.part(hop)),
+                    Share::Part(hop) => {
+                        connection.answered = now;
+                        return Some(connection.part(hop));
+                    }
                     Share::Full => {}
                 }
             }
@@ -145,7 +148,10 @@ impl<H: Hop> Endpoint<H> {
         let mut connection = Box::new(Pooled { hop, is_part: false, served: 0, answered: Instant::now() });
         let Share::Part(hop) = connection.hop.share() else { return connection };
         let part = connection.part(hop);
-        self.change_idle(|idle| idle.push(connection));
+        // Of an endpoint that no group has any more, nothing is kept: it ends with what was lent.
+        if self.memberships.get() > 0 {
+            self.change_idle(|idle| idle.push(connection));
+        }
         part
     }
 
@@ -172,6 +178,7 @@ impl<H: Hop> Endpoint<H> {
         self.change_idle(|idle| {
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.answered) < limits.idle_timeout
+                    && connection.served < limits.requests
                     && connection.hop.is_quiet()
             });
             // What a burst left room for is not kept for the next one.

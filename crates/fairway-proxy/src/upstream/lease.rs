@@ -61,6 +61,12 @@ impl<H: Hop> Lease<H> {
         self.chosen.endpoint.check_in(self.connection, limits);
     }
 
+    /// The endpoint did not show that it is there: another connection is to be made.
+    pub(crate) fn distrust(mut self) -> Chosen<H> {
+        self.connection.hop.distrust();
+        self.chosen
+    }
+
     /// Nothing was sent: the connection waits for its first exchange.
     pub(crate) fn give_back_unused(mut self, limits: &PoolLimits) {
         self.connection.served = 0;

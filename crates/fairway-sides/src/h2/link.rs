@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_http2::{Asks, Client, Code, Config, Event, Wait};
+use fairway_http2::{Asks, By, Client, Code, Config, Event, Timeouts, Wait};
 use fairway_message::Head;
 
 use super::stream::{Arrival, Stream, Tools};
+use super::wear::Wear;
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
@@ -27,6 +28,23 @@ const WRITE: Duration = Duration::from_secs(60);
 
 /// Heads that may wait in a stream: interim answers and the final one. The codec allows no more of them.
 const HEADS: usize = 16;
+
+/// How long an endpoint may say nothing while streams are open before it gets a PING, in microseconds. Servers of gRPC take
+/// one in five minutes, and end the connection of a client that sends more while they have nothing to say.
+const SILENCE: u32 = 310_000_000;
+
+/// After so much silence an endpoint is asked whether it is there before it gets a request, in microseconds.
+const DOUBT: u64 = 10_000_000;
+
+/// The rest of a body that nobody wants any more, where it is known to be so small, is read rather than cancelled.
+const WORTH_DRAINING: u64 = 64 * 1024;
+
+/// How long that may take, in microseconds.
+const DRAINING: u64 = 5_000_000;
+
+/// What our PINGs carry that ask whether the endpoint has seen a reset, and whether it is there.
+const RESET_PING: [u8; 8] = *b"a reset?";
+const DOUBT_PING: [u8; 8] = *b"hello...";
 
 /// A connection to an endpoint.
 pub(super) struct Link<S> {
@@ -57,6 +75,10 @@ pub(super) struct Core {
     /// Whether an exchange ended since reading was held up.
     has_released: bool,
     pub(super) state: LinkState,
+    wear: Wear,
+    /// When something came last, and when the endpoint was asked since whether it is there.
+    heard: u64,
+    asked: Option<u64>,
 }
 
 /// One exchange's stream.
@@ -72,6 +94,10 @@ pub(super) struct Carried {
     pub(super) fate: Fate,
     /// Bytes that came on it.
     pub(super) received: u64,
+    /// Of the answer's body, where its head says how long it is.
+    left: Option<u64>,
+    /// Nobody wants what is left of it, which is awaited since then.
+    drained_since: Option<u64>,
     waker: Option<Waker>,
 }
 
@@ -99,13 +125,18 @@ pub(super) enum Fate {
 impl<S: Transport> Link<S> {
     /// Begins a connection, and the task that drives it.
     pub(super) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Rc<Self> {
-        let config = Config { streams: 100, connection_window: 100 * 64 * 1024, ..Config::default() };
+        let timeouts = Timeouts { silence: SILENCE, ..Timeouts::default() };
+        let config =
+            Config { streams: 100, connection_window: 100 * 64 * 1024, timeouts, ..Config::default() };
         let core = Core {
             codec: Client::new(config, 0),
             slots: Vec::new(),
             driver: None,
             has_released: false,
             state: LinkState::Open,
+            wear: Wear::default(),
+            heard: 0,
+            asked: None,
         };
         let link = Rc::new(Self {
             is_secure: wire.stream().is_secure(),
@@ -123,7 +154,9 @@ impl<S: Transport> Link<S> {
     /// The pool lets it go.
     pub(super) fn retire(&self) {
         self.is_retired.set(true);
-        self.core.borrow_mut().wake();
+        let mut core = self.core.borrow_mut();
+        core.drain_no_more(&self.workspace, self.now(), 0);
+        core.wake();
     }
 
     /// The codec's time.
@@ -146,29 +179,70 @@ impl<S: Transport> Link<S> {
     /// Room for an exchange; `None` when there is none for now.
     pub(super) fn take_slot(&self) -> Option<usize> {
         let mut core = self.core.borrow_mut();
+        core.drain_no_more(&self.workspace, self.now(), DRAINING);
         let unsent = core.slots.iter().filter(|one| one.is_taken && one.fate == Fate::Unsent).count();
-        if core.state != LinkState::Open || core.codec.streams_left() <= unsent {
+        if core.state != LinkState::Open || core.codec.streams_left() <= unsent + core.wear.unseen() {
             return None;
         }
+        core.wear.lent();
         let slot = core.slots.iter().position(|one| !one.is_taken).unwrap_or_else(|| {
             core.slots.push(Carried::default());
             core.slots.len() - 1
         });
         let carried = &mut core.slots[slot];
         carried.is_taken = true;
-        (carried.fate, carried.received) = (Fate::Unsent, 0);
+        (carried.fate, carried.received, carried.left) = (Fate::Unsent, 0, None);
         Some(slot)
     }
 
     /// The exchange is over.
     pub(super) fn give_back(&self, slot: usize) {
-        self.act(slot, |carried, tools| {
-            carried.stream.close(tools);
-            carried.heads.clear();
-            carried.waker = None;
-            carried.is_taken = false;
-        });
-        self.core.borrow_mut().wake();
+        let now = self.now();
+        let mut core = self.core.borrow_mut();
+        let is_open = core.state == LinkState::Open && !self.is_retired.get();
+        let Core { codec, slots, wear, .. } = &mut *core;
+        let mut tools = Tools { codec, workspace: &self.workspace, now };
+        slots[slot].leave(&mut tools, wear, is_open);
+        core.wake();
+    }
+
+    /// Whether new exchanges should go elsewhere: it is worn, or the endpoint takes none at all.
+    pub(super) fn is_spent(&self) -> bool {
+        let core = self.core.borrow();
+        let takes_none = core.codec.streams_left() == 0 && core.slots.iter().all(|one| !one.is_taken);
+        core.state != LinkState::Open
+            || core.codec.is_leaving()
+            || core.wear.is_worn(self.now())
+            || (takes_none && core.wear.unseen() == 0)
+    }
+
+    /// Whether nothing came for so long that the endpoint may have vanished.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        let now = u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX);
+        now.saturating_sub(self.core.borrow().heard) > DOUBT
+    }
+
+    /// Asks the endpoint whether it is there. Ready with whether it is.
+    pub(super) fn poll_proven(&self, cx: &Context<'_>, slot: usize) -> Poll<bool> {
+        if self.is_spent() {
+            return Poll::Ready(false);
+        }
+        if !self.is_silent(Instant::now()) {
+            return Poll::Ready(true);
+        }
+        let mut core = self.core.borrow_mut();
+        core.carried(slot).waits(cx);
+        if core.asked.is_none() {
+            core.asked = Some(self.now());
+            core.codec.ping(DOUBT_PING);
+            core.wake();
+        }
+        Poll::Pending
+    }
+
+    /// It did not say so.
+    pub(super) fn distrust(&self) {
+        self.core.borrow_mut().wear.distrust();
     }
 
     fn poll(&self, cx: &mut Context<'_>, driven: &mut Driven) -> Poll<()> {
@@ -217,9 +291,11 @@ impl<S: Transport> Link<S> {
         match came {
             Poll::Pending => return false,
             Poll::Ready(Ok(1..)) => {}
-            Poll::Ready(Ok(0)) => core.broke(LinkState::Closed),
-            Poll::Ready(Err(error)) if is_unreachable(error.kind()) => core.broke(LinkState::Unreachable),
-            Poll::Ready(Err(_)) => core.broke(LinkState::Closed),
+            Poll::Ready(Ok(0)) => core.cut(wire.pending(), LinkState::Closed),
+            Poll::Ready(Err(error)) if is_unreachable(error.kind()) => {
+                core.cut(wire.pending(), LinkState::Unreachable);
+            }
+            Poll::Ready(Err(_)) => core.cut(wire.pending(), LinkState::Closed),
         }
         true
     }
@@ -327,6 +403,7 @@ impl Core {
     /// Takes what it can of the input; gives how much that was.
     fn take(&mut self, now: u64, bytes: &[u8], driven: &mut Driven, workspace: &Workspace) -> usize {
         let mut used = 0;
+        self.hear(now);
         loop {
             let (count, event) = self.codec.receive(now, &bytes[used..], &mut driven.head);
             used += count;
@@ -342,19 +419,29 @@ impl Core {
                 }
                 Event::Head { stream, end, length, .. } => {
                     let head = &mut driven.head;
+                    self.wear.heard();
                     self.with(stream, |one| one.head_came(head, HeadFacts { end, length }, count));
+                    self.end_drained(stream, end, workspace, now);
                 }
                 // The codec resets it, as it does where it is a client.
                 Event::HeadTooLarge { stream, .. } => self.reset(stream, Code::Cancel),
-                Event::Data { stream, bytes, end } => self.with(stream, |one| {
-                    one.received += bytes.len() as u64;
-                    one.stream.came(bytes, end, workspace);
-                }),
+                Event::Data { stream, bytes, end } => {
+                    self.wear.heard();
+                    self.data(stream, (bytes, end), workspace, now);
+                }
                 Event::Trailers { stream } => {
                     let head = &driven.head;
                     self.with(stream, |one| one.stream.trailers_came(head));
+                    self.end_drained(stream, true, workspace, now);
                 }
-                Event::Reset { stream, code, .. } => self.reset(stream, code),
+                Event::Reset { stream, code, by } => {
+                    // What broke a rule was a piece of an answer.
+                    let heard = u64::from(matches!(by, By::Us(_)));
+                    self.with(stream, |one| one.received += heard);
+                    self.reset(stream, code);
+                    self.end_drained(stream, true, workspace, now);
+                }
+                Event::Pong(RESET_PING) => self.wear.seen(),
                 Event::Writable { .. } => self.take_turns(now),
                 // No new stream is opened; those above the last one were not acted on (RFC 9113 §6.8).
                 Event::GoAway { last, .. } => self.refuse_above(last),
@@ -373,8 +460,8 @@ impl Core {
 
     fn reset(&mut self, stream: u32, code: Code) {
         self.with(stream, |one| match code {
-            // "the request should be considered whole" where the answer is (RFC 9113 §8.1).
-            Code::NoError if one.stream.arrival == Arrival::Whole => {}
+            // A whole answer is one, whatever the endpoint thinks of the rest of the request (RFC 9113 §8.1).
+            _ if one.stream.arrival == Arrival::Whole => {}
             Code::Refused => one.broke(Fate::Refused),
             _ => one.broke(Fate::Broken),
         });
@@ -394,10 +481,62 @@ impl Core {
         }
         self.state = state;
         for one in self.slots.iter_mut().filter(|one| one.is_taken) {
-            if one.fate != Fate::Refused {
+            // What came as a whole can still be read.
+            if one.fate != Fate::Refused && one.stream.arrival != Arrival::Whole {
                 one.broke(Fate::Broken);
             }
             one.wake();
+        }
+    }
+
+    /// The connection ends here, be it within a head: a byte of that answer came.
+    fn cut(&mut self, rest: &[u8], state: LinkState) {
+        if let Some(stream) = self.codec.begun(rest) {
+            self.with(stream, |one| one.received += 1);
+        }
+        self.broke(state);
+    }
+
+    /// Something came: the endpoint is there.
+    fn hear(&mut self, now: u64) {
+        self.heard = now;
+        if self.asked.take().is_some() {
+            self.slots.iter().filter(|one| one.is_taken).for_each(Carried::wake);
+        }
+    }
+
+    fn data(&mut self, stream: u32, (bytes, end): (&[u8], bool), workspace: &Workspace, now: u64) {
+        let mut is_drained = false;
+        self.with(stream, |one| {
+            one.received += bytes.len() as u64;
+            one.left = one.left.map(|left| left.saturating_sub(bytes.len() as u64));
+            is_drained = one.drained_since.is_some();
+            if !is_drained {
+                one.stream.came(bytes, end, workspace);
+            }
+        });
+        if is_drained {
+            self.codec.consume(stream, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            self.end_drained(stream, end, workspace, now);
+        }
+    }
+
+    /// The end of an answer that nobody waits for.
+    fn end_drained(&mut self, stream: u32, end: bool, workspace: &Workspace, now: u64) {
+        let Self { codec, slots, .. } = self;
+        let drained = |one: &&mut Carried| one.drained_since.is_some() && one.stream.id == stream;
+        if end && let Some(one) = slots.iter_mut().find(drained) {
+            one.close(&mut Tools { codec, workspace, now });
+        }
+    }
+
+    /// What is not there after so many microseconds is cancelled after all.
+    fn drain_no_more(&mut self, workspace: &Workspace, now: u64, within: u64) {
+        let Self { codec, slots, wear, .. } = self;
+        for one in slots.iter_mut().filter(|one| one.drained_since.is_some_and(|since| since + within <= now))
+        {
+            let mut tools = Tools { codec, workspace, now };
+            one.leave(&mut tools, wear, false);
         }
     }
 
@@ -420,6 +559,7 @@ impl Carried {
         if self.heads.len() >= HEADS {
             return self.broke(Fate::Broken);
         }
+        self.left = facts.length.filter(|_| head.status() >= 200);
         let mut kept = self.spare.take().unwrap_or_default();
         std::mem::swap(&mut kept, head);
         self.heads.push((kept, facts));
@@ -437,6 +577,27 @@ impl Carried {
         std::mem::swap(into, &mut head);
         self.spare = Some(head);
         Some(facts)
+    }
+
+    /// Nobody serves it any more. A known rest of an answer that is small is awaited, so that it need not be cancelled.
+    fn leave(&mut self, tools: &mut Tools<'_, Asks>, wear: &mut Wear, may_drain: bool) {
+        self.heads.clear();
+        self.waker = None;
+        let is_worth_it = self.left.is_some_and(|left| left <= WORTH_DRAINING);
+        if may_drain && is_worth_it && self.stream.begin_drain(tools) {
+            self.drained_since = Some(tools.now);
+            return;
+        }
+        if self.stream.is_under_way() && wear.reset(tools.now) {
+            self.close(tools);
+            return tools.codec.ping(RESET_PING);
+        }
+        self.close(tools);
+    }
+
+    fn close(&mut self, tools: &mut Tools<'_, Asks>) {
+        self.stream.close(tools);
+        (self.is_taken, self.drained_since) = (false, None);
     }
 
     fn broke(&mut self, fate: Fate) {

@@ -7,6 +7,7 @@ mod stream;
 mod streams;
 mod trailers;
 mod up;
+mod wear;
 
 pub use side::H2Side;
 pub use streams::{SharedStreams, Streams};

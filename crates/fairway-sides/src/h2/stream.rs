@@ -223,13 +223,35 @@ impl Stream {
         if self.id != 0 {
             tools.codec.release(self.id);
         }
-        self.id = 0;
-        self.arrival = Arrival::Broken;
+        (self.id, self.sent) = (0, 0);
+        (self.arrival, self.departure) = (Arrival::Broken, Departure::Ended);
         for backlog in [&mut self.inbox, &mut self.outbox] {
             backlog.consume(backlog.pending().len());
             backlog.release(tools.workspace);
         }
         (self.came, self.follow) = (None, Trailers::default());
+    }
+
+    /// Whether closing it means to cancel it.
+    pub(super) fn is_under_way(&self) -> bool {
+        let is_over = self.arrival == Arrival::Whole && self.departure == Departure::Ended;
+        self.id != 0 && self.arrival != Arrival::Broken && !is_over
+    }
+
+    /// What came of a body, and what is still to come, is for nobody. Says whether that is all that is missing of the stream.
+    pub(super) fn begin_drain<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
+        if self.arrival != Arrival::Coming || self.departure != Departure::Ended {
+            return false;
+        }
+        let count = self.inbox.pending().len();
+        let inbox = std::mem::take(&mut self.inbox);
+        self.inbox_consumed(inbox, count, tools);
+        true
+    }
+
+    fn inbox_consumed<R>(&mut self, mut inbox: Backlog, count: usize, tools: &mut Tools<'_, R>) {
+        inbox.consume(count);
+        self.put_back(inbox, count, tools);
     }
 
     /// The peer shall see a failure.

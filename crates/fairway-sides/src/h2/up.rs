@@ -11,6 +11,7 @@ use super::side::length;
 use super::stream::Arrival;
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
+use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
@@ -226,10 +227,21 @@ impl<S: Transport> Upstream for H2Up<S> {
 }
 
 impl<S: Transport> Hop for H2Up<S> {
-    /// Whether the endpoint has not said that it goes away.
+    /// Whether neither the endpoint nor its use so far speaks against it.
     fn is_quiet(&mut self) -> bool {
-        let core = self.link.core.borrow();
-        core.state == LinkState::Open && !core.codec.is_leaving()
+        !self.link.is_spent()
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        self.link.is_silent(now)
+    }
+
+    fn poll_proven(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        self.link.poll_proven(cx, self.slot())
+    }
+
+    fn distrust(&mut self) {
+        self.link.distrust();
     }
 
     fn rest(&mut self) {}

@@ -1,0 +1,258 @@
+//! Connections of HTTP/2 to endpoints as the pool keeps them, in virtual time: when they are asked whether somebody is there,
+//! when they are let go, and what resets do to them.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_http2::{Code, Config, Event, Server, Timeouts};
+use fairway_message::Head;
+use fairway_model::BackendProtocol;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::testing::{Meeting, Stage, on_stage};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// What endpoints saw.
+#[derive(Default)]
+struct Seen {
+    /// The number of the connection of each request.
+    requests: Vec<usize>,
+    /// When PINGs came.
+    pings: Vec<Instant>,
+    resets: Vec<Code>,
+    /// Whether they answer PINGs and requests at all; else nothing leaves them.
+    is_dumb: bool,
+}
+
+type Shared = Rc<RefCell<Seen>>;
+
+/// How an endpoint answers a request.
+#[derive(Clone, Copy)]
+enum Answers {
+    AtOnce,
+    /// With the head of an answer, and nothing else.
+    Head,
+    Never,
+    /// With a body whose rest of so many bytes comes after a second.
+    Late(usize),
+}
+
+async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: Answers) {
+    let timeouts = Timeouts { silence: 3_600_000_000, ..Timeouts::default() };
+    let mut codec = Server::new(Config { timeouts, ..Config::default() }, 0);
+    let (mut head, mut input) = (Head::new(), Vec::new());
+    let mut late: Vec<(u32, usize, Instant)> = Vec::new();
+    loop {
+        let mut used = 0;
+        loop {
+            note_pings(&input[used..], &seen);
+            let (count, event) = codec.receive(0, &input[used..], &mut head);
+            used += count;
+            match event {
+                Event::Head { stream, .. } => {
+                    seen.borrow_mut().requests.push(number);
+                    if matches!(answers, Answers::Never) {
+                        continue;
+                    }
+                    let mut answer = Head::new();
+                    answer.start_response(200);
+                    let length = if let Answers::Late(rest) = answers { rest + 1 } else { 2 };
+                    answer.append(b"Content-Length", length.to_string().as_bytes());
+                    codec.send_head(stream, &answer, false);
+                    match answers {
+                        Answers::AtOnce => {
+                            codec.send_data(stream, b"ok", true);
+                            codec.release(stream);
+                        }
+                        Answers::Head | Answers::Never => {}
+                        Answers::Late(rest) => {
+                            codec.send_data(stream, b"x", false);
+                            late.push((stream, rest, Instant::now() + Duration::from_secs(1)));
+                        }
+                    }
+                }
+                Event::Reset { stream, code, .. } => {
+                    seen.borrow_mut().resets.push(code);
+                    late.retain(|one| one.0 != stream);
+                    codec.release(stream);
+                }
+                Event::NeedMore | Event::Wait(_) | Event::Closed(_) => break,
+                _ => {}
+            }
+        }
+        input.drain(..used);
+        late.retain(|(id, rest, at)| {
+            if *at > Instant::now() {
+                return true;
+            }
+            codec.send_data(*id, &vec![b'x'; *rest], true);
+            codec.release(*id);
+            false
+        });
+        let pending = codec.pending().to_vec();
+        if !seen.borrow().is_dumb {
+            if stream.write_all(&pending).await.is_err() {
+                return;
+            }
+            codec.wrote(pending.len());
+        }
+        match timeout(Duration::from_millis(100), stream.read_buf(&mut input)).await {
+            Ok(Ok(0) | Err(_)) => return,
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// PINGs that are no answers: each comes in a read of its own, or behind other frames.
+fn note_pings(mut input: &[u8], seen: &Shared) {
+    if input.starts_with(b"PRI") {
+        input = &input[24..];
+    }
+    while let Some(header) = input.first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+        let Some(rest) = input.get(9 + length..) else { return };
+        if header[3] == 6 && header[4] == 0 && seen.borrow().pings.last() != Some(&Instant::now()) {
+            seen.borrow_mut().pings.push(Instant::now());
+        }
+        input = rest;
+    }
+}
+
+fn stage(answers: Answers) -> (Stage, Shared) {
+    let (seen, count) = (Shared::default(), Cell::new(0));
+    let theirs = Rc::clone(&seen);
+    let stage = Stage::speaking(BackendProtocol::H2c, 1, move |_| {
+        count.set(count.get() + 1);
+        let (number, seen) = (count.get(), Rc::clone(&theirs));
+        Meeting::with(move |stream| serve(stream, number, seen, answers))
+    });
+    (stage, seen)
+}
+
+/// Time passes as it does for a worker.
+async fn pass(stage: &Stage, seconds: u64) {
+    for _ in 0..seconds {
+        sleep(Duration::from_secs(1)).await;
+        stage.worker.tick();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_seconds_of_silence_a_connection_is_asked_before_it_gets_a_request() {
+    on_stage(async {
+        let (stage, seen) = stage(Answers::AtOnce);
+        let mut client = stage.client();
+        for (wait, pings) in [(0, 0), (9, 0), (11, 1), (30, 2), (1, 2)] {
+            pass(&stage, wait).await;
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(seen.borrow().pings.len(), pings, "after {wait} s");
+        }
+        assert_eq!(stage.connects().len(), 1, "it was there each time");
+        drop(client);
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent() {
+    on_stage(async {
+        let (stage, seen) = stage(Answers::AtOnce);
+        let mut client = stage.client();
+        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        seen.borrow_mut().is_dumb = true;
+        pass(&stage, 20).await;
+        let theirs = Rc::clone(&seen);
+        tokio::task::spawn_local(async move {
+            sleep(Duration::from_millis(260)).await;
+            theirs.borrow_mut().is_dumb = false;
+        });
+        let began = Instant::now();
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(client.ask(post).await.unwrap().status, 200);
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        assert_eq!((stage.connects().len(), &seen.borrow().requests[..]), (2, &[1, 2][..]));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_asked_about_no_more_often_than_servers_of_grpc_take() {
+    on_stage(async {
+        let (stage, seen) = stage(Answers::Head);
+        let mut client = stage.client();
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        // A call may be silent for as long as `proxy-read-timeout`; the codec's own time counts here.
+        pass(&stage, 59).await;
+        let pings = seen.borrow().pings.clone();
+        assert!(pings.windows(2).all(|two| two[1] - two[0] >= Duration::from_secs(300)), "{pings:?}");
+        assert!(pings.len() <= 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_let_go_before_servers_do() {
+    on_stage(async {
+        let (stage, seen) = stage(Answers::AtOnce);
+        let mut client = stage.client();
+        for _ in 0..2000 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        let of = |number: usize| seen.borrow().requests.iter().filter(|one| **one == number).count();
+        assert_eq!((of(1), of(2), of(3)), (900, 900, 200));
+        // By age: used every few seconds, so that it is not idle.
+        for _ in 0..1000 {
+            pass(&stage, 5).await;
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+        assert!(of(4) >= 400, "{} {}", of(3), of(4));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_leave_early_wear_a_connection() {
+    on_stage(async {
+        let (stage, seen) = stage(Answers::Never);
+        for _ in 0..60 {
+            let mut client = stage.client();
+            client.send(GET.replace("GET", "DELETE")).await;
+            sleep(Duration::from_millis(1)).await;
+            drop(client);
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(Duration::from_millis(300)).await;
+        let cancelled = seen.borrow().resets.iter().filter(|code| **code == Code::Cancel).count();
+        let on_first = seen.borrow().requests.iter().filter(|one| **one == 1).count();
+        assert_eq!((on_first, stage.connects().len()), (20, 3), "{cancelled} were cancelled");
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_rest_is_read_rather_than_cancelled_and_a_large_one_is_not() {
+    for (rest, resets) in [(1000, 0), (100_000, 1)] {
+        on_stage(async {
+            let (stage, seen) = stage(Answers::Late(rest));
+            let mut client = stage.client();
+            client.send(GET).await;
+            sleep(Duration::from_millis(200)).await;
+            drop(client);
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(seen.borrow().resets.len(), resets, "{rest}");
+            assert_eq!(stage.at_rest(), Ok(()));
+            assert_eq!(stage.connects().len(), 1);
+        })
+        .await;
+    }
+}

@@ -1,0 +1,330 @@
+//! Both real codecs on both sides, in virtual time: one end of an exchange dies at every byte that it sends, alone or after
+//! the other, in all four pairings of protocols. Each request has at most one answer, none is sent again after a byte of one
+//! came, another exchange gets its own bytes and no others, and every count comes to rest.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_http2::{Client as Codec, Config, Event};
+use fairway_message::Head;
+use fairway_model::BackendProtocol;
+use fairway_testkit::wire;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::{sleep, timeout};
+
+use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame, head, settle};
+use crate::testing::{Meeting, Stage, on_stage};
+
+const ALL: [(Speaks, Speaks); 4] = [
+    (Speaks::Http1, Speaks::Http1),
+    (Speaks::Http1, Speaks::Http2),
+    (Speaks::Http2, Speaks::Http1),
+    (Speaks::Http2, Speaks::Http2),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaks {
+    Http1,
+    Http2,
+}
+
+/// Who is the first to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    Endpoint,
+    /// The client leaves while the endpoint is silent, which then ends.
+    Client,
+    /// Its stream does, or its connection where that is the same.
+    Stream,
+}
+
+/// What came of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Came {
+    status: u16,
+    answers: usize,
+    body: Vec<u8>,
+    is_whole: bool,
+    is_over: bool,
+}
+
+/// A client of either protocol with one request after another.
+struct Asker {
+    stream: DuplexStream,
+    speaks: Speaks,
+    codec: Codec,
+    input: Vec<u8>,
+    came: Vec<Came>,
+}
+
+impl Asker {
+    fn new(stage: &Stage, speaks: Speaks) -> Self {
+        let (stream, codec) = (stage.client().stream, Codec::new(Config::default(), 0));
+        Self { stream, speaks, codec, input: Vec::new(), came: Vec::new() }
+    }
+
+    /// The bytes of a request.
+    fn request(&mut self, is_safe: bool) -> Vec<u8> {
+        self.came.push(Came::default());
+        let (method, body) = if is_safe { ("GET", "") } else { ("POST", "hi") };
+        if self.speaks == Speaks::Http1 {
+            let length = if is_safe { "" } else { "Content-Length: 2\r\n" };
+            return format!("{method} /x HTTP/1.1\r\nHost: a\r\n{length}\r\n{body}").into_bytes();
+        }
+        let mut head = Head::new();
+        head.start_request(method.as_bytes(), b"/x");
+        head.append(b"Host", b"a");
+        if !is_safe {
+            head.append(b"Content-Length", b"2");
+        }
+        let id = self.codec.send_head(&head, b"/x", b"http", is_safe).unwrap();
+        if !is_safe {
+            self.codec.send_data(id, body.as_bytes(), true);
+        }
+        let bytes = self.codec.pending().to_vec();
+        self.codec.wrote(bytes.len());
+        bytes
+    }
+
+    async fn say(&mut self, bytes: &[u8]) {
+        // Fairway may have closed.
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    /// Reads until every request is over.
+    async fn finish(&mut self) {
+        while !self.came.iter().all(|came| came.is_over) {
+            let count =
+                timeout(Duration::from_secs(600), self.stream.read_buf(&mut self.input)).await.unwrap();
+            let is_closed = count.unwrap_or(0) == 0;
+            match self.speaks {
+                Speaks::Http1 => self.take_text(is_closed),
+                Speaks::Http2 => self.take_frames(),
+            }
+            if is_closed {
+                self.came.iter_mut().for_each(|came| came.is_over = true);
+            }
+        }
+    }
+
+    fn take_text(&mut self, is_closed: bool) {
+        let came = &mut self.came[0];
+        let Some(head) = wire::head(&self.input).unwrap() else { return };
+        came.status = head.start.split(' ').nth(1).unwrap().parse().unwrap();
+        let rest = &self.input[head.length..];
+        let body = match wire::framing(&head.fields).unwrap() {
+            Some(wire::Framing::Length(length)) => {
+                (rest.len() >= length).then(|| (rest[..length].to_vec(), length))
+            }
+            Some(wire::Framing::Chunked) => wire::chunked(rest).unwrap().map(|one| (one.content, one.length)),
+            _ => Some((Vec::new(), 0)),
+        };
+        came.answers = 1;
+        if let Some((body, length)) = body {
+            (came.body, came.is_whole, came.is_over) = (body, true, true);
+            assert_eq!(rest.len(), length, "nothing follows");
+        } else if is_closed {
+            came.body = rest.to_vec();
+        }
+    }
+
+    fn take_frames(&mut self) {
+        let (mut used, mut head) = (0, Head::new());
+        loop {
+            let (count, event) = self.codec.receive(0, &self.input[used..], &mut head);
+            used += count;
+            let of = |stream: u32| usize::try_from(stream / 2).unwrap();
+            match event {
+                Event::Head { stream, end, .. } => {
+                    let came = &mut self.came[of(stream)];
+                    (came.status, came.answers) = (head.status(), came.answers + 1);
+                    (came.is_whole, came.is_over) = (end, end);
+                }
+                Event::Data { stream, bytes, end } => {
+                    let came = &mut self.came[of(stream)];
+                    came.body.extend_from_slice(bytes);
+                    (came.is_whole, came.is_over) = (end, end);
+                }
+                Event::Trailers { stream } => {
+                    let came = &mut self.came[of(stream)];
+                    (came.is_whole, came.is_over) = (true, true);
+                }
+                Event::Reset { stream, .. } => self.came[of(stream)].is_over = true,
+                Event::Closed(fault) => panic!("the proxy broke a rule: {fault:?}"),
+                Event::NeedMore | Event::Wait(_) => break,
+                _ => {}
+            }
+        }
+        self.input.drain(..used);
+    }
+}
+
+/// What an endpoint says, and where its answer's head ends.
+fn answer(speaks: Speaks, id: u32) -> (Vec<u8>, usize) {
+    if speaks == Speaks::Http1 {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let text = format!("{head}6\r\nhello \r\n5\r\nworld\r\n0\r\na: b\r\n\r\n");
+        return (text.into_bytes(), head.len());
+    }
+    let head = head(id, 0, &[]);
+    let length = head.len();
+    let body = [frame(DATA, 0, id, b"hello "), frame(DATA, 0, id, b"world")].concat();
+    ([head, body, frame(HEADERS, END | WHOLE, id, &field("a", "b"))].concat(), length)
+}
+
+/// Waits for a whole request.
+async fn asked(speaks: Speaks, raw: &mut Raw) -> Option<u32> {
+    if speaks == Speaks::Http2 {
+        return raw.request().await;
+    }
+    raw.text_request().await
+}
+
+/// What one play is about.
+#[derive(Clone, Copy, Debug)]
+struct Play {
+    client: Speaks,
+    endpoint: Speaks,
+    is_safe: bool,
+    leaves: Leaves,
+    /// Bytes of the answer that the first endpoint says.
+    cut: usize,
+}
+
+/// Endpoints of which the first one dies; gives how many requests were there as a whole.
+fn stage(play: Play) -> (Stage, Rc<Cell<usize>>) {
+    let (requests, number) = (Rc::new(Cell::new(0)), Cell::new(0));
+    let (count, said) = (Rc::clone(&requests), Shared::default());
+    let protocol = match play.endpoint {
+        Speaks::Http1 => BackendProtocol::Http1,
+        Speaks::Http2 => BackendProtocol::H2c,
+    };
+    let stage = Stage::speaking(protocol, 2, move |_| {
+        number.set(number.get() + 1);
+        let (number, count, said) = (number.get(), Rc::clone(&count), Rc::clone(&said));
+        Meeting::with(move |stream| async move {
+            let mut raw = Raw::new(stream, &said);
+            if play.endpoint == Speaks::Http2 {
+                raw.say(frame(SETTINGS, 0, 0, &[])).await;
+            }
+            while let Some(id) = asked(play.endpoint, &mut raw).await {
+                count.set(count.get() + 1);
+                let (bytes, _) = answer(play.endpoint, id);
+                if number == 1 {
+                    raw.say(&bytes[..play.cut]).await;
+                    if play.leaves != Leaves::Endpoint {
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                    return;
+                }
+                raw.say(&bytes).await;
+            }
+        })
+    });
+    (stage, requests)
+}
+
+async fn at_endpoint(play: Play) {
+    let (stage, requests) = stage(play);
+    let mut asker = Asker::new(&stage, play.client);
+    let request = asker.request(play.is_safe);
+    asker.say(&request).await;
+    if play.leaves == Leaves::Endpoint {
+        asker.finish().await;
+        let (all, head) = answer(play.endpoint, 1);
+        // What shows whose answer begins: a byte of HTTP/1, and the header of a frame.
+        let begins = if play.endpoint == Speaks::Http1 { 1 } else { 9 };
+        let (status, is_whole, tries) = match play.cut {
+            at if at < begins && play.is_safe => (200, true, 2),
+            at if at < head => (502, true, 1),
+            at => (200, at == all.len(), 1),
+        };
+        let came = &asker.came[0];
+        // A head that nothing follows may not have left.
+        let is_as_expected = came.status == status || (came.status == 0 && !is_whole);
+        let counts = (came.is_whole, came.answers, requests.get());
+        let answers = usize::from(came.status > 0);
+        assert!(
+            is_as_expected && counts == (is_whole, answers, tries),
+            "{play:?}: {came:?} {}",
+            requests.get()
+        );
+        assert!(!is_whole || status != 200 || came.body == b"hello world", "{play:?}: {came:?}");
+    } else {
+        sleep(Duration::from_millis(10)).await;
+        if play.leaves == Leaves::Stream && play.client == Speaks::Http2 {
+            asker.say(&frame(3, 0, 1, &[0, 0, 0, 8])).await;
+        } else {
+            drop(asker.stream.shutdown().await);
+        }
+        sleep(Duration::from_millis(10)).await;
+        // What was lent is given back before the endpoint ends.
+        assert_eq!(stage.worker.exchanges(), 0, "{play:?}");
+        sleep(Duration::from_millis(100)).await;
+        assert!(requests.get() <= 1, "{play:?}");
+        if play.leaves == Leaves::Stream && play.client == Speaks::Http2 {
+            let next = asker.request(play.is_safe);
+            asker.came[0].is_over = true;
+            asker.say(&next).await;
+            asker.finish().await;
+            let came = &asker.came[1];
+            assert_eq!((came.status, &came.body[..]), (200, &b"hello world"[..]), "{play:?}");
+        }
+    }
+    drop(asker);
+    settle().await;
+    assert_eq!(stage.at_rest(), Ok(()), "{play:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_die_at_every_byte() {
+    let mut plays = 0;
+    for (client, endpoint) in ALL {
+        for leaves in [Leaves::Endpoint, Leaves::Client, Leaves::Stream] {
+            for is_safe in [true, false] {
+                for cut in 0..=answer(endpoint, 1).0.len() {
+                    plays += 1;
+                    on_stage(at_endpoint(Play { client, endpoint, is_safe, leaves, cut })).await;
+                }
+            }
+        }
+    }
+    assert!(plays > 1000, "{plays}");
+}
+
+/// A client that ends after so many bytes of its request, beside one that is answered.
+async fn at_client(client: Speaks, endpoint: Speaks, cut: usize) -> bool {
+    let play =
+        Play { client, endpoint, is_safe: false, leaves: Leaves::Endpoint, cut: answer(endpoint, 1).0.len() };
+    let (stage, requests) = stage(play);
+    let mut asker = Asker::new(&stage, client);
+    let request = asker.request(false);
+    asker.say(&request[..cut.min(request.len())]).await;
+    sleep(Duration::from_millis(5)).await;
+    drop(asker);
+    sleep(Duration::from_millis(5)).await;
+    assert!(requests.get() <= usize::from(cut == request.len()), "{client:?} {endpoint:?} {cut}");
+    assert_eq!(stage.at_rest(), Ok(()), "{client:?} {endpoint:?} {cut}");
+    let mut other = Asker::new(&stage, client);
+    let next = other.request(false);
+    other.say(&next).await;
+    other.finish().await;
+    assert_eq!(other.came[0].body, b"hello world", "{client:?} {endpoint:?} {cut}");
+    cut < request.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_die_at_every_byte() {
+    for (client, endpoint) in ALL {
+        let mut cut = 0;
+        let is_more = Cell::new(true);
+        while is_more.get() {
+            on_stage(async { is_more.set(at_client(client, endpoint, cut).await) }).await;
+            cut += 1;
+        }
+        assert!(cut > 40, "{cut}");
+    }
+}
