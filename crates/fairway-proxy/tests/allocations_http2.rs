@@ -25,6 +25,10 @@ const WARM: usize = 200;
 const ROUNDS: usize = 2_000;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a connection to an endpoint may allocate in its life, which 900 streams share: its buffers, its tables, and what ten
+/// streams at a time need.
+const A_NEW_CONNECTION: f64 = 120.0;
+
 const BODY: &[u8] = b"0123456789";
 
 // Types of frames (RFC 9113 §6).
@@ -231,14 +235,14 @@ fn endpoint_of_http1() -> SocketAddr {
 
 #[test]
 fn requests_on_warm_streams_allocate_next_to_nothing() {
-    for (name, protocol, to) in [
-        ("HTTP/2 to HTTP/1", BackendProtocol::Http1, endpoint_of_http1()),
-        ("HTTP/2 to HTTP/2", BackendProtocol::H2c, endpoint()),
+    for (name, protocol, to, most) in [
+        ("HTTP/2 to HTTP/1", BackendProtocol::Http1, endpoint_of_http1(), 0.02),
+        ("HTTP/2 to HTTP/2", BackendProtocol::H2c, endpoint(), 0.02 + A_NEW_CONNECTION / 900.0),
     ] {
         for streams in [1, 10] {
             let allocations = per_request(protocol, to, streams);
             println!("{name}, {streams} at a time: {allocations:.4} allocations per request");
-            assert!(allocations < 0.05, "{name}, {streams} at a time: {allocations} allocations per request");
+            assert!(allocations < most, "{name}, {streams} at a time: {allocations} allocations per request");
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct EndpointIdentity {
 pub(crate) struct Endpoint<H> {
     pub(crate) identity: EndpointIdentity,
     idle: RefCell<Vec<Box<Pooled<H>>>>,
+    /// Boxes of parts that were given back, for the next ones.
+    boxes: RefCell<Vec<Box<Pooled<H>>>>,
     /// How many idle connections the worker has to all endpoints.
     idle_of_all: Rc<Cell<usize>>,
     health: Cell<Health>,
@@ -69,10 +71,14 @@ impl<H> Drop for Underway<H> {
     }
 }
 
+/// Boxes of parts that an endpoint keeps.
+const BOXES: usize = 128;
+
 /// A connection to an endpoint, or a part of one. Boxed wherever it goes: it passes through several hands in every
 /// exchange.
 pub(crate) struct Pooled<H> {
-    pub(crate) hop: H,
+    /// None in a box that waits for a part.
+    hop: Option<H>,
     /// Whether the connection itself stays in the pool.
     is_part: bool,
     /// Exchanges it has carried.
@@ -82,10 +88,23 @@ pub(crate) struct Pooled<H> {
 }
 
 impl<H> Pooled<H> {
-    /// A part of it for one exchange.
-    fn part(&mut self, hop: H) -> Box<Self> {
+    /// What carries the exchanges.
+    #[inline]
+    pub(crate) fn hop(&mut self) -> &mut H {
+        self.hop.as_mut().expect("only boxes that wait for a part have no hop")
+    }
+
+    /// A part of it for one exchange, in this box if there is one.
+    fn part(&mut self, hop: H, spare: Option<Box<Self>>) -> Box<Self> {
         self.served += 1;
-        Box::new(Self { hop, is_part: true, served: self.served, answered: self.answered })
+        let part = Self { hop: Some(hop), is_part: true, served: self.served, answered: self.answered };
+        match spare {
+            Some(mut spare) => {
+                *spare = part;
+                spare
+            }
+            None => Box::new(part),
+        }
     }
 }
 
@@ -103,6 +122,7 @@ impl<H: Hop> Endpoint<H> {
         Self {
             identity,
             idle: RefCell::new(Vec::new()),
+            boxes: RefCell::new(Vec::new()),
             idle_of_all,
             health: Cell::new(Health::new()),
             in_flight: Cell::new(0),
@@ -123,18 +143,19 @@ impl<H: Hop> Endpoint<H> {
                 at -= 1;
                 let connection = &mut idle[at];
                 let age = now.saturating_duration_since(connection.answered);
-                if proven && age > PROVEN && !connection.hop.is_proven() {
+                if proven && age > PROVEN && !connection.hop().is_proven() {
                     return None;
                 }
-                if !connection.hop.is_quiet() {
+                if !connection.hop().is_quiet() {
                     idle.remove(at);
                     continue;
                 }
-                match connection.hop.share() {
+                match connection.hop().share() {
                     Share::Whole => return Some(idle.remove(at)),
                     Share::Part(hop) => {
                         connection.answered = now;
-                        return Some(connection.part(hop));
+                        let spare = self.boxes.borrow_mut().pop();
+                        return Some(connection.part(hop, spare));
                     }
                     Share::Full => {}
                 }
@@ -145,9 +166,10 @@ impl<H: Hop> Endpoint<H> {
 
     /// Keeps a connection that was just made, where it carries several exchanges; gives what is to be lent of it.
     pub(crate) fn open(&self, hop: H) -> Box<Pooled<H>> {
-        let mut connection = Box::new(Pooled { hop, is_part: false, served: 0, answered: Instant::now() });
-        let Share::Part(hop) = connection.hop.share() else { return connection };
-        let part = connection.part(hop);
+        let mut connection =
+            Box::new(Pooled { hop: Some(hop), is_part: false, served: 0, answered: Instant::now() });
+        let Share::Part(hop) = connection.hop().share() else { return connection };
+        let part = connection.part(hop, None);
         // Of an endpoint that no group has any more, nothing is kept: it ends with what was lent.
         if self.memberships.get() > 0 {
             self.change_idle(|idle| idle.push(connection));
@@ -157,12 +179,20 @@ impl<H: Hop> Endpoint<H> {
 
     /// Takes a connection back after an exchange that left it clean.
     pub(crate) fn check_in(&self, mut connection: Box<Pooled<H>>, limits: &PoolLimits) {
-        if self.memberships.get() == 0 || connection.served >= limits.requests || connection.is_part {
+        if connection.is_part {
+            connection.hop = None;
+            let mut boxes = self.boxes.borrow_mut();
+            if boxes.len() < BOXES {
+                boxes.push(connection);
+            }
+            return;
+        }
+        if self.memberships.get() == 0 || connection.served >= limits.requests {
             return;
         }
         self.change_idle(|idle| {
             if idle.len() < limits.idle_connections {
-                connection.hop.rest();
+                connection.hop().rest();
                 idle.push(connection);
             }
         });
@@ -179,16 +209,19 @@ impl<H: Hop> Endpoint<H> {
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.answered) < limits.idle_timeout
                     && connection.served < limits.requests
-                    && connection.hop.is_quiet()
+                    && connection.hop().is_quiet()
             });
             // What a burst left room for is not kept for the next one.
             idle.shrink_to(2 * idle.len());
         });
+        let mut boxes = self.boxes.borrow_mut();
+        boxes.truncate(self.in_flight() as usize);
+        boxes.shrink_to(2 * self.in_flight() as usize);
     }
 
     /// After one reused connection was found dead, the others are looked at.
     pub(crate) fn check_siblings(&self) {
-        self.change_idle(|idle| idle.retain_mut(|connection| connection.hop.is_quiet()));
+        self.change_idle(|idle| idle.retain_mut(|connection| connection.hop().is_quiet()));
     }
 
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.

@@ -52,7 +52,7 @@ impl<H: Hop> Lease<H> {
 
     /// The endpoint's side of the exchange.
     pub(crate) fn up(&mut self) -> &mut H {
-        &mut self.connection.hop
+        self.connection.hop()
     }
 
     /// The exchange ended cleanly, at `answered`: the connection may carry another one.
@@ -63,7 +63,7 @@ impl<H: Hop> Lease<H> {
 
     /// The endpoint did not show that it is there: another connection is to be made.
     pub(crate) fn distrust(mut self) -> Chosen<H> {
-        self.connection.hop.distrust();
+        self.connection.hop().distrust();
         self.chosen
     }
 
