@@ -207,9 +207,7 @@ fn refuses_the_rest(text: &str, all: &[String]) -> bool {
     };
     let ends_in_refusal = answers.last().is_some_and(|(is_refusal, _)| *is_refusal);
     // A refusal of what is no whole request comes behind the answers to those that are.
-    answers.len() <= all.len() + 1
-        && answers.iter().zip(all).all(is_right)
-        && ends_in_refusal
+    answers.len() <= all.len() + 1 && answers.iter().zip(all).all(is_right) && ends_in_refusal
 }
 
 #[test]
