@@ -217,7 +217,17 @@ impl Stage {
         endpoints: usize,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let mut config = config(endpoints, Policy::default(), Settings::default());
+        Self::speaking_under(Policy::default(), protocol, endpoints, script)
+    }
+
+    /// The same under another policy.
+    pub(crate) fn speaking_under(
+        policy: Policy,
+        protocol: BackendProtocol,
+        endpoints: usize,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let mut config = config(endpoints, policy, Settings::default());
         let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
         for backend in backends {
             let backend = Backend { protocol, ..backend };

@@ -751,7 +751,10 @@ async fn clients_that_read_nothing_do_not_end_the_calls_of_others() {
                 calls += 1;
                 raw.say(head(id, 0, &[])).await;
                 if calls <= 6 {
-                    raw.say(frame(DATA, 0, id, &[7; 100]).repeat(600)).await;
+                    // The client's pipe takes these; small ones wait in Fairway.
+                    raw.say(frame(DATA, 0, id, &[7; 16_000]).repeat(4)).await;
+                    settle().await;
+                    raw.say(frame(DATA, 0, id, &[7; 100]).repeat(300)).await;
                 } else {
                     raw.say(frame(DATA, END, id, b"ok")).await;
                 }
@@ -760,7 +763,6 @@ async fn clients_that_read_nothing_do_not_end_the_calls_of_others() {
         let mut idle = Vec::new();
         for _ in 0..6 {
             let mut client = stage.client();
-            // A pipe that is full already.
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
             idle.push(client);
             settle().await;

@@ -348,7 +348,9 @@ impl<S: Transport> Link<S> {
                 _ => {}
             }
         }
-        if passed || core.state != LinkState::Open {
+        // A PING may be there without an event: it leaves now, not when its answer is due.
+        let asks = !waits && !core.codec.pending().is_empty();
+        if passed || asks || core.state != LinkState::Open {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -37,10 +37,20 @@ enum Running {
 
 /// Fairway with one Ingress for every host.
 pub(crate) async fn fairway(backend: SocketAddr) -> Front {
+    fairway_speaking(backend, "HTTP").await
+}
+
+/// The same before a backend of HTTP/2 with prior knowledge.
+pub(crate) async fn fairway_before_http2(backend: SocketAddr) -> Front {
+    fairway_speaking(backend, "GRPC").await
+}
+
+async fn fairway_speaking(backend: SocketAddr, protocol: &str) -> Front {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend]));
     let ingress = Ingress::new("a", "web").class(Some("fairway")).annotation("ssl-redirect", "false");
+    let ingress = ingress.annotation("backend-protocol", protocol);
     let leaf = Authority::new("conformance").leaf(&["a.test", "*.a.test"]);
     manifests.put("secret.yaml", leaf.secret_yaml("a", "certificate"));
     let ingress = ingress.tls(Some("certificate"), &["a.test"]).route("", "/", ("web", 80));

@@ -10,6 +10,7 @@ mod fronts;
 mod http1;
 mod readers;
 mod recorder;
+mod recorder_http2;
 mod report;
 mod smuggling;
 mod tls;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 use crate::readers::{Message, strict_one};
 
@@ -17,22 +18,41 @@ pub(crate) struct Recorder {
 }
 
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     /// By connection, what came until the protocol changed.
-    streams: Vec<Vec<u8>>,
+    pub(crate) streams: Vec<Vec<u8>>,
     /// Whole requests in the order in which they were whole.
-    requests: Vec<Message>,
+    pub(crate) requests: Vec<Message>,
+    /// What broke a rule of HTTP/2.
+    pub(crate) broken: Vec<String>,
+}
+
+impl Kept {
+    /// A connection begins; gives its number.
+    pub(crate) fn begin(&mut self) -> usize {
+        self.streams.push(Vec::new());
+        self.streams.len() - 1
+    }
 }
 
 impl Recorder {
     pub(crate) async fn start() -> Self {
+        Self::serving(|socket, kept| tokio::spawn(connection(socket, kept))).await
+    }
+
+    /// One that speaks HTTP/2 with prior knowledge.
+    pub(crate) async fn start_http2() -> Self {
+        Self::serving(|socket, kept| tokio::spawn(crate::recorder_http2::connection(socket, kept))).await
+    }
+
+    async fn serving(serve: fn(TcpStream, Arc<Mutex<Kept>>) -> JoinHandle<()>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let kept: Arc<Mutex<Kept>> = Arc::default();
         let shared = Arc::clone(&kept);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                tokio::spawn(connection(socket, Arc::clone(&shared)));
+                serve(socket, Arc::clone(&shared));
             }
         });
         Self { address, kept }
@@ -41,6 +61,11 @@ impl Recorder {
     /// What every connection brought so far.
     pub(crate) fn streams(&self) -> Vec<Vec<u8>> {
         self.kept.lock().unwrap().streams.clone()
+    }
+
+    /// What broke a rule of HTTP/2 since it was asked last.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        std::mem::take(&mut self.kept.lock().unwrap().broken)
     }
 
     /// Requests from the `skip`-th on.
@@ -54,11 +79,7 @@ impl Recorder {
 }
 
 async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
-    let number = {
-        let mut kept = kept.lock().unwrap();
-        kept.streams.push(Vec::new());
-        kept.streams.len() - 1
-    };
+    let number = kept.lock().unwrap().begin();
     let (mut stream, mut at, mut continued) = (Vec::new(), 0, usize::MAX);
     loop {
         let mut piece = [0; 16 * 1024];

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::fronts::{self, Front, fairway};
+use crate::fronts::{self, Front, fairway, fairway_before_http2};
 use crate::http1;
 use crate::recorder::Recorder;
-use crate::smuggling::{self, servers};
+use crate::smuggling::{self, Direction, servers};
 
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,6 +40,10 @@ async fn report() {
     for front in &fronts {
         println!("{} {}", front.name, front.version);
         reports.push(of(front, &recorder, &servers).await);
+        if reports.len() == 1 {
+            let own = reports[0]["smuggling"].as_array_mut().unwrap();
+            own.extend(towards_http2().await);
+        }
         write(&json!({"command": "make conformance", "revision": revision, "proxies": reports}));
     }
     let own = &reports[0];
@@ -49,6 +53,13 @@ async fn report() {
     }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
     assert_eq!(scan::weaknesses(&own["tls_scan"]), Vec::<String>::new(), "{:#}", own["tls_scan"]);
+}
+
+/// Endpoints of HTTP/2: the peers have no one way to speak it to them.
+async fn towards_http2() -> Vec<Value> {
+    let recorder = Recorder::start_http2().await;
+    let front = fairway_before_http2(recorder.address).await;
+    smuggling::report(&front, &recorder, &Direction::TO_HTTP2, &[]).await
 }
 
 fn write(found: &Value) {
@@ -61,8 +72,8 @@ async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> 
     let (cleartext, tls) =
         (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
     let http1 = http1::report(front, recorder).await;
-    let smuggling = smuggling::report(front, recorder, servers).await;
     let tls_scan = scan::of(&checkout(), front.https).await;
+    let smuggling = smuggling::report(front, recorder, &Direction::TO_HTTP1, servers).await;
     json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
         "http1": http1, "smuggling": smuggling, "tls_scan": tls_scan})
 }

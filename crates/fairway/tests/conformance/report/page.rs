@@ -72,6 +72,12 @@ const LATER: &str = "
 Not measured yet: h1→h2 and h2→h2, because Fairway does not speak HTTP/2 to endpoints yet.
 ";
 
+const TOWARDS_HTTP2: &str = "
+Towards endpoints of HTTP/2 only Fairway is measured. The backend reads frames itself and keeps names, values and bodies as
+they are; each request must keep the rules of RFC 9113 §8, and written down as lines of HTTP/1 by somebody who looks at
+nothing, it must be one request for every reader.
+";
+
 /// The page.
 pub(super) fn of(results: &Value) -> String {
     let mut page = BEGIN.to_owned();
@@ -83,7 +89,8 @@ pub(super) fn of(results: &Value) -> String {
     http1(&mut page, &proxies);
     page.push_str(SMUGGLING);
     smuggling(&mut page, &proxies);
-    page.push_str(LATER);
+    let all = |proxy: &&Value| list(&proxy["smuggling"]).all(|it| !it["payloads"].is_null());
+    page.push_str(if proxies.iter().all(|proxy| all(proxy)) { TOWARDS_HTTP2 } else { LATER });
     scan::section(&mut page, &proxies);
     page
 }

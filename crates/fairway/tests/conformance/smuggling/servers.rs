@@ -166,6 +166,7 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
         bytes.extend_from_slice(b"GET /the-end HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
         wanted.push("GET /the-end 0".to_owned());
     }
+    let all = wanted.clone();
     // An answer to HEAD does not show what was seen.
     wanted.retain(|seen| !seen.starts_with("HEAD "));
     // A server that waits for more is given up after this silence; a whole stream ends by itself.
@@ -176,11 +177,9 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     let seen: Vec<_> = returned.seen().into_iter().map(merged).collect();
     wanted = wanted.into_iter().map(merged).collect();
     let text = returned.text();
-    let refused =
-        ["HTTP/1.1 4", "HTTP/1.1 5", "HTTP/1.0 4", "HTTP/1.0 5"].iter().any(|status| text.contains(status));
     let verdict = if seen == wanted {
         Verdict::Same
-    } else if refused && is_subsequence(&seen, &wanted) {
+    } else if refuses_the_rest(&text, &all) {
         Verdict::Stricter
     } else {
         Verdict::Different(format!(
@@ -191,8 +190,36 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     (seen.len(), verdict)
 }
 
-/// Whether all of `some` are in `all`, in the same order.
-fn is_subsequence(some: &[String], all: &[String]) -> bool {
-    let mut rest = all.iter();
-    some.iter().all(|one| rest.any(|other| other == one))
+/// Whether the answers are those to `all` requests in their order, each of which the server may refuse, and those behind the
+/// last answer are missing only where that is a refusal.
+fn refuses_the_rest(text: &str, all: &[String]) -> bool {
+    let merged = |seen: &str| seen.replacen(" //", " /", 1);
+    let answers = text.split("HTTP/1.").skip(1).filter_map(|answer| {
+        let status: u16 = answer.get(2..5)?.parse().ok()?;
+        let seen = answer.split("seen ").nth(1).map(|rest| merged(rest.lines().next().unwrap_or_default()));
+        (status >= 200).then_some((status >= 400, seen))
+    });
+    let answers: Vec<_> = answers.collect();
+    let is_right = |(one, wanted): (&(bool, Option<String>), &String)| match one {
+        (true, _) => true,
+        (false, Some(seen)) => *seen == merged(wanted),
+        (false, None) => wanted.starts_with("HEAD "),
+    };
+    let ends_in_refusal = answers.last().is_some_and(|(is_refusal, _)| *is_refusal);
+    // A refusal of what is no whole request comes behind the answers to those that are.
+    answers.len() <= all.len() + 1 && answers.iter().zip(all).all(is_right) && ends_in_refusal
+}
+
+#[test]
+fn a_server_is_stricter_only_where_it_refused_and_saw_nothing_else() {
+    let all = ["GET /a 0", "HEAD /b 0", "POST /c 3"].map(str::to_owned);
+    let ok = |seen: &str| format!("HTTP/1.1 200 OK\r\n\r\nseen {seen}\n");
+    let (no, head) = ("HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n");
+    let is_stricter = |texts: &[&str]| refuses_the_rest(&texts.concat(), &all);
+    assert!(is_stricter(&[&ok("GET /a 0"), no]));
+    assert!(is_stricter(&[&ok("GET /a 0"), head, no]));
+    assert!(!is_stricter(&[&ok("GET /a 0")]), "the rest is missing without a word");
+    assert!(!is_stricter(&[no, &ok("POST /c 3")]), "one is missing between them");
+    assert!(!is_stricter(&[&ok("GET /a 3"), no]), "it saw another one");
+    assert!(!is_stricter(&[&ok("GET /a 0"), &ok("GET /smuggled 0"), no]));
 }

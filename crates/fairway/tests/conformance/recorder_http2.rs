@@ -1,0 +1,292 @@
+//! The same backend over HTTP/2: it reads frames and field blocks with code of its own, keeps what heads and bodies hold
+//! whatever it is, and writes each request down as a careless downgrader would: a line per field, as it came. What breaks a
+//! rule of HTTP/2 is kept in words. No code of the proxy is used here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::readers::Message;
+use crate::recorder::Kept;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// The names of RFC 7541, appendix A; `name=value` where the table has a value.
+const STATIC: &str = ":authority :method=GET :method=POST :path=/ :path=/index.html :scheme=http :scheme=https :status=200 \
+    :status=204 :status=206 :status=304 :status=400 :status=404 :status=500 accept-charset \
+    accept-encoding=gzip,~deflate accept-language accept-ranges accept access-control-allow-origin age allow authorization \
+    cache-control content-disposition content-encoding content-language content-length content-location content-range \
+    content-type cookie date etag expect expires from host if-match if-modified-since if-none-match if-range \
+    if-unmodified-since last-modified link location max-forwards proxy-authenticate proxy-authorization range referer \
+    refresh retry-after server set-cookie strict-transport-security transfer-encoding user-agent vary via www-authenticate";
+
+type Line = (Vec<u8>, Vec<u8>);
+
+/// A request that is not whole.
+#[derive(Default)]
+struct Open {
+    lines: Vec<Line>,
+    trailers: Vec<Line>,
+    body: Vec<u8>,
+    has_head: bool,
+}
+
+/// Serves a connection until it ends, or breaks what no request can be told from any more.
+pub(crate) async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
+    let number = kept.lock().unwrap().begin();
+    if let Err(why) = frames(&mut socket, &kept, number).await {
+        kept.lock().unwrap().broken.push(why);
+    }
+}
+
+async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Result<(), String> {
+    let mut preface = [0; 24];
+    if socket.read_exact(&mut preface).await.is_err() {
+        return Ok(());
+    }
+    if &preface != b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
+        return Err(format!("no preface: {preface:?}"));
+    }
+    // A window of 2^31 - 1 for all bodies, and SETTINGS.
+    let mut out = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
+    out.extend(frame(8, 0, 0, &(0x7fff_ffffu32 - 65_535).to_be_bytes()));
+    let (mut open, mut block): (BTreeMap<u32, Open>, Vec<u8>) = Default::default();
+    loop {
+        let mut header = [0; 9];
+        if socket.write_all(&out).await.is_err() || socket.read_exact(&mut header).await.is_err() {
+            return Ok(());
+        }
+        out.clear();
+        let mut payload = vec![0; u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize];
+        if socket.read_exact(&mut payload).await.is_err() {
+            return Ok(());
+        }
+        let (kind, flags) = (header[3], header[4]);
+        let stream = u32::from_be_bytes([header[5] & 0x7f, header[6], header[7], header[8]]);
+        match kind {
+            HEADERS | CONTINUATION => {
+                if flags & 0x28 > 0 {
+                    return Err(format!("padding or a priority in {header:?}"));
+                }
+                block.extend_from_slice(&payload);
+                let one = open.entry(stream).or_default();
+                if flags & END_HEADERS > 0 {
+                    let lines = decode(&std::mem::take(&mut block))?;
+                    if one.has_head {
+                        one.trailers = lines
+                    } else {
+                        one.lines = lines
+                    }
+                    one.has_head = true;
+                }
+                // The flag is on HEADERS; CONTINUATION has no such flag.
+                if kind == HEADERS && flags & END_STREAM > 0 && flags & END_HEADERS == 0 {
+                    return Err("a block that ends a stream in pieces".to_owned());
+                }
+            }
+            DATA => open.entry(stream).or_default().body.extend_from_slice(&payload),
+            3 => drop(open.remove(&stream)),
+            4 if flags & 1 == 0 => out.extend(frame(4, 1, 0, &[])),
+            6 if flags & 1 == 0 => out.extend(frame(6, 1, 0, &payload)),
+            _ => {}
+        }
+        if kind <= HEADERS
+            && flags & END_STREAM > 0
+            && let Some(one) = open.remove(&stream)
+        {
+            out.extend(answer(stream, &one, kept, number));
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Keeps a whole request and answers it.
+fn answer(stream: u32, one: &Open, kept: &Mutex<Kept>, number: usize) -> Vec<u8> {
+    let value = |name: &[u8]| one.lines.iter().find(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
+    let text = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
+    let (method, target) = (text(value(b":method")), text(value(b":path")));
+    let message = Message { end: 0, method, target, content: one.body.len() };
+    let seen = format!("seen {}\n", message.seen());
+    let is_head = message.method == "HEAD";
+    let mut kept = kept.lock().unwrap();
+    kept.broken.extend(breaks(one).map(|rule| format!("{rule} in {}", text(&downgraded(one)))));
+    kept.streams[number].extend(downgraded(one));
+    kept.requests.push(message);
+    let head = frame(HEADERS, END_HEADERS | u8::from(is_head), stream, &[0x88]);
+    let body = if is_head { Vec::new() } else { frame(DATA, END_STREAM, stream, seen.as_bytes()) };
+    [head, body].concat()
+}
+
+/// The request in lines of HTTP/1, by somebody who looks at nothing.
+fn downgraded(one: &Open) -> Vec<u8> {
+    let mut out = Vec::new();
+    let value = |name: &[u8]| one.lines.iter().rfind(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
+    out.extend(
+        [value(b":method"), b" ", value(b":path"), b" HTTP/1.1\r\nHost: ", value(b":authority"), b"\r\n"]
+            .concat(),
+    );
+    for (name, value) in one.lines.iter().filter(|line| !line.0.starts_with(b":")) {
+        out.extend([&name[..], b": ", value, b"\r\n"].concat());
+    }
+    let has_length = one.lines.iter().any(|line| line.0.eq_ignore_ascii_case(b"content-length"));
+    if has_length || (one.body.is_empty() && one.trailers.is_empty()) {
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&one.body);
+        return out;
+    }
+    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+    if !one.body.is_empty() {
+        out.extend(format!("{:x}\r\n", one.body.len()).into_bytes());
+        out.extend([&one.body[..], b"\r\n"].concat());
+    }
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in &one.trailers {
+        out.extend([&name[..], b": ", value, b"\r\n"].concat());
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Rules of RFC 9113 §8 that a request breaks.
+fn breaks(one: &Open) -> impl Iterator<Item = String> {
+    let mut found = Vec::new();
+    let count = |name: &[u8]| one.lines.iter().filter(|line| line.0 == name).count();
+    let ordinary = one.lines.iter().position(|line| !line.0.starts_with(b":")).unwrap_or(one.lines.len());
+    if one.lines[ordinary..].iter().chain(&one.trailers).any(|line| line.0.starts_with(b":")) {
+        found.push("§8.3 a pseudo field behind others".to_owned());
+    }
+    for name in [&b":method"[..], b":path", b":scheme", b":authority"] {
+        if count(name) != 1 {
+            found.push(format!("§8.3.1 {} times {}", count(name), String::from_utf8_lossy(name)));
+        }
+    }
+    if count(b"host") > 0 {
+        found.push("§8.3.1 Host beside :authority".to_owned());
+    }
+    for (name, value) in one.lines.iter().chain(&one.trailers) {
+        let token = |byte: &u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(byte)
+        };
+        let name_text = name.strip_prefix(b":").unwrap_or(name);
+        if name_text.is_empty() || !name_text.iter().all(token) {
+            found.push(format!("§8.2.1 the name {:?}", String::from_utf8_lossy(name)));
+        }
+        let is_edge = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        if value.iter().any(|byte| b"\r\n\0".contains(byte))
+            || is_edge(value.first())
+            || is_edge(value.last())
+        {
+            found.push(format!("§8.2.1 the value {:?}", String::from_utf8_lossy(value)));
+        }
+        let hop: [&[u8]; 5] =
+            [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"];
+        if hop.contains(&&name[..]) || (name == b"te" && value != b"trailers") {
+            found.push(format!("§8.2.2 the field {}", String::from_utf8_lossy(name)));
+        }
+    }
+    let lengths: Vec<_> = one.lines.iter().filter(|line| line.0 == b"content-length").collect();
+    let says = |line: &&Line| line.1 == one.body.len().to_string().as_bytes();
+    if lengths.len() > 1 || !lengths.iter().all(says) {
+        found.push(format!("§8.1.1 {lengths:?} for {} bytes", one.body.len()));
+    }
+    found.into_iter()
+}
+
+/// Fields of a block without a dynamic table and without Huffman codes, which the proxy uses neither of.
+fn decode(block: &[u8]) -> Result<Vec<Line>, String> {
+    let names: Vec<&str> = STATIC.split_ascii_whitespace().collect();
+    let entry = |index: usize| -> Result<Line, String> {
+        let one = names.get(index.wrapping_sub(1)).ok_or(format!("the index {index}"))?;
+        let (name, value) = one.split_once('=').unwrap_or((one, ""));
+        Ok((name.into(), value.replace('~', " ").into_bytes()))
+    };
+    let (mut at, mut lines) = (0, Vec::new());
+    while at < block.len() {
+        let first = block[at];
+        if first & 0x80 > 0 {
+            lines.push(entry(integer(block, &mut at, 7)?)?);
+            continue;
+        }
+        if first & 0xe0 == 0x20 {
+            integer(block, &mut at, 5)?;
+            continue;
+        }
+        let index = integer(block, &mut at, if first & 0x40 > 0 { 6 } else { 4 })?;
+        let name = if index == 0 { string(block, &mut at)? } else { entry(index)?.0 };
+        lines.push((name, string(block, &mut at)?));
+    }
+    Ok(lines)
+}
+
+fn integer(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, String> {
+    let most = (1 << bits) - 1;
+    let mut value = usize::from(block[*at]) & most;
+    *at += 1;
+    if value < most {
+        return Ok(value);
+    }
+    for shift in [0, 7, 14, 21] {
+        let byte = usize::from(*block.get(*at).ok_or("half a number")?);
+        *at += 1;
+        value += (byte & 127) << shift;
+        if byte < 128 {
+            return Ok(value);
+        }
+    }
+    Err("a long number".to_owned())
+}
+
+fn string(block: &[u8], at: &mut usize) -> Result<Vec<u8>, String> {
+    if block.get(*at).ok_or("half a string")? & 0x80 > 0 {
+        return Err("a Huffman code".to_owned());
+    }
+    let length = integer(block, at, 7)?;
+    let text = block.get(*at..*at + length).ok_or("half a string")?;
+    *at += length;
+    Ok(text.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(lines: &[(&str, &str)], body: &str) -> Open {
+        let head = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+        let lines =
+            head.iter().chain(lines).map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
+        Open { lines: lines.collect(), body: body.as_bytes().into(), has_head: true, trailers: Vec::new() }
+    }
+
+    #[test]
+    fn it_sees_what_a_proxy_must_not_send() {
+        assert_eq!(STATIC.split_ascii_whitespace().count(), 61);
+        assert_eq!(breaks(&open(&[("content-length", "2"), ("te", "trailers")], "ab")).count(), 0);
+        for (name, value) in [
+            ("content-length", "3"),
+            ("transfer-encoding", "chunked"),
+            ("te", "gzip"),
+            ("A", "b"),
+            ("a b", "c"),
+            ("a", "b\r\nc: d"),
+            ("a", " b"),
+            ("a", "b\0"),
+            (":path", "/b"),
+            ("host", "a"),
+        ] {
+            assert!(breaks(&open(&[(name, value)], "ab")).count() > 0, "{name}: {value:?}");
+        }
+        let text = downgraded(&open(&[("a", "b\r\ncontent-length: 1")], "ab"));
+        assert!(!crate::readers::disagreements(&text).is_empty());
+        assert!(crate::readers::disagreements(&downgraded(&open(&[], "ab"))).is_empty());
+    }
+}
