@@ -36,7 +36,7 @@ use crate::publish::Publisher;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
-use crate::worker::{Open, Worker};
+use crate::worker::{Neighbours, Open, Worker};
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
 
@@ -312,7 +312,8 @@ fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Work
     let published = Arc::clone(&publisher.subscribe().borrow());
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory, Counts::new())));
+    let shared = (log, memory, Counts::new());
+    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
 }

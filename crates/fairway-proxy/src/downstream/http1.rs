@@ -59,7 +59,7 @@ type Connection<S> = ClientSide<H1<S>>;
 /// Serves requests until the connection ends. `input` was read already.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
-pub(crate) fn serve<N: Network, S: Transport>(
+pub(crate) fn serve<N: Network, S: Transport + Send>(
     open: Open<N>,
     peer: Peer,
     stream: S,
@@ -83,7 +83,7 @@ pub(crate) fn serve<N: Network, S: Transport>(
                     // Prior knowledge: nothing but its first bytes says so.
                     let ClientSide { down, peer, .. } = *connection;
                     drop((buffers, registered));
-                    break Box::pin(super::http2::serve(open, peer, down.into_wire())).await;
+                    break Box::pin(super::spread::serve(open, peer, down.into_wire())).await;
                 }
                 Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {

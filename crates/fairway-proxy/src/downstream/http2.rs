@@ -19,6 +19,7 @@ use fairway_http2::{Config, Event, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Version};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
+use fairway_runtime::spread::Share;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
@@ -49,16 +50,17 @@ pub(crate) fn serve<N: Network, S: Transport>(
     open: Open<N>,
     peer: Peer,
     wire: Wire<S>,
+    share: Share,
 ) -> impl Future<Output = ()> {
     let frames = open.reuse.frames.of(exchange::<N, H2Side>);
     let slots = Slots::new(frames);
     let connection = Connection::new(&open, peer, wire, slots);
     // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
-    tokio::task::unconstrained(run(open, Box::new(connection), exchange::<N, H2Side>))
+    tokio::task::unconstrained(run((open, share), Box::new(connection), exchange::<N, H2Side>))
 }
 
 async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
-    open: Open<N>,
+    (open, _share): (Open<N>, Share),
     mut connection: Box<Connection<N, S, F>>,
     begin: impl Fn(Request<N, H2Side>) -> F,
 ) {

@@ -29,8 +29,11 @@ pub(crate) struct Counters {
     series: RefCell<SeriesTable>,
 }
 
+#[derive(Default)]
 struct Connections {
     accepted: Cell<u64>,
+    /// Accepted by another worker.
+    taken_over: Cell<u64>,
     open: Rc<Cell<u64>>,
     closed: Notify,
 }
@@ -103,7 +106,7 @@ pub(crate) fn count(cell: &Cell<u64>) {
 impl Counters {
     pub(crate) fn new() -> Self {
         Self {
-            connections: Connections { accepted: Cell::new(0), open: Rc::default(), closed: Notify::new() },
+            connections: Connections::default(),
             handshakes: Handshakes::default(),
             adoptions: Cell::new(0),
             adoption: Cell::new(Duration::ZERO),
@@ -116,6 +119,12 @@ impl Counters {
 
     pub(crate) fn connection_opened(&self) {
         count(&self.connections.accepted);
+        count(&self.connections.open);
+    }
+
+    /// Another worker had accepted it.
+    pub(crate) fn connection_taken_over(&self) {
+        count(&self.connections.taken_over);
         count(&self.connections.open);
     }
 
@@ -191,6 +200,7 @@ impl Counters {
         let attempts = &self.attempts;
         let counts = [
             ("connections_accepted_total", self.connections.accepted.get()),
+            ("connections_taken_over_total", self.connections.taken_over.get()),
             ("tls_handshakes_full_total", self.handshakes.full.get()),
             ("tls_handshakes_resumed_total", self.handshakes.resumed.get()),
             ("tls_handshake_microseconds_total", self.handshakes.microseconds.get()),

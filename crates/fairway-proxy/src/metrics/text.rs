@@ -58,6 +58,14 @@ pub(crate) fn write_memory((used, budget): (u64, u64), out: &mut String) {
     }
 }
 
+/// Writes how many connections of HTTP/2 each worker has.
+pub(crate) fn write_spread(workers: &[u64], out: &mut String) {
+    head(out, "fairway_http2_connections_open", "gauge");
+    for (worker, open) in workers.iter().enumerate() {
+        line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
+    }
+}
+
 fn requests(all: &[(String, Series)], out: &mut String) {
     let name = format!("{REQUESTS}requests");
     head(out, &name, "counter");

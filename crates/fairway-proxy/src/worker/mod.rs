@@ -2,6 +2,7 @@
 
 mod admission;
 mod adopted;
+mod neighbours;
 mod reuse;
 
 use std::cell::RefCell;
@@ -30,6 +31,7 @@ use crate::upstream::{Connector, Groups, Room};
 
 pub(crate) use adopted::Adopted;
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
+pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
 use reuse::Reuse;
@@ -51,7 +53,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) counts: Arc<Counts>,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     random: RefCell<fastrand::Rng>,
-    admission: Admission<ToEndpoint<N>>,
+    admission: Admission<ToEndpoint<N>, Open<N>>,
 }
 
 impl<N: Network> Worker<N> {
@@ -60,6 +62,7 @@ impl<N: Network> Worker<N> {
         network: N,
         first: &Arc<Published>,
         (log, memory, counts): (AccessLog, Arc<Memory>, Arc<Counts>),
+        neighbours: Neighbours<Open<N>>,
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
         let limits = &options.limits;
@@ -81,7 +84,7 @@ impl<N: Network> Worker<N> {
             counts,
             adopted: RefCell::new(adopted),
             random: RefCell::new(fastrand::Rng::new()),
-            admission: Admission::new(memory, room),
+            admission: Admission::new(memory, room, neighbours),
         }
     }
 
@@ -162,6 +165,11 @@ impl<N: Network> Worker<N> {
         let most = self.adopted().settings().downstream.connections_per_worker.map(u64::from);
         let most = most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections());
         !self.is_shedding() && self.counters.open_connections() < most && self.admission.room.make(1)
+    }
+
+    /// The other workers.
+    pub(crate) fn neighbours(&self) -> &Neighbours<Open<N>> {
+        &self.admission.neighbours
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -283,6 +291,12 @@ impl<N: Network> Open<N> {
     /// One was accepted.
     pub(crate) fn new(worker: &Rc<Worker<N>>) -> Self {
         worker.counters.connection_opened();
+        Self(Rc::clone(worker))
+    }
+
+    /// One that another worker accepted.
+    pub(crate) fn taken_over(worker: &Rc<Worker<N>>) -> Self {
+        worker.counters.connection_taken_over();
         Self(Rc::clone(worker))
     }
 }

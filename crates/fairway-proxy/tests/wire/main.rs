@@ -22,6 +22,7 @@ mod pipelining;
 mod proxy_protocol;
 mod publish;
 mod retries;
+mod spread;
 mod tls;
 mod upstream_rules;
 mod websocket;
