@@ -78,7 +78,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
             let next = next(worker, &mut connection, now).await;
             let (buffers, arrival) = match next {
                 Next::Request(buffers, Err(_))
-                    if connection.served == 0 && connection.down.begins_http2() =>
+                    if connection.served == 0 && connection.down.begins_http2() && offers_http2(worker) =>
                 {
                     // Prior knowledge: nothing but its first bytes says so.
                     let ClientSide { down, peer, .. } = *connection;
@@ -104,6 +104,11 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
             }
         }
     }
+}
+
+/// Whether HTTP/2 is spoken at all.
+fn offers_http2<N: Network>(worker: &Worker<N>) -> bool {
+    worker.adopted().settings().downstream.http2.offered
 }
 
 /// Waits for the next request's head, from `now` on.

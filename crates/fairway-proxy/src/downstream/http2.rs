@@ -108,6 +108,8 @@ struct Connection<N: Network, S, F> {
     peer: Peer,
     /// Streams until now.
     served: u64,
+    /// How many may be open at a time.
+    most: usize,
     stage: Stage,
     reading: Reading,
     clock: Clock,
@@ -116,8 +118,12 @@ struct Connection<N: Network, S, F> {
 /// The times of a connection.
 struct Clock {
     began: Instant,
-    /// Of the last byte read or written.
+    /// Of the last byte written, or when nothing waited to be.
     moved: Instant,
+    /// When a stream was open last. Frames without one keep no connection open.
+    used: Instant,
+    /// How many streams there had been at the last look, and whether none was open.
+    seen: (u64, bool),
     deadline: Deadline,
     /// How many streams there had been when memory was given back.
     rested_after: u64,
@@ -126,6 +132,21 @@ struct Clock {
 }
 
 impl Clock {
+    fn new(now: Instant) -> Self {
+        let (deadline, seen) = (Deadline::unset(), (0, true));
+        Self { began: now, moved: now, used: now, seen, deadline, rested_after: 0, is_ending: false }
+    }
+
+    /// Notes how much waits and what is open, at the end of a turn.
+    fn look(&mut self, now: Instant, waits: bool, seen: (u64, bool)) {
+        if !waits {
+            self.moved = now;
+        }
+        if !seen.1 || self.seen != seen {
+            (self.used, self.seen) = (now, seen);
+        }
+    }
+
     /// The codec's time.
     fn micros(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
@@ -137,11 +158,11 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let now = Instant::now();
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
-        let config = Config { streams: MOST as u32, limits, ..Config::default() };
+        let most = worker.adopted().settings().downstream.http2.streams.clamp(1, MOST as u32);
+        let config = Config { streams: most, limits, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
         let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
-        let clock =
-            Clock { began: now, moved: now, deadline: Deadline::unset(), rested_after: 0, is_ending: false };
+        let clock = Clock::new(now);
         let (stage, reading) = (Stage::Open, Reading::Residue);
         Self {
             wire,
@@ -152,6 +173,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             loan: None,
             peer,
             served: 0,
+            most: most as usize,
             stage,
             reading,
             clock,
@@ -226,7 +248,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         };
         match came {
             Poll::Pending => return false,
-            Poll::Ready(Ok(1..)) => clock.moved = now,
+            Poll::Ready(Ok(1..)) => {}
             Poll::Ready(Ok(0) | Err(_)) => self.break_off(),
         }
         self.reading = next;
@@ -241,7 +263,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let is_over = match self.reading {
             Reading::Hungry | Reading::Residue => return true,
             Reading::Held(Wait::Flush) => self.streams.borrow().codec.pending().is_empty(),
-            Reading::Held(Wait::Release) => self.streams.borrow().open_streams() < MOST,
+            Reading::Held(Wait::Release) => self.streams.borrow().open_streams() < self.most,
             Reading::Over => false,
         };
         if is_over {
@@ -332,21 +354,21 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
+            self.clock.look(now, waits, (self.served, idle));
             let rests = self.clock.rested_after == self.served;
-            let patience = match (waits, idle) {
-                (true, _) => Some(settings.write_timeout),
-                (false, true) if rests => Some(settings.idle_timeout),
-                (false, true) => Some(REST),
+            let limit = match (waits, idle) {
+                (true, _) => Some(self.clock.moved + settings.write_timeout),
+                (false, true) if rests => Some(self.clock.used + settings.idle_timeout),
+                (false, true) => Some(self.clock.used + REST.min(settings.idle_timeout)),
                 (false, false) => None,
             };
-            let limit = patience.map(|patience| self.clock.moved + patience);
-            if limit.is_some_and(|limit| limit <= now) && patience == Some(REST) && !rests {
+            if limit.is_some_and(|limit| limit <= now) && !waits && !rests {
                 self.rest();
                 continue;
             }
             if limit.is_some_and(|limit| limit <= now) && !waits && !self.clock.is_ending {
                 self.clock.is_ending = true;
-                self.clock.moved = now;
+                self.clock.used = now;
                 self.streams.borrow_mut().codec.go_away(micros);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

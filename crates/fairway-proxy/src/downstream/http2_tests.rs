@@ -377,6 +377,59 @@ async fn a_connection_without_streams_ends_after_the_idle_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pings_do_not_keep_a_connection_without_streams_open() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        for asked in [true, false] {
+            let mut browser = Browser::new(&stage);
+            if asked {
+                let id = browser.get("/90000");
+                browser.answered(id).await;
+            }
+            let idle = stage.worker.adopted().settings().downstream.idle_timeout;
+            let began = Instant::now();
+            while !browser.is_closed {
+                assert!(began.elapsed() < idle + Duration::from_secs(5), "{:?}", began.elapsed());
+                browser.codec.ping(*b"anybody?");
+                // Until nothing comes for a second.
+                let quiet = browser.until("the end", |browser| browser.is_closed);
+                _ = timeout(Duration::from_secs(1), quiet).await;
+            }
+            assert!(began.elapsed() >= idle, "{:?}", began.elapsed());
+            assert!(browser.goes_away.is_some(), "it is told");
+            comes_to_rest(&stage).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_silent_with_a_stream_open_is_asked_and_ended_where_it_says_nothing() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/0");
+        browser.answered(id).await;
+        browser.get("/3000000");
+        browser.flush().await;
+        let began = Instant::now();
+        let mut bytes = Vec::new();
+        // It reads, and answers nothing.
+        browser.stream.read_to_end(&mut bytes).await.unwrap();
+        let took = began.elapsed().as_secs();
+        assert!((75..80).contains(&took), "60 s of silence and 15 s for the answer, not {took}");
+        assert!(bytes.windows(8).any(|eight| eight == b"are you?"));
+        drop(browser);
+        comes_to_rest(&stage).await;
+
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/300000");
+        assert_eq!(browser.answered(id).await.status, 200, "PINGs were answered");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn trailers_and_interim_answers_pass() {
     async fn with_trailers(mut stream: DuplexStream) {
         assert!(read_head(&mut stream).await);

@@ -60,6 +60,12 @@ impl Browser {
         answer
     }
 
+    /// How many streams the server lets it have, once it has said so.
+    pub(crate) async fn streams_allowed(&mut self) -> usize {
+        assert_eq!(self.get("/").await.0, 200);
+        self.codec.streams_left()
+    }
+
     async fn answer(&mut self, id: u32) -> (u16, Vec<u8>) {
         let (mut status, mut body) = (0, Vec::new());
         loop {
