@@ -324,6 +324,8 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
         ("waits", worker.waits.count() as u64),
+        ("streams", worker.counters.http2.streams().get()),
+        ("what windows grew by", worker.budgets.windows.lent()),
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.counts.under_way()),
         ("registered connections", worker.registered() as u64),

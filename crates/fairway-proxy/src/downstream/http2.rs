@@ -23,6 +23,7 @@ use fairway_runtime::spread::Share;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
+use super::ledger::Ledger;
 use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::network::Network;
 use crate::peer::Peer;
@@ -67,6 +68,7 @@ async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
     let worker = &*open;
     let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
     poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
+    connection.ledger.look(worker, &mut connection.streams.borrow_mut().codec);
     if connection.stage != Stage::Broken {
         let _ = tokio::time::timeout(LINGER, connection.linger()).await;
     }
@@ -106,10 +108,9 @@ struct Connection<N: Network, S, F> {
     /// What the next head is read into.
     loan: Option<Loan<N>>,
     peer: Peer,
+    ledger: Ledger,
     /// Streams until now.
     served: u64,
-    /// How many may be open at a time.
-    most: usize,
     stage: Stage,
     reading: Reading,
     clock: Clock,
@@ -172,8 +173,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             sides: Vec::new(),
             loan: None,
             peer,
+            ledger: Ledger::new(worker, peer.client),
             served: 0,
-            most: most as usize,
             stage,
             reading,
             clock,
@@ -208,6 +209,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             }
         }
         self.loan = None;
+        self.ledger.look(worker, &mut self.streams.borrow_mut().codec);
         self.poll_times(cx, worker)
     }
 
@@ -263,7 +265,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let is_over = match self.reading {
             Reading::Hungry | Reading::Residue => return true,
             Reading::Held(Wait::Flush) => self.streams.borrow().codec.pending().is_empty(),
-            Reading::Held(Wait::Release) => self.streams.borrow().open_streams() < self.most,
+            Reading::Held(Wait::Release) => !self.streams.borrow().codec.is_full(),
             Reading::Over => false,
         };
         if is_over {

@@ -6,6 +6,7 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod http2_tests;
+mod ledger;
 mod spread;
 
 pub(crate) use http1::serve as serve_http1;

@@ -9,6 +9,7 @@ use fairway_grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
+use super::http2::Http2;
 use super::reason::{Reason, Stage};
 use super::sample::{Gauges, Sample};
 use super::series::SeriesTable;
@@ -23,6 +24,7 @@ pub(crate) struct Counters {
     /// From the publication of the current snapshot to its adoption.
     pub(crate) adoption: Cell<Duration>,
     pub(crate) attempts: Attempts,
+    pub(crate) http2: Http2,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
@@ -111,6 +113,7 @@ impl Counters {
             adoptions: Cell::new(0),
             adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
+            http2: Http2::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),
             series: RefCell::new(SeriesTable::new()),
@@ -221,6 +224,7 @@ impl Counters {
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
+            http2: self.http2.events(),
             series: self.series.borrow().series(),
         }
     }

@@ -2,6 +2,7 @@
 
 mod counters;
 pub(crate) mod histogram;
+mod http2;
 mod reason;
 mod sample;
 mod series;

@@ -12,7 +12,7 @@ const REQUESTS: &str = "nginx_ingress_controller_";
 
 /// Writes everything of `sample`.
 pub(crate) fn write(sample: Sample, out: &mut String) {
-    let Sample { counts, hedges, gauges, open_connections, reasons, series } = sample;
+    let Sample { counts, hedges, gauges, open_connections, reasons, http2, series } = sample;
     for (name, value) in &counts {
         head(out, &format!("fairway_{name}"), "counter");
         line(out, &format!("fairway_{name}"), "", *value);
@@ -26,6 +26,8 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         ("fairway_upstream_idle_connections", gauges.upstream_idle),
         ("fairway_access_log_dropped_lines", gauges.log_dropped),
         ("fairway_shedding_workers", gauges.shedding_workers),
+        ("fairway_http2_streams_open", gauges.http2_streams),
+        ("fairway_http2_window_growth_bytes", gauges.http2_window),
     ] {
         head(out, name, "gauge");
         line(out, name, "", value);
@@ -43,6 +45,10 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
             Stage::Call => ("fairway_grpc_calls_total", "status"),
         };
         line(out, name, &format!("{label}=\"{reason}\""), *value);
+    }
+    head(out, "fairway_http2_events_total", "counter");
+    for ((event, reason), value) in &http2 {
+        line(out, "fairway_http2_events_total", &format!("event=\"{event}\",reason=\"{reason}\""), *value);
     }
     let mut sorted: Vec<(String, Series)> =
         merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();

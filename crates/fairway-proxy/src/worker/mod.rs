@@ -36,6 +36,9 @@ pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 use admission::Admission;
 use reuse::Reuse;
 
+/// What the windows of clients' uploads may grow by in a worker, all connections together.
+const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
+
 /// What carries exchanges to endpoints, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
 
@@ -137,6 +140,8 @@ impl<N: Network> Worker<N> {
             log_dropped: self.log.dropped(),
             adoption: self.counters.adoption.get(),
             shedding_workers: u64::from(self.is_shedding()),
+            http2_streams: self.counters.http2.streams().get(),
+            http2_window: self.budgets.windows.lent(),
         };
         self.counters.sample(gauges)
     }
@@ -148,6 +153,20 @@ impl<N: Network> Worker<N> {
     /// Whether new work is refused for want of memory.
     pub(crate) fn is_shedding(&self) -> bool {
         self.admission.memory.is_shedding()
+    }
+
+    /// What the windows of all connections may have grown by: less where the process has little memory left, and nothing
+    /// where it sheds.
+    pub(crate) fn window_growth(&self) -> u64 {
+        if self.is_shedding() {
+            return 0;
+        }
+        match self.admission.memory.figures() {
+            (_, 0) => WINDOW_GROWTH,
+            (used, budget) => {
+                WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * self.options.workers.max(1) as u64))
+            }
+        }
     }
 
     /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
