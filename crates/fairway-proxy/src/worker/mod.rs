@@ -161,12 +161,7 @@ impl<N: Network> Worker<N> {
         if self.is_shedding() {
             return 0;
         }
-        match self.admission.memory.figures() {
-            (_, 0) => WINDOW_GROWTH,
-            (used, budget) => {
-                WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * self.options.workers.max(1) as u64))
-            }
-        }
+        window_growth(self.admission.memory.figures(), self.options.workers)
     }
 
     /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
@@ -334,9 +329,32 @@ impl<N: Network> Drop for Open<N> {
     }
 }
 
+/// All workers together may take a quarter of what is left.
+fn window_growth((used, budget): (u64, u64), workers: usize) -> u64 {
+    match budget {
+        0 => WINDOW_GROWTH,
+        _ => WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
+    }
+}
+
 fn switch(settings: &Settings) -> Switch {
     match settings.access_log {
         Some(fairway_model::AccessLog::Off) => Switch::Off,
         Some(fairway_model::AccessLog::On) | None => Switch::On,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_by_less_where_memory_is_short_and_by_nothing_where_there_is_none() {
+        const MIB: u64 = 1024 * 1024;
+        assert_eq!(window_growth((0, 0), 2), 32 * MIB, "no budget");
+        assert_eq!(window_growth((100 * MIB, 1_000 * MIB), 2), 32 * MIB);
+        assert_eq!(window_growth((100 * MIB, 180 * MIB), 2), 10 * MIB);
+        assert_eq!(window_growth((180 * MIB, 180 * MIB), 2), 0);
+        assert_eq!(window_growth((200 * MIB, 180 * MIB), 0), 0);
     }
 }
