@@ -19,6 +19,7 @@ use crate::fields::Limits;
 use crate::flow::{self, Budget, Inbound, Outbound};
 use crate::frame::{self, Setting};
 use crate::hpack::{Decoder, Encoder, Strings};
+use crate::notes::Notes;
 use crate::outbox::Outbox;
 use crate::patience::{Patience, Timeouts};
 use crate::priority::Priority;
@@ -181,8 +182,15 @@ pub(crate) struct Connection {
     windows: Windows,
     peer: Peer,
     outbox: Outbox,
-    account: Account,
+    conduct: Conduct,
     times: Times,
+}
+
+/// What the peer did.
+#[derive(Debug, Default)]
+struct Conduct {
+    account: Account,
+    notes: Notes,
 }
 
 /// What has a deadline.
@@ -246,7 +254,7 @@ impl Connection {
                 known: false,
             },
             outbox: Outbox::default(),
-            account: Account::default(),
+            conduct: Conduct::default(),
             times: Times::new(now, config.timeouts.settings),
         };
         connection.introduce();
@@ -290,6 +298,7 @@ impl Connection {
     /// Gives back the memory that an idle connection does not need; the tables stay.
     pub(crate) fn rest(&mut self) {
         self.outbox.rest();
+        self.conduct.notes.rest();
         if !matches!(self.reading, Reading::Block(_)) {
             self.block = Vec::new();
         }

@@ -8,6 +8,7 @@ use fairway_message::Head;
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::fault::Code;
+use crate::notes::Note;
 use crate::priority::Priority;
 use crate::schedule::Turn;
 
@@ -160,6 +161,18 @@ impl<R> Session<R> {
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.connection.open_streams()
+    }
+
+    /// What happened that may be worth counting and was not told yet, one thing a call: to be asked until there is nothing.
+    #[inline]
+    pub fn noted(&mut self) -> Option<Note> {
+        self.connection.noted()
+    }
+
+    /// Whether as many streams were reported and not released as there may be.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.connection.is_full()
     }
 
     /// Sends PING; [`Event::Pong`] brings it back.

@@ -37,5 +37,7 @@ pub use route::{
     Action, Answer, AnswerReason, FieldMatch, HostKey, Match, PathForm, PathMatch, Route, Rule, RuleLabels,
     RuleOrder, TextMatch, VirtualHost, WeightedBackend,
 };
-pub use settings::{AccessLog, DownstreamSettings, ForwardedTrust, Settings, UpstreamSettings};
+pub use settings::{
+    AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,
+};
 pub use stream::{StreamKey, StreamRoute};

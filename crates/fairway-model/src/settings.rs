@@ -35,6 +35,18 @@ pub struct DownstreamSettings {
     pub handshake_timeout: Duration,
     /// How long the client may take no byte of an answer.
     pub write_timeout: Duration,
+    /// HTTP/2.
+    #[serde(default)]
+    pub http2: Http2Settings,
+}
+
+/// HTTP/2 of the clients' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http2Settings {
+    /// Whether it is spoken: offered over TLS, and recognised in the clear.
+    pub offered: bool,
+    /// Streams that a connection may have open at a time; no more than the data plane has room for.
+    pub streams: u32,
 }
 
 /// The pods' side.
@@ -76,7 +88,14 @@ impl Default for DownstreamSettings {
             head_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
+            http2: Http2Settings::default(),
         }
+    }
+}
+
+impl Default for Http2Settings {
+    fn default() -> Self {
+        Self { offered: true, streams: 128 }
     }
 }
 

@@ -7,16 +7,18 @@ use fairway_routing::Snapshot;
 use fairway_runtime::counts::Counts;
 use fairway_runtime::descriptors::Budget;
 use fairway_runtime::memory::Memory;
+use fairway_runtime::spread::Spread;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::{AccessLog, LogSender, LogThread};
 use crate::listener::BindError;
-use crate::metrics::{Sample, write_memory, write_text};
+use crate::metrics::{Sample, write_memory, write_spread, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::tls::ServerTls;
 use crate::tls::identities::IdentityError;
+use crate::worker::Neighbours;
 
 /// The running data plane.
 pub struct Proxy {
@@ -31,6 +33,7 @@ pub struct Proxy {
 pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     memory: Arc<Memory>,
+    spread: Arc<Spread>,
 }
 
 /// Why the data plane does not start.
@@ -73,8 +76,10 @@ impl Proxy {
         let mut threads = Vec::new();
         let memory = Memory::watch(options.limits.memory, workers)?;
         let counts = Counts::new();
-        let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory) };
-        for index in 0..workers {
+        let spread = Spread::new(workers);
+        let neighbours = Neighbours::all(&spread);
+        let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory), spread };
+        for (index, neighbours) in neighbours.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
                 index,
@@ -84,6 +89,7 @@ impl Proxy {
                 log: AccessLog::new(options.access_log, sender.clone()),
                 memory: Arc::clone(&memory),
                 counts: Arc::clone(&counts),
+                neighbours,
             };
             handle.workers.push(commands);
             threads.push(
@@ -140,6 +146,7 @@ impl ProxyHandle {
         let mut text = String::new();
         write_text(sum, &mut text);
         write_memory(self.memory.figures(), &mut text);
+        write_spread(&self.spread.counts(), &mut text);
         text
     }
 

@@ -36,7 +36,7 @@ use crate::publish::Publisher;
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
-use crate::worker::{Open, Worker};
+use crate::worker::{Neighbours, Open, Worker};
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
 
@@ -322,7 +322,8 @@ fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Work
     let published = Arc::clone(&publisher.subscribe().borrow());
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, (log, memory, Counts::new())));
+    let shared = (log, memory, Counts::new());
+    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
 }
@@ -333,6 +334,8 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
         ("waits", worker.waits.count() as u64),
+        ("streams", worker.counters.http2.streams().get()),
+        ("what windows grew by", worker.budgets.windows.lent()),
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.counts.under_way()),
         ("registered connections", worker.registered() as u64),

@@ -16,11 +16,12 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
+use crate::downstream;
 use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::worker::{Phase, Worker};
+use crate::worker::{Arrivals, Neighbours, Open, Phase, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,6 +35,7 @@ pub(crate) struct Launch {
     pub(crate) log: AccessLog,
     pub(crate) memory: Arc<Memory>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) neighbours: (Neighbours<Open<TcpNetwork>>, Arrivals<Open<TcpNetwork>>),
 }
 
 /// What the rest of the process asks of a worker.
@@ -51,11 +53,12 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, mut commands, log, memory, counts } = launch;
+    let Launch { index, options, publisher, mut commands, log, memory, counts, neighbours } = launch;
+    let (neighbours, arrivals) = neighbours;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, counts)));
+    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, counts), neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
     loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());
@@ -63,6 +66,7 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     tokio::task::spawn_local(follow((Rc::clone(&worker), Rc::clone(&loops)), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
+    tokio::task::spawn_local(downstream::take_over(Rc::clone(&worker), arrivals));
     if worker.options.limits.memory != MemoryBudget::Unlimited {
         tokio::task::spawn_local(watch_memory(Rc::clone(&worker), index));
     }

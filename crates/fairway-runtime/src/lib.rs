@@ -5,7 +5,9 @@
 //! * *Streams*: sockets are made by [`listen`]; a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
-//!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table.
+//!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
+//!   [`growth`] what connections have beyond their own.
+//! * *What workers share*: [`spread`] says which of them has the fewest connections.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
 //! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
@@ -16,6 +18,7 @@ pub mod clock;
 pub mod counts;
 pub mod descriptors;
 pub mod frames;
+pub mod growth;
 pub mod listen;
 pub mod memory;
 pub mod pace;
@@ -23,6 +26,7 @@ pub mod proxy_header;
 pub mod shortage;
 pub mod slots;
 pub mod spares;
+pub mod spread;
 pub mod stopping;
 mod sys;
 pub mod transport;

@@ -43,6 +43,14 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
         None
     }
 
+    /// From now on this thread's runtime waits for it, whichever has made it.
+    ///
+    /// # Errors
+    /// When the system lets it not be waited for.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// An answer takes long: from now on the peer is asked often whether it is still there.
     fn watch_closely(&self) {}
 }
@@ -73,6 +81,13 @@ impl Transport for TcpStream {
         crate::sys::owes_acknowledgement(self.as_fd())
     }
 
+    fn settle(&mut self) -> io::Result<()> {
+        // A runtime lets go of a socket only by closing it, so it is another descriptor that stays open.
+        let other = self.as_fd().try_clone_to_owned()?;
+        *self = Self::from_std(other.into())?;
+        Ok(())
+    }
+
     fn watch_closely(&self) {
         let often = TcpKeepalive::new().with_time(ASKED_AGAIN).with_interval(ASKED_AGAIN);
         // A socket that cannot be told is asked as before.
@@ -91,6 +106,10 @@ impl<S: Transport> Transport for server::TlsStream<S> {
 
     fn passed_on(&self) -> Option<u64> {
         self.get_ref().0.passed_on()
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.get_mut().0.settle()
     }
 
     fn abort(&mut self) {
@@ -123,6 +142,10 @@ impl<S: Transport> Transport for Prefixed<S> {
 
     fn passed_on(&self) -> Option<u64> {
         Some(self.written)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.stream.settle()
     }
 
     fn abort(&mut self) {

@@ -187,6 +187,14 @@ impl<S: Transport> Wire<S> {
         self.stream.peer()
     }
 
+    /// From now on this thread's runtime waits for the stream.
+    ///
+    /// # Errors
+    /// As [`Transport::settle`].
+    pub fn settle(&mut self) -> io::Result<()> {
+        self.stream.settle()
+    }
+
     /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.
     ///
     /// `take` returns how many bytes it is done with, and something when it is content; `None` asks for more and must

@@ -8,6 +8,7 @@ use crate::event::{By, Event};
 use crate::fault::{Code, Fault, Scope};
 use crate::flow::LARGEST;
 use crate::frame;
+use crate::notes::{Note, Noted};
 use crate::stream::{Half, Life, Past};
 
 /// How long streams that were under way are taken after GOAWAY, in microseconds.
@@ -18,6 +19,7 @@ impl Connection {
     pub(super) fn fail<'a>(&mut self, fault: Fault) -> Event<'a> {
         let last = if self.role == Role::Server { self.last_taken() } else { 0 };
         frame::write_go_away(last, fault.code, fault.rule, self.outbox.bytes());
+        self.conduct.notes.add(Noted::ConnectionFault, fault.rule);
         self.reading = Reading::Nothing(fault);
         Event::Closed(fault)
     }
@@ -30,6 +32,7 @@ impl Connection {
         fault: Fault,
     ) -> Result<Option<Event<'a>>, Fault> {
         debug_assert!(fault.scope == Scope::Stream);
+        self.conduct.notes.add(Noted::StreamFault, fault.rule);
         self.charge(now, Weight::Heavy)?;
         let Some(stream) = self.streams.get_mut(id) else {
             if self.ids.memory.of(id) != Past::Unknown {
@@ -52,6 +55,7 @@ impl Connection {
 
     /// A stream is refused before it exists.
     pub(super) fn refuse<'a>(&mut self, now: u64, id: u32, fault: Fault) -> Result<Option<Event<'a>>, Fault> {
+        self.conduct.notes.add(Noted::StreamFault, fault.rule);
         self.charge(now, Weight::Heavy)?;
         frame::write_reset(id, fault.code, self.outbox.reply());
         self.ids.memory.note(id, Past::Unknown);
@@ -60,12 +64,23 @@ impl Connection {
 
     /// Charges the peer. A warned one gets no new streams, an overdrawn one is sent away.
     pub(super) fn charge(&mut self, now: u64, weight: Weight) -> Result<(), Fault> {
-        match self.account.charge(now, weight) {
+        match self.conduct.account.charge(now, weight) {
             Standing::Good => {}
-            Standing::Warned => self.go_away(now),
+            Standing::Warned => {
+                if self.times.ending == Ending::No {
+                    self.conduct.notes.add(Noted::Warned, "abuse");
+                }
+                self.go_away(now);
+            }
             Standing::Overdrawn => return Err(Fault::connection(Code::EnhanceYourCalm, "abuse")),
         }
         Ok(())
+    }
+
+    /// Something that happened and was not told yet.
+    #[inline]
+    pub(crate) fn noted(&mut self) -> Option<Note> {
+        self.conduct.notes.take()
     }
 
     /// Resets a stream, if it is not over yet.
@@ -85,7 +100,7 @@ impl Connection {
         let Some(stream) = self.streams.get(id) else { return };
         let (received, sent) = (stream.received, stream.sent);
         match (received, sent) {
-            (Half::Ended, Half::Ended) if stream.life == Life::Live => self.account.completed(),
+            (Half::Ended, Half::Ended) if stream.life == Life::Live => self.conduct.account.completed(),
             (_, Half::Ended) if self.role == Role::Server => self.reset(id, Code::NoError),
             _ => self.reset(id, Code::Cancel),
         }
@@ -109,6 +124,7 @@ impl Connection {
         if self.times.ending != Ending::No {
             return;
         }
+        self.conduct.notes.add(Noted::GoAway, Code::NoError.label());
         if self.role == Role::Client {
             self.times.ending = Ending::After { last: 0 };
             return frame::write_go_away(0, Code::NoError, "", self.outbox.bytes());

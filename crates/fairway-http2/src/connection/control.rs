@@ -6,6 +6,7 @@ use crate::event::{By, Event};
 use crate::fault::{Code, Fault};
 use crate::flow::{self, LARGEST};
 use crate::frame::{self, ACK, Header, Setting};
+use crate::notes::Noted;
 use crate::priority::Priority;
 use crate::stream::{Half, Life};
 
@@ -108,7 +109,7 @@ impl Connection {
         if id != 0 && self.is_idle(id) {
             return Err(protocol("stream_idle"));
         }
-        if self.account.is_needless_update() {
+        if self.conduct.account.is_needless_update() {
             self.charge(now, Weight::Light)?;
         }
         if id == 0 {
@@ -161,6 +162,7 @@ impl Connection {
             return self.charge(now, Weight::Light).map(|()| None);
         };
         stream.life = Life::ResetByPeer;
+        self.conduct.notes.add(Noted::Reset, code.label());
         let (sent, held) = (stream.sent, std::mem::take(&mut stream.incoming.held));
         self.give_to_connection(held);
         match (self.role, sent) {
@@ -178,7 +180,7 @@ impl Connection {
             return self.pong(now, opaque);
         }
         frame::write_ping(opaque, true, self.outbox.reply());
-        if self.account.is_idle_ping() {
+        if self.conduct.account.is_idle_ping() {
             self.charge(now, Weight::Middling)?;
         }
         Ok(None)
@@ -206,6 +208,7 @@ impl Connection {
             return Err(protocol("go_away_rises"));
         }
         self.peer.last = last;
+        self.conduct.notes.add(Noted::GoAwayReceived, code.label());
         Ok(Some(Event::GoAway { last, code }))
     }
 

@@ -163,7 +163,7 @@ impl Connection {
             Outcome::Complete { length, protocol } => (length, protocol),
             Outcome::TooLarge => (None, None),
         };
-        self.account.opened();
+        self.conduct.account.opened();
         let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
         stream.received = if open.end { Half::Ended } else { Half::Open };
         stream.announced = length;

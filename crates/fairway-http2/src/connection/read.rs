@@ -166,13 +166,18 @@ impl Connection {
         stream & 1 == 0 || stream > self.ids.highest
     }
 
+    /// Whether all records of streams are in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.streams.len() >= self.config.streams as usize
+    }
+
     /// Whether a new stream must wait until one that is over is released: all records are in use, and the peer cannot
     /// know that some still are.
     fn must_wait(&self, stream: u32) -> bool {
         self.role == Role::Server
             && stream > self.ids.highest
             && stream & 1 == 1
-            && self.streams.len() >= self.config.streams as usize
+            && self.is_full()
             && self.streams.counted() < self.config.streams as usize
     }
 }

@@ -68,7 +68,7 @@ impl Connection {
         stream.sent = if end { Half::Ended } else { Half::Open };
         stream.asked.for_head = head.method() == Method::Head;
         self.streams.insert(stream);
-        self.account.opened();
+        self.conduct.account.opened();
         let out = self.outbox.bytes();
         let start = begin_block(out);
         fields::write_request(head, target, scheme, &mut self.hpack.1, out);

@@ -134,7 +134,7 @@ impl Connection {
             let out = self.outbox.bytes();
             out.extend_from_slice(&data_header(id, piece.len(), end && rest.is_empty()));
             out.extend_from_slice(piece);
-            self.account.sent_data();
+            self.conduct.account.sent_data();
             left = rest;
             if left.is_empty() {
                 return taken;
@@ -162,7 +162,7 @@ impl Connection {
         let frames = taken.div_ceil(PAYLOAD);
         for ((at, header), piece) in headers.iter_mut().enumerate().zip(part.chunks(PAYLOAD)) {
             *header = data_header(id, piece.len(), end && at + 1 == frames);
-            self.account.sent_data();
+            self.conduct.account.sent_data();
         }
         slices[0] = IoSlice::new(self.outbox.pending());
         let pairs = headers.iter().zip(part.chunks(PAYLOAD));

@@ -22,7 +22,7 @@ impl Connection {
         let bytes = bytes.min(record.incoming.held);
         record.incoming.held -= bytes;
         if record.incoming.held == 0 {
-            self.account.refund(u32::from(std::mem::take(&mut record.incoming.small)));
+            self.conduct.account.refund(u32::from(std::mem::take(&mut record.incoming.small)));
         }
         self.give(stream, bytes);
     }

@@ -59,7 +59,7 @@ type Connection<S> = ClientSide<H1<S>>;
 /// Serves requests until the connection ends. `input` was read already.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
-pub(crate) fn serve<N: Network, S: Transport>(
+pub(crate) fn serve<N: Network, S: Transport + Send>(
     open: Open<N>,
     peer: Peer,
     stream: S,
@@ -78,12 +78,12 @@ pub(crate) fn serve<N: Network, S: Transport>(
             let next = next(worker, &mut connection, now).await;
             let (buffers, arrival) = match next {
                 Next::Request(buffers, Err(_))
-                    if connection.served == 0 && connection.down.begins_http2() =>
+                    if connection.served == 0 && connection.down.begins_http2() && offers_http2(worker) =>
                 {
                     // Prior knowledge: nothing but its first bytes says so.
                     let ClientSide { down, peer, .. } = *connection;
                     drop((buffers, registered));
-                    break Box::pin(super::http2::serve(open, peer, down.into_wire())).await;
+                    break Box::pin(super::spread::serve(open, peer, down.into_wire())).await;
                 }
                 Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {
@@ -104,6 +104,11 @@ pub(crate) fn serve<N: Network, S: Transport>(
             }
         }
     }
+}
+
+/// Whether HTTP/2 is spoken at all.
+fn offers_http2<N: Network>(worker: &Worker<N>) -> bool {
+    worker.adopted().settings().downstream.http2.offered
 }
 
 /// Waits for the next request's head, from `now` on.

@@ -19,9 +19,11 @@ use fairway_http2::{Config, Event, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Version};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
+use fairway_runtime::spread::Share;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
+use super::ledger::Ledger;
 use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::network::Network;
 use crate::peer::Peer;
@@ -49,22 +51,24 @@ pub(crate) fn serve<N: Network, S: Transport>(
     open: Open<N>,
     peer: Peer,
     wire: Wire<S>,
+    share: Share,
 ) -> impl Future<Output = ()> {
     let frames = open.reuse.frames.of(exchange::<N, H2Side>);
     let slots = Slots::new(frames);
     let connection = Connection::new(&open, peer, wire, slots);
     // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
-    tokio::task::unconstrained(run(open, Box::new(connection), exchange::<N, H2Side>))
+    tokio::task::unconstrained(run((open, share), Box::new(connection), exchange::<N, H2Side>))
 }
 
 async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
-    open: Open<N>,
+    (open, _share): (Open<N>, Share),
     mut connection: Box<Connection<N, S, F>>,
     begin: impl Fn(Request<N, H2Side>) -> F,
 ) {
     let worker = &*open;
     let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
     poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
+    connection.ledger.look(worker, &mut connection.streams.borrow_mut().codec);
     if connection.stage != Stage::Broken {
         let _ = tokio::time::timeout(LINGER, connection.linger()).await;
     }
@@ -104,6 +108,7 @@ struct Connection<N: Network, S, F> {
     /// What the next head is read into.
     loan: Option<Loan<N>>,
     peer: Peer,
+    ledger: Ledger,
     /// Streams until now.
     served: u64,
     stage: Stage,
@@ -114,8 +119,12 @@ struct Connection<N: Network, S, F> {
 /// The times of a connection.
 struct Clock {
     began: Instant,
-    /// Of the last byte read or written.
+    /// Of the last byte written, or when nothing waited to be.
     moved: Instant,
+    /// When a stream was open last. Frames without one keep no connection open.
+    used: Instant,
+    /// How many streams there had been at the last look, and whether none was open.
+    seen: (u64, bool),
     deadline: Deadline,
     /// How many streams there had been when memory was given back.
     rested_after: u64,
@@ -124,6 +133,21 @@ struct Clock {
 }
 
 impl Clock {
+    fn new(now: Instant) -> Self {
+        let (deadline, seen) = (Deadline::unset(), (0, true));
+        Self { began: now, moved: now, used: now, seen, deadline, rested_after: 0, is_ending: false }
+    }
+
+    /// Notes how much waits and what is open, at the end of a turn.
+    fn look(&mut self, now: Instant, waits: bool, seen: (u64, bool)) {
+        if !waits {
+            self.moved = now;
+        }
+        if !seen.1 || self.seen != seen {
+            (self.used, self.seen) = (now, seen);
+        }
+    }
+
     /// The codec's time.
     fn micros(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
@@ -135,11 +159,11 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let now = Instant::now();
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
-        let config = Config { streams: MOST as u32, limits, ..Config::default() };
+        let most = worker.adopted().settings().downstream.http2.streams.clamp(1, MOST as u32);
+        let config = Config { streams: most, limits, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
         let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
-        let clock =
-            Clock { began: now, moved: now, deadline: Deadline::unset(), rested_after: 0, is_ending: false };
+        let clock = Clock::new(now);
         let (stage, reading) = (Stage::Open, Reading::Residue);
         Self {
             wire,
@@ -149,6 +173,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             sides: Vec::new(),
             loan: None,
             peer,
+            ledger: Ledger::new(worker, peer.client),
             served: 0,
             stage,
             reading,
@@ -184,6 +209,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             }
         }
         self.loan = None;
+        self.ledger.look(worker, &mut self.streams.borrow_mut().codec);
         self.poll_times(cx, worker)
     }
 
@@ -224,7 +250,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         };
         match came {
             Poll::Pending => return false,
-            Poll::Ready(Ok(1..)) => clock.moved = now,
+            Poll::Ready(Ok(1..)) => {}
             Poll::Ready(Ok(0) | Err(_)) => self.break_off(),
         }
         self.reading = next;
@@ -239,7 +265,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let is_over = match self.reading {
             Reading::Hungry | Reading::Residue => return true,
             Reading::Held(Wait::Flush) => self.streams.borrow().codec.pending().is_empty(),
-            Reading::Held(Wait::Release) => self.streams.borrow().open_streams() < MOST,
+            Reading::Held(Wait::Release) => !self.streams.borrow().codec.is_full(),
             Reading::Over => false,
         };
         if is_over {
@@ -330,21 +356,21 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
+            self.clock.look(now, waits, (self.served, idle));
             let rests = self.clock.rested_after == self.served;
-            let patience = match (waits, idle) {
-                (true, _) => Some(settings.write_timeout),
-                (false, true) if rests => Some(settings.idle_timeout),
-                (false, true) => Some(REST),
+            let limit = match (waits, idle) {
+                (true, _) => Some(self.clock.moved + settings.write_timeout),
+                (false, true) if rests => Some(self.clock.used + settings.idle_timeout),
+                (false, true) => Some(self.clock.used + REST.min(settings.idle_timeout)),
                 (false, false) => None,
             };
-            let limit = patience.map(|patience| self.clock.moved + patience);
-            if limit.is_some_and(|limit| limit <= now) && patience == Some(REST) && !rests {
+            if limit.is_some_and(|limit| limit <= now) && !waits && !rests {
                 self.rest();
                 continue;
             }
             if limit.is_some_and(|limit| limit <= now) && !waits && !self.clock.is_ending {
                 self.clock.is_ending = true;
-                self.clock.moved = now;
+                self.clock.used = now;
                 self.streams.borrow_mut().codec.go_away(micros);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fairway_http2::{Client, Code, Config, Event};
 use fairway_message::Head;
+use fairway_model::{Policy, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -212,6 +213,7 @@ async fn a_hundred_streams_at_once_get_their_own_answers_as_they_come() {
         let ids: Vec<u32> = (0..100).map(|at| browser.get(&format!("/{}", 1000 - 7 * at))).collect();
         browser.until("all answers", |browser| browser.answers.values().all(Answer::is_over)).await;
         assert!(began.elapsed() < Duration::from_millis(1100), "they wait side by side");
+        assert_eq!(stage.value("fairway_http2_streams_open"), 0);
         for (at, id) in ids.into_iter().enumerate() {
             let answer = &browser.answers[&id];
             assert_eq!((answer.status, &answer.body[..]), (200, format!("/{}", 1000 - 7 * at).as_bytes()));
@@ -233,10 +235,13 @@ async fn a_reset_ends_its_exchange_and_no_other() {
         browser.flush().await;
         sleep(Duration::from_millis(100)).await;
         assert_eq!(stage.worker.exchanges(), 2);
+        assert_eq!(stage.value("fairway_http2_streams_open"), 2);
         browser.codec.reset(first, Code::Cancel);
         browser.flush().await;
         sleep(Duration::from_millis(1)).await;
         assert_eq!(stage.worker.exchanges(), 1, "it ended at once");
+        assert_eq!(stage.value("fairway_http2_streams_open"), 1);
+        assert_eq!(events(&stage, "reset_received", "cancel"), 1);
         assert_eq!(browser.answered(second).await.body, b"/600");
         assert_eq!(browser.answers[&first].status, 0);
         drop(browser);
@@ -269,6 +274,9 @@ async fn summing(mut stream: DuplexStream, length: usize) {
     while left > 0 {
         let most = left.min(piece.len());
         let count = stream.read(&mut piece[..most]).await.unwrap();
+        if count == 0 {
+            return;
+        }
         sum += piece[..count].iter().map(|byte| u64::from(*byte)).sum::<u64>();
         left -= count;
     }
@@ -297,6 +305,84 @@ async fn an_upload_larger_than_all_windows_arrives_whole() {
         }
         let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
         assert_eq!(browser.answered(id).await.body, sum.to_string().as_bytes());
+    })
+    .await;
+}
+
+/// How often something happened on connections.
+fn events(stage: &Stage, event: &str, reason: &str) -> u64 {
+    stage.value(&format!("fairway_http2_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
+}
+
+/// Uploads this much and gives the most that windows had grown by meanwhile.
+async fn upload(stage: &Stage, browser: &mut Browser, length: usize, pause: Duration) -> u64 {
+    let length_text = length.to_string();
+    let id = browser.ask_with(b"POST", b"/", &[("Content-Length", &length_text)], false);
+    let (mut sent, mut most) = (0, 0);
+    let body = vec![b'x'; length];
+    while sent < length {
+        browser.until("room", |browser| browser.codec.room(id) > 0).await;
+        sent += browser.codec.send_data(id, &body[sent..], true);
+        sleep(pause).await;
+        most = most.max(stage.value("fairway_http2_window_growth_bytes"));
+    }
+    assert_eq!(browser.answered(id).await.status, 200);
+    most
+}
+
+#[tokio::test(start_paused = true)]
+async fn windows_of_a_fast_upload_grow_and_those_of_slow_and_idle_ones_do_not() {
+    on_stage(async {
+        const LENGTH: usize = 4 * 1024 * 1024;
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(|stream| summing(stream, LENGTH)));
+        let mut idle = Browser::new(&stage);
+        let length = LENGTH.to_string();
+        let waiting = idle.ask_with(b"POST", b"/", &[("Content-Length", &length)], false);
+        assert_eq!(idle.codec.send_data(waiting, b"begun", false), 5);
+        idle.flush().await;
+        let mut slow = Browser::new(&stage);
+        assert_eq!(
+            upload(&stage, &mut slow, LENGTH, Duration::from_millis(300)).await,
+            0,
+            "nothing is gained"
+        );
+        drop(slow);
+        let mut fast = Browser::new(&stage);
+        let most = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
+        assert_eq!(most, 1024 * 1024 - 64 * 1024, "up to the largest window of a stream");
+        let again = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
+        assert!(again <= 2 * most, "what the first had is not forgotten: {again}");
+        drop((fast, idle));
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_streams_and_connections_is_counted_by_reason() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/5000");
+        browser.flush().await;
+        // A WINDOW_UPDATE of nothing ends its stream (RFC 9113 §6.9).
+        let nothing = [0, 0, 4, 8, 0, 0, 0, 0, id as u8, 0, 0, 0, 0];
+        browser.stream.write_all(&nothing).await.unwrap();
+        assert_eq!(browser.answered(id).await.reset, Some(Code::Protocol));
+        assert_eq!(events(&stage, "stream_fault", "increment_zero"), 1);
+        // More PINGs than are worth an answer.
+        for _ in 0..600 {
+            browser.codec.ping(*b"flooding");
+        }
+        let flood = browser.codec.pending().to_vec();
+        let mut rest = Vec::new();
+        browser.stream.write_all(&flood).await.unwrap();
+        _ = browser.stream.read_to_end(&mut rest).await;
+        assert_eq!(events(&stage, "warned", "abuse"), 1);
+        assert_eq!(events(&stage, "connection_fault", "abuse"), 1);
+        assert_eq!(events(&stage, "goaway_sent", "no_error"), 1);
+        drop(browser);
+        comes_to_rest(&stage).await;
     })
     .await;
 }
@@ -372,6 +458,61 @@ async fn a_connection_without_streams_ends_after_the_idle_time() {
         );
         assert!(browser.goes_away.is_some(), "it is told");
         comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_do_not_keep_a_connection_without_streams_open() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        for asked in [true, false] {
+            let mut browser = Browser::new(&stage);
+            if asked {
+                let id = browser.get("/90000");
+                browser.answered(id).await;
+            }
+            let idle = stage.worker.adopted().settings().downstream.idle_timeout;
+            let began = Instant::now();
+            while !browser.is_closed {
+                assert!(began.elapsed() < idle + Duration::from_secs(5), "{:?}", began.elapsed());
+                browser.codec.ping(*b"anybody?");
+                // Until nothing comes for a second.
+                let quiet = browser.until("the end", |browser| browser.is_closed);
+                _ = timeout(Duration::from_secs(1), quiet).await;
+            }
+            assert!(began.elapsed() >= idle, "{:?}", began.elapsed());
+            assert!(browser.goes_away.is_some(), "it is told");
+            comes_to_rest(&stage).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_silent_with_a_stream_open_is_asked_and_ended_where_it_says_nothing() {
+    on_stage(async {
+        let patient =
+            |policy: &mut Policy, _: &mut Settings| policy.timeouts.read = Duration::from_secs(3600);
+        let stage = Stage::new(1, patient, |_| Meeting::with(echoing));
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/0");
+        browser.answered(id).await;
+        browser.get("/3000000");
+        browser.flush().await;
+        let began = Instant::now();
+        let mut bytes = Vec::new();
+        // It reads, and answers nothing.
+        browser.stream.read_to_end(&mut bytes).await.unwrap();
+        let took = began.elapsed().as_secs();
+        assert!((75..80).contains(&took), "60 s of silence and 15 s for the answer, not {took}");
+        assert!(bytes.windows(8).any(|eight| eight == b"are you?"));
+        drop(browser);
+        comes_to_rest(&stage).await;
+
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/300000");
+        assert_eq!(browser.answered(id).await.status, 200, "PINGs were answered");
     })
     .await;
 }

@@ -6,6 +6,8 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod http2_tests;
+mod ledger;
+mod spread;
 
 pub(crate) use http1::serve as serve_http1;
-pub(crate) use http2::serve as serve_http2;
+pub(crate) use spread::{serve as serve_http2, take_over};

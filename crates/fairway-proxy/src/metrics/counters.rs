@@ -9,6 +9,7 @@ use fairway_grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
+use super::http2::Http2;
 use super::reason::{Reason, Stage};
 use super::sample::{Gauges, Sample};
 use super::series::SeriesTable;
@@ -23,14 +24,18 @@ pub(crate) struct Counters {
     /// From the publication of the current snapshot to its adoption.
     pub(crate) adoption: Cell<Duration>,
     pub(crate) attempts: Attempts,
+    pub(crate) http2: Http2,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
     series: RefCell<SeriesTable>,
 }
 
+#[derive(Default)]
 struct Connections {
     accepted: Cell<u64>,
+    /// Accepted by another worker.
+    taken_over: Cell<u64>,
     open: Rc<Cell<u64>>,
     closed: Notify,
 }
@@ -103,11 +108,12 @@ pub(crate) fn count(cell: &Cell<u64>) {
 impl Counters {
     pub(crate) fn new() -> Self {
         Self {
-            connections: Connections { accepted: Cell::new(0), open: Rc::default(), closed: Notify::new() },
+            connections: Connections::default(),
             handshakes: Handshakes::default(),
             adoptions: Cell::new(0),
             adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
+            http2: Http2::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),
             series: RefCell::new(SeriesTable::new()),
@@ -116,6 +122,12 @@ impl Counters {
 
     pub(crate) fn connection_opened(&self) {
         count(&self.connections.accepted);
+        count(&self.connections.open);
+    }
+
+    /// Another worker had accepted it.
+    pub(crate) fn connection_taken_over(&self) {
+        count(&self.connections.taken_over);
         count(&self.connections.open);
     }
 
@@ -191,6 +203,7 @@ impl Counters {
         let attempts = &self.attempts;
         let counts = [
             ("connections_accepted_total", self.connections.accepted.get()),
+            ("connections_taken_over_total", self.connections.taken_over.get()),
             ("tls_handshakes_full_total", self.handshakes.full.get()),
             ("tls_handshakes_resumed_total", self.handshakes.resumed.get()),
             ("tls_handshake_microseconds_total", self.handshakes.microseconds.get()),
@@ -211,6 +224,7 @@ impl Counters {
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
+            http2: self.http2.events(),
             series: self.series.borrow().series(),
         }
     }

@@ -2,6 +2,7 @@
 
 mod counters;
 pub(crate) mod histogram;
+mod http2;
 mod reason;
 mod sample;
 mod series;
@@ -9,4 +10,4 @@ mod text;
 
 pub(crate) use counters::{Counters, Hedges, count};
 pub(crate) use sample::{Gauges, Sample};
-pub(crate) use text::{write as write_text, write_memory};
+pub(crate) use text::{write as write_text, write_memory, write_spread};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::http2::Event;
 use super::reason::Reason;
 use super::series::Series;
 
@@ -15,6 +16,8 @@ pub(crate) struct Sample {
     pub(crate) gauges: Gauges,
     pub(crate) open_connections: u64,
     pub(crate) reasons: BTreeMap<Reason, u64>,
+    /// Of clients' connections of HTTP/2.
+    pub(crate) http2: BTreeMap<Event, u64>,
     pub(crate) series: Vec<Series>,
 }
 
@@ -29,6 +32,10 @@ pub(crate) struct Gauges {
     pub(crate) adoption: Duration,
     /// Workers that refuse work for want of memory.
     pub(crate) shedding_workers: u64,
+    /// Open streams of clients.
+    pub(crate) http2_streams: u64,
+    /// Bytes that windows of clients' uploads have grown by.
+    pub(crate) http2_window: u64,
 }
 
 impl Sample {
@@ -43,6 +50,11 @@ impl Sample {
         for (reason, value) in other.reasons {
             *self.reasons.entry(reason).or_default() += value;
         }
+        for (event, value) in other.http2 {
+            *self.http2.entry(event).or_default() += value;
+        }
+        self.gauges.http2_streams += other.gauges.http2_streams;
+        self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);

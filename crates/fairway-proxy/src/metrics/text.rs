@@ -12,7 +12,7 @@ const REQUESTS: &str = "nginx_ingress_controller_";
 
 /// Writes everything of `sample`.
 pub(crate) fn write(sample: Sample, out: &mut String) {
-    let Sample { counts, hedges, gauges, open_connections, reasons, series } = sample;
+    let Sample { counts, hedges, gauges, open_connections, reasons, http2, series } = sample;
     for (name, value) in &counts {
         head(out, &format!("fairway_{name}"), "counter");
         line(out, &format!("fairway_{name}"), "", *value);
@@ -26,6 +26,8 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         ("fairway_upstream_idle_connections", gauges.upstream_idle),
         ("fairway_access_log_dropped_lines", gauges.log_dropped),
         ("fairway_shedding_workers", gauges.shedding_workers),
+        ("fairway_http2_streams_open", gauges.http2_streams),
+        ("fairway_http2_window_growth_bytes", gauges.http2_window),
     ] {
         head(out, name, "gauge");
         line(out, name, "", value);
@@ -44,6 +46,10 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         };
         line(out, name, &format!("{label}=\"{reason}\""), *value);
     }
+    head(out, "fairway_http2_events_total", "counter");
+    for ((event, reason), value) in &http2 {
+        line(out, "fairway_http2_events_total", &format!("event=\"{event}\",reason=\"{reason}\""), *value);
+    }
     let mut sorted: Vec<(String, Series)> =
         merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();
     sorted.sort_by(|left, right| left.0.cmp(&right.0));
@@ -55,6 +61,14 @@ pub(crate) fn write_memory((used, budget): (u64, u64), out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
         head(out, name, "gauge");
         line(out, name, "", value);
+    }
+}
+
+/// Writes how many connections of HTTP/2 each worker has.
+pub(crate) fn write_spread(workers: &[u64], out: &mut String) {
+    head(out, "fairway_http2_connections_open", "gauge");
+    for (worker, open) in workers.iter().enumerate() {
+        line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
     }
 }
 

@@ -1,9 +1,14 @@
 //! The TLS handshake with a client: the name it asks for chooses the listener and the certificate, by the snapshot that
 //! is current then.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use fairway_runtime::transport::{ANSWER_READ, Transport};
+use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -27,12 +32,31 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         let chosen = {
             let adopted = adopted();
             let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
-            adopted.server_tls(port, name.as_deref())
+            let chosen = adopted.server_tls(port, name.as_deref());
+            chosen.map(|(listener, config)| (listener, config, adopted.settings().downstream.http2.offered))
         };
-        let (listener, config) = chosen.ok_or(Fault::NoListener)?;
-        let mut stream = start.into_stream(config).await.map_err(|_| Fault::ClientGone)?;
+        let (listener, config, offers_http2) = chosen.ok_or(Fault::NoListener)?;
+        let config = if offers_http2 { config } else { without_http2(&config) };
+        // What came behind the ClientHello is with TLS already, and is looked at now: nothing more may ever come.
+        let mut followed = Ok(());
+        let rest =
+            start.into_stream_with(config, |session| followed = session.process_new_packets().map(|_| ()));
+        let mut rest = pin!(rest);
+        if followed.is_err() {
+            // Sends the alert as far as the socket takes it.
+            poll_fn(|cx| Poll::Ready(drop(rest.as_mut().poll(cx)))).await;
+            return Err(Fault::ClientGone);
+        }
+        let mut stream = rest.await.map_err(|_| Fault::ClientGone)?;
         stream.get_mut().1.set_buffer_limit(Some(ANSWER_READ));
         Ok((listener, stream))
     };
     timeout(limit, handshake).await.unwrap_or(Err(Fault::ClientTimeout))
+}
+
+/// The same settings, but only HTTP/1.1 is offered. Next to a handshake the copy costs nothing.
+fn without_http2(config: &ServerConfig) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols.retain(|protocol| protocol != b"h2");
+    Arc::new(config)
 }

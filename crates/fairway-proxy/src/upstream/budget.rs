@@ -3,8 +3,10 @@
 //! Retries and hedged connects have a budget each, so that a fault cannot multiply the load that caused it.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use fairway_runtime::clock::Instant;
+use fairway_runtime::growth::Growth;
 
 /// The most that can be saved, in hundredths: a burst of 1,000.
 const MOST: u32 = 100_000;
@@ -27,11 +29,18 @@ pub(crate) struct Budgets {
     pub(crate) hedges: Budget,
     /// Copies of requests that are under way.
     pub(crate) copies: Cell<usize>,
+    /// What windows of HTTP/2 have grown by.
+    pub(crate) windows: Rc<Growth>,
 }
 
 impl Budgets {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { retries: Budget::new(RETRIES, now), hedges: Budget::new(HEDGES, now), copies: Cell::new(0) }
+        Self {
+            retries: Budget::new(RETRIES, now),
+            hedges: Budget::new(HEDGES, now),
+            copies: Cell::new(0),
+            windows: Rc::default(),
+        }
     }
 }
 

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use fairway_runtime::memory::Memory;
 use fairway_runtime::stopping::Stopping;
 
+use super::neighbours::Neighbours;
 use crate::upstream::Room;
 
-/// Whether a worker takes more work.
-pub(super) struct Admission<H> {
+/// Whether a worker takes more work, or another one does.
+pub(super) struct Admission<H, O> {
     pub(super) stopping: Stopping,
     pub(super) memory: Arc<Memory>,
     pub(super) room: Rc<Room<H>>,
+    pub(super) neighbours: Neighbours<O>,
 }
 
-impl<H> Admission<H> {
-    pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<H>>) -> Self {
-        Self { stopping: Stopping::new(), memory, room }
+impl<H, O> Admission<H, O> {
+    pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<H>>, neighbours: Neighbours<O>) -> Self {
+        Self { stopping: Stopping::new(), memory, room, neighbours }
     }
 }

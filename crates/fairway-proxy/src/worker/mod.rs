@@ -2,6 +2,7 @@
 
 mod admission;
 mod adopted;
+mod neighbours;
 mod reuse;
 
 use std::cell::RefCell;
@@ -30,9 +31,13 @@ use crate::upstream::{Connector, Groups, Room};
 
 pub(crate) use adopted::Adopted;
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
+pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
 use reuse::Reuse;
+
+/// What the windows of clients' uploads may grow by in a worker, all connections together.
+const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
 
 /// What carries exchanges to endpoints, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
@@ -51,7 +56,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) counts: Arc<Counts>,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     random: RefCell<fastrand::Rng>,
-    admission: Admission<ToEndpoint<N>>,
+    admission: Admission<ToEndpoint<N>, Open<N>>,
 }
 
 impl<N: Network> Worker<N> {
@@ -60,6 +65,7 @@ impl<N: Network> Worker<N> {
         network: N,
         first: &Arc<Published>,
         (log, memory, counts): (AccessLog, Arc<Memory>, Arc<Counts>),
+        neighbours: Neighbours<Open<N>>,
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
         let limits = &options.limits;
@@ -81,7 +87,7 @@ impl<N: Network> Worker<N> {
             counts,
             adopted: RefCell::new(adopted),
             random: RefCell::new(fastrand::Rng::new()),
-            admission: Admission::new(memory, room),
+            admission: Admission::new(memory, room, neighbours),
         }
     }
 
@@ -134,6 +140,8 @@ impl<N: Network> Worker<N> {
             log_dropped: self.log.dropped(),
             adoption: self.counters.adoption.get(),
             shedding_workers: u64::from(self.is_shedding()),
+            http2_streams: self.counters.http2.streams().get(),
+            http2_window: self.budgets.windows.lent(),
         };
         self.counters.sample(gauges)
     }
@@ -145,6 +153,15 @@ impl<N: Network> Worker<N> {
     /// Whether new work is refused for want of memory.
     pub(crate) fn is_shedding(&self) -> bool {
         self.admission.memory.is_shedding()
+    }
+
+    /// What the windows of all connections may have grown by: less where the process has little memory left, and nothing
+    /// where it sheds.
+    pub(crate) fn window_growth(&self) -> u64 {
+        if self.is_shedding() {
+            return 0;
+        }
+        window_growth(self.admission.memory.figures(), self.options.workers)
     }
 
     /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
@@ -162,6 +179,11 @@ impl<N: Network> Worker<N> {
         let most = self.adopted().settings().downstream.connections_per_worker.map(u64::from);
         let most = most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections());
         !self.is_shedding() && self.counters.open_connections() < most && self.admission.room.make(1)
+    }
+
+    /// The other workers.
+    pub(crate) fn neighbours(&self) -> &Neighbours<Open<N>> {
+        &self.admission.neighbours
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -285,6 +307,12 @@ impl<N: Network> Open<N> {
         worker.counters.connection_opened();
         Self(Rc::clone(worker))
     }
+
+    /// One that another worker accepted.
+    pub(crate) fn taken_over(worker: &Rc<Worker<N>>) -> Self {
+        worker.counters.connection_taken_over();
+        Self(Rc::clone(worker))
+    }
 }
 
 impl<N: Network> Deref for Open<N> {
@@ -301,9 +329,32 @@ impl<N: Network> Drop for Open<N> {
     }
 }
 
+/// All workers together may take a quarter of what is left.
+fn window_growth((used, budget): (u64, u64), workers: usize) -> u64 {
+    match budget {
+        0 => WINDOW_GROWTH,
+        _ => WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
+    }
+}
+
 fn switch(settings: &Settings) -> Switch {
     match settings.access_log {
         Some(fairway_model::AccessLog::Off) => Switch::Off,
         Some(fairway_model::AccessLog::On) | None => Switch::On,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_by_less_where_memory_is_short_and_by_nothing_where_there_is_none() {
+        const MIB: u64 = 1024 * 1024;
+        assert_eq!(window_growth((0, 0), 2), 32 * MIB, "no budget");
+        assert_eq!(window_growth((100 * MIB, 1_000 * MIB), 2), 32 * MIB);
+        assert_eq!(window_growth((100 * MIB, 180 * MIB), 2), 10 * MIB);
+        assert_eq!(window_growth((180 * MIB, 180 * MIB), 2), 0);
+        assert_eq!(window_growth((200 * MIB, 180 * MIB), 0), 0);
     }
 }

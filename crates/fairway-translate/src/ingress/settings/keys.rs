@@ -13,6 +13,9 @@ use crate::ingress::to_https::ToHttps;
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
 
+/// Streams of HTTP/2 that a connection has room for.
+const MOST_STREAMS: u32 = 128;
+
 const NOT_A_SWITCH: KeyProblem = KeyProblem::NotA("true or false");
 const NOT_A_NUMBER: KeyProblem = KeyProblem::NotA("a whole number");
 const NOT_A_TIME: KeyProblem = KeyProblem::NotA("a time such as 60, 60s or 1h");
@@ -77,6 +80,11 @@ impl Draft<'_> {
                 self.settings.downstream.head_timeout = patience(value)?;
                 Ok(())
             }
+            "use-http2"
+            | "http2-max-concurrent-streams"
+            | "http2-max-field-size"
+            | "http2-max-header-size"
+            | "http2-max-requests" => self.http2(name, value),
             "disable-access-log"
             | "disable-http-access-log"
             | "access-log-off"
@@ -84,6 +92,37 @@ impl Draft<'_> {
             | "access_log" => self.access_log(name, value),
             _ => self.read_upstream(name, value),
         }
+    }
+
+    fn http2(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        let http2 = &mut self.settings.downstream.http2;
+        match name {
+            "use-http2" => http2.offered = flag(value)?,
+            "http2-max-concurrent-streams" => {
+                let streams = number::<u32>(value).ok().filter(|streams| *streams > 0);
+                let streams = streams.ok_or(KeyProblem::NotA("a whole number above 0"))?;
+                http2.streams = streams.min(MOST_STREAMS);
+                if streams > MOST_STREAMS {
+                    return Err(KeyProblem::Note(
+                        "a connection has room for 128 streams",
+                        "more are not opened at a time",
+                    ));
+                }
+            }
+            "http2-max-requests" => {
+                return Err(KeyProblem::Note(
+                    "nginx has not read it since 1.19.7",
+                    "keep-alive-requests limits the requests of a connection",
+                ));
+            }
+            _ => {
+                return Err(KeyProblem::Note(
+                    "nginx has not read it since 1.19.7",
+                    "the flags --max-head-bytes and --max-head-fields limit the fields of a request",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn read_upstream(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {

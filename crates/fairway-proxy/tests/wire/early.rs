@@ -1,0 +1,130 @@
+//! Requests that come in one piece with the end of a TLS handshake are served at once, wherever the piece is cut: what TLS
+//! has taken from the socket by then is not waited for again.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_http2::{Client as Codec, Config};
+use fairway_message::Head;
+use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::{Answer, Backend};
+use rustls::ClientConnection;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{HOST, Running, Setup};
+
+/// Far less than any time-out that would end a connection.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A client that has what it needs to end its handshake and has not sent it.
+async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection) {
+    let mut config = trusting_anything();
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let name = ServerName::try_from(HOST).unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(proxy.https).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut hello = Vec::new();
+    session.write_tls(&mut hello).unwrap();
+    stream.write_all(&hello).await.unwrap();
+    while session.is_handshaking() {
+        take(&mut stream, &mut session).await;
+    }
+    (stream, session)
+}
+
+async fn take(stream: &mut TcpStream, session: &mut ClientConnection) {
+    let mut bytes = Vec::new();
+    assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "it closed");
+    let mut left = &bytes[..];
+    while !left.is_empty() {
+        session.read_tls(&mut left).unwrap();
+        session.process_new_packets().unwrap();
+    }
+}
+
+/// Sends the end of the handshake and `requests` in two pieces of which the first has `cut` bytes, or in one; gives how
+/// many bytes that were.
+async fn ask(proxy: &Running, alpn: &[u8], requests: &[u8], cut: usize) -> usize {
+    let (mut stream, mut session) = half_way(proxy, alpn).await;
+    session.writer().write_all(requests).unwrap();
+    let mut bytes = Vec::new();
+    while session.wants_write() {
+        session.write_tls(&mut bytes).unwrap();
+    }
+    let (first, second) = bytes.split_at(cut.min(bytes.len()));
+    stream.write_all(first).await.unwrap();
+    if !first.is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    stream.write_all(second).await.unwrap();
+    let mut plain = Vec::new();
+    let answered = async {
+        while !plain.windows(6).any(|six| six == b"fine-6") {
+            take(&mut stream, &mut session).await;
+            // What is there; WouldBlock is the end of it.
+            let _ = std::io::Read::read_to_end(&mut session.reader(), &mut plain);
+        }
+    };
+    timeout(SOON, answered).await.unwrap_or_else(|_| panic!("cut at {cut} of {}: no answer", bytes.len()));
+    bytes.len()
+}
+
+/// A request with a body of so many bytes.
+fn http1(body: usize) -> Vec<u8> {
+    let mut bytes = format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {body}\r\n\r\n").into_bytes();
+    bytes.resize(bytes.len() + body, b'x');
+    bytes
+}
+
+fn http2(body: usize) -> Vec<u8> {
+    let mut codec = Codec::new(Config::default(), 0);
+    let mut head = Head::new();
+    head.start_request(b"POST", b"/");
+    head.append(b"Host", HOST.as_bytes());
+    let id = codec.send_head(&head, b"/", b"https", body == 0).unwrap();
+    assert_eq!(codec.send_data(id, &vec![b'x'; body], true), body);
+    codec.pending().to_vec()
+}
+
+#[tokio::test]
+async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_once() {
+    let backend = Backend::http(|_| Answer::ok("fine-6")).await;
+    let proxy = Setup::to(&[backend.address()]).options(|options| options.workers = 2).start();
+    for body in [0, 3_900, 16_000, 40_000] {
+        for (alpn, requests) in [(&b"http/1.1"[..], http1(body)), (b"h2", http2(body))] {
+            let whole = ask(&proxy, alpn, &requests, 0).await;
+            let cuts = [1, 6, 7, 64, 80, 81, 85, 86, 4_096, whole - 1];
+            for cut in cuts.into_iter().chain((100..whole).step_by(whole / 7)) {
+                ask(&proxy, alpn, &requests, cut).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_follow_the_first_message_of_a_handshake_ends_it_at_once() {
+    let backend = Backend::http(|_| Answer::ok("fine-6")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    let finished = b"\x16\x03\x03\0\x04\x14\0\0\0";
+    let alert = b"\x15\x03\x03\0\x02\x02\x28";
+    let data = b"\x17\x03\x03\0\x05hello";
+    for follows in [&finished[..], alert, data] {
+        let name = ServerName::try_from(HOST).unwrap();
+        let mut session = ClientConnection::new(Arc::new(trusting_anything()), name).unwrap();
+        let mut hello = Vec::new();
+        session.write_tls(&mut hello).unwrap();
+        hello.extend_from_slice(follows);
+        let mut stream = TcpStream::connect(proxy.https).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        let mut answer = Vec::new();
+        let end = timeout(SOON, stream.read_to_end(&mut answer)).await;
+        // A reset is an end as well.
+        let _ = end.unwrap_or_else(|_| panic!("behind {follows:?} nothing ends"));
+    }
+    proxy.expect_refused("handshake_failed", 3).await;
+}
