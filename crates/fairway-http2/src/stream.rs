@@ -69,6 +69,8 @@ pub(crate) struct Asked {
     pub(crate) interim: u8,
     /// Whether it was HEAD.
     pub(crate) for_head: bool,
+    /// Whether it was CONNECT with `:protocol`.
+    pub(crate) for_tunnel: bool,
 }
 
 /// One stream.

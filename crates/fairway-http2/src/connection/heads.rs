@@ -166,7 +166,8 @@ impl Connection {
         self.account.opened();
         let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
         stream.received = if open.end { Half::Ended } else { Half::Open };
-        stream.announced = length;
+        // What follows CONNECT is no content, whatever its length is said to be (RFC 9110 §9.3.6).
+        stream.announced = if protocol.is_some() { None } else { length };
         stream.incoming.announced_at = now;
         stream.priority = self.ids.hinted(id).unwrap_or_else(|| match head.named(b"priority") {
             Some(text) => Priority::read(text),
@@ -207,6 +208,11 @@ impl Connection {
             }
         } else {
             stream.received = if end { Half::Ended } else { Half::Open };
+            // "A client MUST ignore any Content-Length or Transfer-Encoding header fields received in a successful response to
+            // CONNECT" (RFC 9110 §9.3.6).
+            if stream.asked.for_tunnel && (200..300).contains(&head.status()) {
+                return Ok(Some(Event::Head { stream: open.stream, end, length: None, protocol: None }));
+            }
             stream.announced = if bodiless { Some(0) } else { length };
             if end && !bodiless && length.is_some_and(|length| length > 0) {
                 stream.received = Half::Open;

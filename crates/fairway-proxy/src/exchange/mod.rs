@@ -122,6 +122,9 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
                 mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
                 forward::forward(&mut exchange).await
             }
+            Verdict::Answered if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
+                respond::refuse(&mut exchange, Fault::Unsupported).await
+            }
             Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
             Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,
@@ -240,6 +243,10 @@ fn decide<'a, N: Network>(env: &Environment<'a, N>, first: usize, buffers: &mut 
         return Verdict::Refused(Fault::BodyTooLarge);
     }
     match &rule.action {
+        // In HTTP/2 no answer says that the rest of the request was served without its upgrade.
+        Action::Forward(_) if env.intake.is_misled_by(200) && !rule.policy.websocket => {
+            Verdict::Refused(Fault::Unsupported)
+        }
         Action::Forward(_) => Verdict::Pass,
         Action::Answer(answer) => match answer.reason {
             AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
