@@ -165,6 +165,7 @@ mod tests {
             Fault::UpstreamTimeout,
             Fault::DeadlineExceeded,
             Fault::UpstreamMalformed(Malformed::StatusLine),
+            Fault::UpstreamNoWebsocket,
             Fault::Overloaded,
             Fault::LocalShortage,
         ];

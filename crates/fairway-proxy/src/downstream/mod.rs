@@ -6,6 +6,8 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod http2_tests;
+#[cfg(test)]
+mod websocket_tests;
 
 pub(crate) use http1::serve as serve_http1;
 pub(crate) use http2::serve as serve_http2;

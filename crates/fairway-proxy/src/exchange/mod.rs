@@ -59,7 +59,7 @@ use crate::request::fields;
 use crate::request::intake::{Fields, Intake};
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 use fairway_sides::sides::Hop;
-use fairway_sides::sides::{Arrival, Downstream};
+use fairway_sides::sides::{Arrival, Downstream, Upgrade};
 
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable};
@@ -109,7 +109,11 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
-    buffers.body = RequestBody::new(env.body_bounds(), env.client.trust);
+    buffers.body = match env.intake.upgrade {
+        Upgrade::None => RequestBody::new(env.body_bounds(), env.client.trust),
+        // What follows is the tunnel's, and waits for it.
+        Upgrade::WebSocket => RequestBody::none(env.client.trust),
+    };
     let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
         let verdict = match verdict {
