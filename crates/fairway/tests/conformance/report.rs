@@ -13,6 +13,7 @@ use crate::fronts::{self, Front, fairway};
 use crate::http1;
 use crate::recorder::Recorder;
 use crate::smuggling::{self, servers};
+use crate::websocket;
 
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -46,6 +47,9 @@ async fn report() {
         let (name, found) = (&direction["direction"], &direction["ambiguities"]);
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
     }
+    for run in own["websocket"].as_array().unwrap() {
+        assert_eq!(run["same"], run["cases"], "{run:#}");
+    }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
 }
 
@@ -60,8 +64,10 @@ async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> 
         (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
     let http1 = http1::report(front, recorder).await;
     let smuggling = smuggling::report(front, recorder, servers).await;
+    let websocket =
+        websocket::report(async |backend, spoken| fronts::another(front.name, backend, spoken).await).await;
     json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
-        "http1": http1, "smuggling": smuggling})
+        "http1": http1, "smuggling": smuggling, "websocket": websocket})
 }
 
 /// What h2spec says; null where there is no Go to build it.
