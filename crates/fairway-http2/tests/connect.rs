@@ -89,7 +89,8 @@ fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
     assert_eq!(client.takes_extended_connect(), Some(true));
     let mut head = Head::new();
     head.start_request(b"GET", b"/");
-    for (name, value) in [("Host", "a"), ("Sec-WebSocket-Key", "x"), ("Content-Length", "0"), ("Origin", "b")] {
+    for (name, value) in [("Host", "a"), ("Sec-WebSocket-Key", "x"), ("Content-Length", "0"), ("Origin", "b")]
+    {
         head.append(name.as_bytes(), value.as_bytes());
     }
     let connect = Connect { protocol: b"websocket", scheme: b"https", path: b"/chat?a" };

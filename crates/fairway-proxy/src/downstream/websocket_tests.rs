@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_http2::fields::Connect;
+use fairway_http2::frame::{END_HEADERS, Kind, write_frame};
 use fairway_http2::{Code, Config, Event, Server};
 use fairway_message::Head;
 use fairway_model::BackendProtocol;
@@ -592,6 +593,38 @@ async fn what_is_no_handshake_is_refused() {
         let id = browser.ask_with(b"CONNECT", b"a:1", &[], false);
         assert_eq!(browser.answered(id).await.status, 501);
         assert_eq!(seen.borrow().heads.len(), 0, "no endpoint was asked");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_with_a_body_is_refused_and_one_with_an_empty_body_is_not() {
+    on_stage(async {
+        let (stage, _) = stage(H1);
+        for (length, found) in [("5", &b"unsupported"[..]), ("0", b"echoed")] {
+            let fields = [
+                (":method", "CONNECT"),
+                (":protocol", "websocket"),
+                (":scheme", "http"),
+                (":path", "/echo"),
+                (":authority", "a"),
+                ("sec-websocket-version", "13"),
+                ("content-length", length),
+            ];
+            let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+            let lines = fields.iter().map(|(name, value)| [vec![0], literal(name), literal(value)].concat());
+            let block = lines.collect::<Vec<_>>().concat();
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
+            write_frame(Kind::Headers, END_HEADERS, 1, &block, &mut bytes);
+            write_frame(Kind::Data, 0, 1, b"echoed", &mut bytes);
+            let mut stream = stage.client().stream;
+            stream.write_all(&bytes).await.unwrap();
+            let mut came = Vec::new();
+            while !came.windows(found.len()).any(|part| part == found) {
+                assert!(stream.read_buf(&mut came).await.unwrap() > 0, "{length}: {came:?}");
+            }
+        }
     })
     .await;
 }
