@@ -42,7 +42,7 @@ impl Outcome {
 
 /// Asks one case of whoever listens there; an error says why there was no WebSocket.
 async fn ask(
-    (address, spoken): (SocketAddr, Spoken),
+    (address, [spoken, endpoint]): (SocketAddr, [Spoken; 2]),
     server: &mut Server,
     (path, case): (&str, &Case),
 ) -> Result<Outcome, String> {
@@ -51,8 +51,9 @@ async fn ask(
             Spoken::Http1 => talk(over_http1(address, path).await?, case).await,
             Spoken::Http2 => talk(over_http2(address, path).await?, case).await,
         };
-        let (asked, verdict) = server.verdicts.recv().await.expect("the server runs");
+        let (version, asked, verdict) = server.verdicts.recv().await.expect("the server runs");
         assert_eq!(asked, path, "cases are asked one after the other");
+        assert_eq!(version == Version::HTTP_2, endpoint == Spoken::Http2, "{version:?}");
         Ok(Outcome { verdict, returned })
     };
     timeout(PATIENCE, work).await.unwrap_or_else(|_| Err("it did not end".to_owned()))
@@ -132,7 +133,8 @@ async fn over_http2(address: SocketAddr, path: &str) -> Result<impl AsyncRead + 
 async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let asked = ask((server.address, Spoken::Http1), server, (&format!("/direct/{number}"), case)).await;
+        let asked =
+            ask((server.address, [Spoken::Http1; 2]), server, (&format!("/direct/{number}"), case)).await;
         outcomes.push(asked.unwrap_or_else(|why| panic!("{}: {why}", case.name)));
     }
     outcomes
@@ -140,7 +142,7 @@ async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
 
 /// What of the cases has another outcome than directly.
 async fn differences(
-    from: (SocketAddr, Spoken),
+    from: (SocketAddr, [Spoken; 2]),
     server: &mut Server,
     (cases, direct): (&[Case], &[Outcome]),
 ) -> Vec<(String, String)> {
@@ -176,7 +178,7 @@ async fn a_server_judges_frames_as_without_a_proxy_in_every_pairing() {
     assert!(refused.count() >= 40, "the server is strict");
     for (client, endpoint) in PAIRINGS {
         let front = fairway_to(server.address, endpoint).await;
-        let found = differences((front.http, client), &mut server, (&cases, &direct)).await;
+        let found = differences((front.http, [client, endpoint]), &mut server, (&cases, &direct)).await;
         let lines: Vec<_> = found.iter().map(|(case, how)| format!("{case}: {how}")).collect();
         assert!(lines.is_empty(), "{client:?} to {endpoint:?}, {}:\n{}", lines.len(), lines.join("\n"));
     }
@@ -191,7 +193,7 @@ pub(crate) async fn report(front: impl AsyncFn(SocketAddr, Spoken) -> Option<Fro
     let mut runs = Vec::new();
     for (client, endpoint) in PAIRINGS {
         let Some(front) = front(server.address, endpoint).await else { continue };
-        let from = (front.http, client);
+        let from = (front.http, [client, endpoint]);
         let pairing = format!("{}->{}", client.name(), endpoint.name());
         if let Err(why) = ask(from, &mut server, ("/first", &cases[0])).await {
             let why = why.lines().next().unwrap_or_default().to_owned();

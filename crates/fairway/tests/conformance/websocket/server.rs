@@ -21,8 +21,8 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message, WebSocket};
 
-/// The path of a handshake, and what came of it.
-pub(super) type Verdict = (String, Vec<String>);
+/// The version and the path of a handshake, and what came of it.
+pub(super) type Verdict = (Version, String, Vec<String>);
 
 /// A running server.
 pub(super) struct Server {
@@ -57,7 +57,7 @@ fn answer(
     mut request: Request<Incoming>,
     sender: &UnboundedSender<Verdict>,
 ) -> Result<Response<String>, http::Error> {
-    let path = request.uri().path().to_owned();
+    let (version, path) = (request.version(), request.uri().path().to_owned());
     let answer = match request.version() {
         Version::HTTP_2 => {
             let protocol = request.extensions().get::<Protocol>();
@@ -78,7 +78,7 @@ fn answer(
     tokio::spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
         let verdict = judge(TokioIo::new(upgraded)).await;
-        drop(sender.send((path, verdict)));
+        drop(sender.send((version, path, verdict)));
     });
     answer.body(String::new())
 }
