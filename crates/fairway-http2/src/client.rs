@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use fairway_message::Head;
 
 use crate::connection::{Config, Connection, Role};
+use crate::fields::Connect;
 use crate::session::Session;
 
 /// What a client does.
@@ -45,9 +46,15 @@ impl Client {
         !self.connection.takes_streams()
     }
 
-    /// Whether the server understands `:protocol` (RFC 8441).
+    /// Opens a stream that is to become another protocol's, with a request of whatever method; `None` if the peer takes no
+    /// more. To be sent only where the server understands `:protocol`.
+    pub fn send_connect(&mut self, head: &Head, connect: &Connect<'_>) -> Option<u32> {
+        self.connection.send_connect(head, connect)
+    }
+
+    /// Whether the server understands `:protocol` (RFC 8441); none before it said what it understands.
     #[must_use]
-    pub fn takes_extended_connect(&self) -> bool {
+    pub fn takes_extended_connect(&self) -> Option<bool> {
         self.connection.takes_extended_connect()
     }
 }

@@ -6,7 +6,7 @@ mod request;
 mod write;
 
 pub use intake::{Intake, Limits, Message, Outcome};
-pub use write::{write_request, write_response, write_trailers};
+pub use write::{Connect, write_connect, write_request, write_response, write_trailers};
 
 #[cfg(test)]
 mod tests;

@@ -62,13 +62,15 @@ impl Outgoing {
     }
 }
 
-/// What is remembered of a request that we sent.
+/// What is remembered of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Asked {
     /// Interim answers that came.
     pub(crate) interim: u8,
     /// Whether it was HEAD.
     pub(crate) for_head: bool,
+    /// Whether it was CONNECT with `:protocol`, which either end may have sent and nobody refused.
+    pub(crate) for_tunnel: bool,
 }
 
 /// One stream.

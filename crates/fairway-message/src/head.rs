@@ -145,6 +145,15 @@ impl Head {
         }
     }
 
+    /// Makes a request one of another method, which is a token; its target and its fields stay.
+    pub fn set_method(&mut self, method: &[u8]) {
+        debug_assert!(is_token(method));
+        let name = self.lay_text(method);
+        if let Start::Request { target, .. } = self.start {
+            self.start = Start::Request { method: Method::of(method), name, target };
+        }
+    }
+
     /// The status of a response, 0 for a request.
     #[inline]
     pub fn status(&self) -> u16 {

@@ -72,6 +72,8 @@ pub enum Fault {
     DeadlineExceeded,
     /// The endpoint's answer breaks a rule of HTTP/1.
     UpstreamMalformed(Malformed),
+    /// A WebSocket is wanted, and the endpoint neither gives nor refuses one in a way that the client would understand.
+    UpstreamNoWebsocket,
     /// Too many connections or too little memory.
     Overloaded,
     /// Fairway has no descriptor, port or buffer for a connection to an endpoint.
@@ -102,7 +104,8 @@ impl Fault {
             | Self::UpstreamUnreachable
             | Self::UpstreamTruncated
             | Self::UpstreamTimeout
-            | Self::UpstreamMalformed(_) => Party::Upstream,
+            | Self::UpstreamMalformed(_)
+            | Self::UpstreamNoWebsocket => Party::Upstream,
             Self::NoListener
             | Self::NoRoute
             | Self::NoBackend
@@ -135,7 +138,8 @@ impl Fault {
             | Self::UpstreamTls
             | Self::UpstreamClosed
             | Self::UpstreamTruncated
-            | Self::UpstreamMalformed(_) => 502,
+            | Self::UpstreamMalformed(_)
+            | Self::UpstreamNoWebsocket => 502,
             Self::ConnectTimeout
             | Self::UpstreamTimeout
             | Self::UpstreamUnreachable
@@ -179,6 +183,7 @@ impl Fault {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::UpstreamMalformed(_) => "upstream_malformed",
+            Self::UpstreamNoWebsocket => "upstream_no_websocket",
             Self::Overloaded => "overloaded",
             Self::LocalShortage => "local_shortage",
         }

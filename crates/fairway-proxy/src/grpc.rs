@@ -77,7 +77,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::UpstreamTruncated
         | Fault::UpstreamTimeout => Code::Unavailable,
         // What somebody sent is broken; sending it again helps nobody.
-        Fault::UpstreamMalformed(_) => Code::Internal,
+        Fault::UpstreamMalformed(_) | Fault::UpstreamNoWebsocket => Code::Internal,
         // A client that knows its HTTP would find the same.
         Fault::Malformed(_) | Fault::AccessDenied | Fault::Denied(_) => Code::of_http(fault.status()),
     }
@@ -165,6 +165,7 @@ mod tests {
             Fault::UpstreamTimeout,
             Fault::DeadlineExceeded,
             Fault::UpstreamMalformed(Malformed::StatusLine),
+            Fault::UpstreamNoWebsocket,
             Fault::Overloaded,
             Fault::LocalShortage,
         ];

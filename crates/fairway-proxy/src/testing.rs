@@ -294,7 +294,8 @@ impl Stage {
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 
-    fn metrics(&self) -> String {
+    /// All metrics, as text.
+    pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         write_text(self.worker.sample(), &mut text);
         text

@@ -11,3 +11,4 @@ pub mod h1;
 pub mod h2;
 pub mod hop;
 pub mod sides;
+pub mod websocket;

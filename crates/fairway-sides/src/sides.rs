@@ -47,6 +47,8 @@ pub enum HeadRead<T> {
     Cut,
     /// The network gave the peer up: it does not answer keep-alive (tcp(7)), or there is no way.
     Unreachable,
+    /// There is none: the peer was not asked, because it does not switch to the protocol that was wanted.
+    NoUpgrade,
     /// It breaks a rule.
     Malformed(Malformed),
 }
@@ -58,6 +60,7 @@ impl<T> HeadRead<T> {
             Self::Malformed(rule) => HeadRead::Malformed(rule),
             Self::Closed => HeadRead::Closed,
             Self::Unreachable => HeadRead::Unreachable,
+            Self::NoUpgrade => HeadRead::NoUpgrade,
             Self::Cut | Self::Whole(_) => HeadRead::Cut,
         }
     }

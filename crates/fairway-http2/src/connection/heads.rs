@@ -166,7 +166,9 @@ impl Connection {
         self.conduct.account.opened();
         let mut stream = Stream::new(id, self.stream_window(), self.peer.window);
         stream.received = if open.end { Half::Ended } else { Half::Open };
-        stream.announced = length;
+        // What follows CONNECT is no content, whatever its length is said to be (RFC 9110 §9.3.6).
+        stream.asked.for_tunnel = protocol.is_some();
+        stream.announced = if protocol.is_some() { None } else { length };
         stream.incoming.announced_at = now;
         stream.priority = self.ids.hinted(id).unwrap_or_else(|| match head.named(b"priority") {
             Some(text) => Priority::read(text),
@@ -207,6 +209,12 @@ impl Connection {
             }
         } else {
             stream.received = if end { Half::Ended } else { Half::Open };
+            // "A client MUST ignore any Content-Length or Transfer-Encoding header fields received in a successful response to
+            // CONNECT" (RFC 9110 §9.3.6).
+            if stream.asked.for_tunnel && (200..300).contains(&head.status()) {
+                return Ok(Some(Event::Head { stream: open.stream, end, length: None, protocol: None }));
+            }
+            stream.asked.for_tunnel = false;
             stream.announced = if bodiless { Some(0) } else { length };
             if end && !bodiless && length.is_some_and(|length| length > 0) {
                 stream.received = Half::Open;
@@ -219,8 +227,14 @@ impl Connection {
     /// A block behind a body: "Trailers ... MUST ... END_STREAM" (RFC 9113 §8.1).
     fn trailers<'a>(&mut self, now: u64, open: OpenBlock, block: &[u8], head: &mut Head) -> Came<'a> {
         let outcome = self.decode(Message::Trailers, block, head)?;
-        let announced = self.streams.get(open.stream).and_then(|stream| stream.announced);
+        let stream = self.streams.get(open.stream);
+        let announced = stream.and_then(|stream| stream.announced);
         let fault = match outcome {
+            // "Frame types other than DATA or stream management frames ... MUST NOT be sent on a connected stream and MUST be
+            // treated as a stream error" (RFC 9113 §8.5).
+            _ if stream.is_some_and(|stream| stream.asked.for_tunnel) => {
+                Fault::stream(Code::Protocol, "head_in_tunnel")
+            }
             _ if open.depends_on_itself => Fault::stream(Code::Protocol, "depends_on_itself"),
             _ if !open.end => malformed(Defect::TrailersWithoutEnd),
             Outcome::Malformed(defect) => malformed(defect),

@@ -3,8 +3,9 @@
 use fairway_message::{Head, Method};
 
 use super::{Connection, Ending};
-use crate::fields;
+use crate::fields::{self, Connect};
 use crate::frame::{self, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
+use crate::hpack::Encoder;
 use crate::stream::{Half, Life, Stream};
 
 impl Connection {
@@ -59,6 +60,28 @@ impl Connection {
         scheme: &[u8],
         end: bool,
     ) -> Option<u32> {
+        self.open_stream(head, end, |encoder, out| fields::write_request(head, target, scheme, encoder, out))
+    }
+
+    /// Opens a stream with a request for another protocol, if the peer takes one: gives its id.
+    pub(crate) fn send_connect(&mut self, head: &Head, connect: &Connect<'_>) -> Option<u32> {
+        let id = self.open_stream(head, false, |encoder, out| {
+            fields::write_connect(head, connect, encoder, out);
+        })?;
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.asked.for_tunnel = true;
+        }
+        Some(id)
+    }
+
+    /// Opens a stream with a field block.
+    #[inline]
+    fn open_stream(
+        &mut self,
+        head: &Head,
+        end: bool,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) -> Option<u32> {
         if !self.can_open() {
             return None;
         }
@@ -71,14 +94,14 @@ impl Connection {
         self.conduct.account.opened();
         let out = self.outbox.bytes();
         let start = begin_block(out);
-        fields::write_request(head, target, scheme, &mut self.hpack.1, out);
+        write(&mut self.hpack.1, out);
         self.end_block(id, start, end);
         Some(id)
     }
 
-    /// Whether the peer offered `:protocol` (RFC 8441).
-    pub(crate) fn takes_extended_connect(&self) -> bool {
-        self.peer.extended_connect
+    /// Whether the peer offered `:protocol` (RFC 8441), once its SETTINGS came.
+    pub(crate) fn takes_extended_connect(&self) -> Option<bool> {
+        self.peer.known.then_some(self.peer.extended_connect)
     }
 
     /// Whether a request can be sent now.

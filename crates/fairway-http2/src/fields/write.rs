@@ -26,6 +26,30 @@ pub fn write_request(head: &Head, target: &[u8], scheme: &[u8], encoder: &mut En
     }
 }
 
+/// What CONNECT asks for another protocol with (RFC 8441 §4).
+#[derive(Debug, Clone, Copy)]
+pub struct Connect<'a> {
+    /// `:protocol`
+    pub protocol: &'a [u8],
+    /// `:scheme`
+    pub scheme: &'a [u8],
+    /// `:path`
+    pub path: &'a [u8],
+}
+
+/// Appends a request for another protocol, whatever the head's method: `Host` becomes `:authority`, and what the handshake of
+/// WebSocket has in its place in HTTP/1 is left out (RFC 8441 §5).
+pub fn write_connect(head: &Head, connect: &Connect<'_>, encoder: &mut Encoder, out: &mut Vec<u8>) {
+    encoder.begin(out);
+    encoder.field(b":method", b"CONNECT", false, out);
+    encoder.field(b":protocol", connect.protocol, false, out);
+    encoder.field(b":scheme", connect.scheme, false, out);
+    encoder.field(b":authority", head.first(Known::Host).unwrap_or_default(), false, out);
+    encoder.field(b":path", connect.path, false, out);
+    let without = Known::Host.bit() | Known::SecWebsocketKey.bit() | Known::ContentLength.bit();
+    write_fields(head, without, encoder, out);
+}
+
 /// Appends a response.
 #[inline]
 pub fn write_response(head: &Head, encoder: &mut Encoder, out: &mut Vec<u8>) {

@@ -144,7 +144,7 @@ fn poll_next<N: Network, S: Transport>(
     match connection.down.poll_request(cx, &mut buffers.request, limits) {
         Poll::Ready(HeadRead::Whole(arrival)) => return Poll::Ready(Next::Request(buffers, Ok(arrival))),
         Poll::Ready(HeadRead::Malformed(rule)) => return Poll::Ready(Next::Request(buffers, Err(rule))),
-        Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable) => {
+        Poll::Ready(HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable | HeadRead::NoUpgrade) => {
             return Poll::Ready(Next::Over);
         }
         Poll::Pending if connection.down.residue() > 0 => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Wait};
-use fairway_message::{BodySize, Head, Known, Malformed, Version};
+use fairway_message::{BodySize, Head, Known, Malformed, Span, Version};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
 use fairway_runtime::spread::Share;
@@ -30,6 +30,7 @@ use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
 use fairway_sides::h2::{H2Side, SharedStreams, Streams};
 use fairway_sides::sides::{Arrival, Persistence, Upgrade};
+use fairway_sides::websocket;
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;
@@ -160,7 +161,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
         let most = worker.adopted().settings().downstream.http2.streams.clamp(1, MOST as u32);
-        let config = Config { streams: most, limits, ..Config::default() };
+        let config = Config { streams: most, limits, extended_connect: true, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
         let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
         let clock = Clock::new(now);
@@ -467,8 +468,12 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                 Event::NeedMore => return (used, Reading::Hungry),
                 Event::Wait(wait) => return (used, Reading::Held(wait)),
                 Event::Closed(_) => return (used, Reading::Over),
-                Event::Head { stream, end, length, .. } => {
-                    let arrival = arrival(&mut loan.request, count, (end, length));
+                Event::Head { stream, end, length, protocol } => {
+                    let mut arrival = arrival(&mut loan.request, count, (end, length));
+                    if let Some(protocol) = protocol {
+                        let nonce = self.worker.random(|random| random.u128(..));
+                        switch(&mut loan.request, &mut arrival, (protocol, length, nonce));
+                    }
                     let slot = streams.open(stream, end);
                     drop(streams);
                     self.begin(slot, Ok(arrival));
@@ -522,6 +527,22 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         *self.served += 1;
         let exchange = (self.begin)((Rc::clone(self.worker), side, loan, arrival));
         self.slots.begin(slot, exchange);
+    }
+}
+
+/// Makes CONNECT for a WebSocket the handshake that it would be in HTTP/1, with a key of ours: a client has none here (RFC 8441
+/// §5). Any other protocol stays CONNECT, which is refused.
+#[cold]
+fn switch(head: &mut Head, arrival: &mut Arrival, (protocol, length, nonce): (Span, Option<u64>, u128)) {
+    if !head.text(protocol).eq_ignore_ascii_case(b"websocket") {
+        return;
+    }
+    head.set_method(b"GET");
+    head.set(b"Sec-WebSocket-Key", websocket::key(nonce).as_bytes());
+    arrival.upgrade = Upgrade::WebSocket;
+    // What follows is the tunnel's, unless its length says otherwise.
+    if length.unwrap_or(0) == 0 {
+        arrival.body = Ok(BodySize::None);
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Answer {
     interim: Vec<u16>,
     pub(super) body: Vec<u8>,
     pub(super) trailers: Vec<(Vec<u8>, Vec<u8>)>,
-    is_whole: bool,
+    pub(super) is_whole: bool,
     pub(super) reset: Option<Code>,
 }
 
@@ -38,9 +38,11 @@ pub(super) struct Browser {
     input: Vec<u8>,
     pub(super) answers: BTreeMap<u32, Answer>,
     /// The last stream of the server's GOAWAY.
-    goes_away: Option<u32>,
+    pub(super) goes_away: Option<u32>,
     /// Whether what comes is given credit for.
-    consumes: bool,
+    pub(super) consumes: bool,
+    /// Streams that are not given up when an answer ends.
+    pub(super) kept: Vec<u32>,
     is_closed: bool,
 }
 
@@ -58,6 +60,7 @@ impl Browser {
             answers: BTreeMap::new(),
             goes_away: None,
             consumes: true,
+            kept: Vec::new(),
             is_closed: false,
         }
     }
@@ -155,8 +158,8 @@ impl Browser {
             }
         }
         self.input.drain(..used);
-        let over: Vec<u32> =
-            self.answers.iter().filter(|(_, one)| one.is_over()).map(|(id, _)| *id).collect();
+        let over = self.answers.iter().filter(|(id, one)| one.is_over() && !self.kept.contains(id));
+        let over: Vec<u32> = over.map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.codec.release(id));
     }
 
@@ -167,7 +170,7 @@ impl Browser {
 }
 
 impl Answer {
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_whole || self.reset.is_some()
     }
 }

@@ -8,6 +8,8 @@ mod http2;
 mod http2_tests;
 mod ledger;
 mod spread;
+#[cfg(test)]
+mod websocket_tests;
 
 pub(crate) use http1::serve as serve_http1;
 pub(crate) use spread::{serve as serve_http2, take_over};

@@ -220,8 +220,13 @@ async fn conclude<'a, N: Network, D: Downstream>(
     delivered: Delivered<ToEndpoint<N>>,
 ) -> Outcome<'a> {
     let status = exchange.buffers.answer.status();
+    let switches = delivered.answered.reply.upgrade != Upgrade::None;
+    if !switches && exchange.env.intake.is_misled_by(status) {
+        put_aside(exchange, delivered.answered);
+        return respond::refuse(exchange, Fault::UpstreamNoWebsocket).await;
+    }
     match respond::replacing(&exchange.env, status) {
-        Some(replacing) if delivered.answered.reply.upgrade == Upgrade::None => {
+        Some(replacing) if !switches => {
             put_aside(exchange, delivered.answered);
             Outcome::Replaced(replacing, status)
         }

@@ -65,7 +65,7 @@ use crate::request::fields;
 use crate::request::intake::{Fields, Intake};
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 use fairway_sides::sides::Hop;
-use fairway_sides::sides::{Arrival, Downstream};
+use fairway_sides::sides::{Arrival, Downstream, Upgrade};
 
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable};
@@ -115,7 +115,11 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
-    buffers.body = RequestBody::new(env.body_bounds(), env.client.trust);
+    buffers.body = match env.intake.upgrade {
+        Upgrade::None => RequestBody::new(env.body_bounds(), env.client.trust),
+        // What follows is the tunnel's, and waits for it.
+        Upgrade::WebSocket => RequestBody::none(env.client.trust),
+    };
     let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
         let verdict = match verdict {
@@ -127,6 +131,9 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Pass => {
                 mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
                 forward::forward(&mut exchange).await
+            }
+            Verdict::Answered if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
+                respond::refuse(&mut exchange, Fault::Unsupported).await
             }
             Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
@@ -246,6 +253,10 @@ fn decide<'a, N: Network>(env: &Environment<'a, N>, first: usize, buffers: &mut 
         return Verdict::Refused(Fault::BodyTooLarge);
     }
     match &rule.action {
+        // In HTTP/2 no answer says that the rest of the request was served without its upgrade.
+        Action::Forward(_) if env.intake.is_misled_by(200) && !rule.policy.websocket => {
+            Verdict::Refused(Fault::Unsupported)
+        }
         Action::Forward(_) => Verdict::Pass,
         Action::Answer(answer) => match answer.reason {
             AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),

@@ -33,8 +33,8 @@ pub(super) async fn replace<N: Network, D: Downstream>(
         return respond::refuse_by_rule(exchange, Fault::NoBackend).await;
     };
     let outer = &env.intake;
-    (intake.version, intake.persistence, intake.expectation) =
-        (outer.version, outer.persistence, outer.expectation);
+    (intake.version, intake.persistence, intake.expectation, intake.upgrade) =
+        (outer.version, outer.persistence, outer.expectation, outer.upgrade);
     question.body = RequestBody::none(env.client.trust);
     let (rule, limit) = (&replacing.rule, None);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);

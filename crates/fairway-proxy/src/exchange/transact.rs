@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_message::{Malformed, Version};
+use fairway_message::{Known, Malformed, Version};
 use fairway_runtime::clock::Instant;
 use fairway_runtime::wire::GATHER;
 
@@ -16,8 +16,9 @@ use crate::metrics::count;
 use crate::network::Network;
 use crate::record::Micros;
 use crate::request::body::{BodyFault, RequestBody};
-use crate::request::intake::Expectation;
+use crate::request::intake::{Expectation, Intake};
 use fairway_sides::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
+use fairway_sides::websocket;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///
@@ -127,11 +128,15 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 HeadRead::Whole(reply) => reply,
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
+                HeadRead::NoUpgrade => return Poll::Ready(Err(Fault::UpstreamNoWebsocket)),
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             };
             match buffers.answer.status() {
                 101 if self.may_switch() && reply.upgrade == Upgrade::WebSocket => {
-                    return Poll::Ready(Ok(reply));
+                    return Poll::Ready(match is_proven(&self.env.intake, buffers) {
+                        true => Ok(reply),
+                        false => Err(Fault::UpstreamMalformed(Malformed::WebsocketHandshake)),
+                    });
                 }
                 // Nobody asked for another protocol, or for this one (RFC 9110 §15.2.2).
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
@@ -225,4 +230,16 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             Fault::ClientTimeout
         }
     }
+}
+
+/// Whether the endpoint proved that it understood the key. The client's own key is the client's to check; a client of HTTP/2 has
+/// none.
+#[cold]
+fn is_proven(intake: &Intake, buffers: &Buffers) -> bool {
+    if intake.version != Version::Http2 {
+        return true;
+    }
+    let key = buffers.request.first(Known::SecWebsocketKey).unwrap_or_default();
+    let mut proofs = buffers.answer.all_named(b"Sec-WebSocket-Accept");
+    proofs.next() == Some(websocket::accept(key).as_bytes()) && proofs.next().is_none()
 }

@@ -97,6 +97,12 @@ impl Intake {
         Ok(Self { method, version, body, persistence, expectation, upgrade, dialect, origin, path, shape })
     }
 
+    /// Whether the client would take an answer of this status, of which it is none, for a WebSocket: in HTTP/2 any 2xx opens one
+    /// (RFC 8441 §5).
+    pub(crate) fn is_misled_by(&self, status: u16) -> bool {
+        self.upgrade == Upgrade::WebSocket && self.version == Version::Http2 && (200..300).contains(&status)
+    }
+
     /// The path as the Gateway API sees it.
     pub(crate) fn normalised<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {

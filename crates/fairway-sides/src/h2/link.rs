@@ -447,7 +447,11 @@ impl Core {
                 Event::Writable { .. } => self.take_turns(now),
                 // No new stream is opened; those above the last one were not acted on (RFC 9113 §6.8).
                 Event::GoAway { last, .. } => self.refuse_above(last),
-                Event::Priority { .. } | Event::Settings | Event::Pong(_) => {}
+                // Some wait to be told what the endpoint understands.
+                Event::Settings => {
+                    self.slots.iter().filter(|one| one.fate == Fate::Unsent).for_each(Carried::wake)
+                }
+                Event::Priority { .. } | Event::Pong(_) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use fairway_message::{BodySize, Head};
 
-use super::stream::Arrival;
+use super::stream::{Arrival, Follow};
 use super::streams::SharedStreams;
 use super::trailers::Trailers;
 use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
@@ -112,7 +112,9 @@ impl Channel for H2Side {
         self.streams.borrow().stream(self.slot).sent
     }
 
-    fn open_tunnel(&mut self) {}
+    fn open_tunnel(&mut self) {
+        self.streams.borrow_mut().at(self.slot).0.open_tunnel();
+    }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.finish(std::iter::empty())?;
@@ -126,12 +128,19 @@ impl Downstream for H2Side {
     }
 
     fn send_interim(&mut self, interim: &Head) {
-        self.streams.borrow_mut().send_head(self.slot, interim, None);
+        self.streams.borrow_mut().send_head(self.slot, interim, Follow::Body(None));
     }
 
     /// The connection stays whatever becomes of the stream.
     fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
-        self.streams.borrow_mut().send_head(self.slot, answer, length(plan.body));
+        if plan.persistence == Persistence::Upgraded {
+            // There is no 101 here, and no key that an answer would prove something of (RFC 8441 §5).
+            answer.set_status(200);
+            answer.remove(b"Sec-WebSocket-Accept");
+            self.streams.borrow_mut().send_head(self.slot, answer, Follow::Tunnel);
+            return Persistence::Upgraded;
+        }
+        self.streams.borrow_mut().send_head(self.slot, answer, Follow::Body(length(plan.body)));
         Persistence::KeepAlive
     }
 

@@ -30,6 +30,15 @@ enum Departure {
     Ended,
 }
 
+/// What follows a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Follow {
+    /// A body; with its length, where that is known.
+    Body(Option<u64>),
+    /// Nothing before both sides agreed on a tunnel.
+    Tunnel,
+}
+
 /// A stream, or room for one that is to come.
 pub(super) struct Stream {
     /// 0 where there is none.
@@ -120,11 +129,18 @@ impl Stream {
         self.came.take()
     }
 
-    /// A head was put into `bytes` bytes of frames. `body` says how long the body is that follows, where that is known.
-    pub(super) fn head_left(&mut self, bytes: usize, body: Option<u64>) {
+    /// A head was put into `bytes` bytes of frames.
+    pub(super) fn head_left(&mut self, bytes: usize, follow: Follow) {
         self.sent += bytes as u64;
-        self.left = body;
-        self.departure = if body == Some(0) { Departure::Ended } else { Departure::Body };
+        (self.left, self.departure) = match follow {
+            Follow::Body(Some(0)) | Follow::Tunnel => (Some(0), Departure::Ended),
+            Follow::Body(length) => (length, Departure::Body),
+        };
+    }
+
+    /// From now on bytes of a tunnel leave, until somebody ends them.
+    pub(super) fn open_tunnel(&mut self) {
+        (self.left, self.departure) = (None, Departure::Body);
     }
 
     /// Takes a piece of a body.

@@ -8,7 +8,7 @@ use fairway_http2::{Answers, Config, Server};
 use fairway_message::Head;
 use fairway_runtime::wire::Workspace;
 
-use super::stream::{Arrival, Stream, Tools};
+use super::stream::{Arrival, Follow, Stream, Tools};
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub type SharedStreams = Rc<RefCell<Streams>>;
@@ -121,13 +121,13 @@ impl Streams {
         &self.streams[slot]
     }
 
-    /// Sends an answer's head, interim or final. `body` says how long the body is that follows, where that is known.
-    pub(super) fn send_head(&mut self, slot: usize, head: &Head, body: Option<u64>) {
+    /// Sends an answer's head, interim or final.
+    pub(super) fn send_head(&mut self, slot: usize, head: &Head, follow: Follow) {
         let (stream, Tools { codec, .. }) = self.at(slot);
         let is_final = head.status() >= 200;
         let before = codec.pending().len();
-        if codec.send_head(stream.id, head, is_final && body == Some(0)) && is_final {
-            stream.head_left(codec.pending().len() - before, body);
+        if codec.send_head(stream.id, head, is_final && follow == Follow::Body(Some(0))) && is_final {
+            stream.head_left(codec.pending().len() - before, follow);
         }
     }
 }

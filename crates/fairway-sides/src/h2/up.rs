@@ -4,14 +4,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_http2::Client;
+use fairway_http2::fields::Connect;
 use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
 
 use super::link::{Fate, Link, LinkState};
 use super::side::length;
-use super::stream::Arrival;
+use super::stream::{Arrival, Follow};
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
 use fairway_runtime::clock::Instant;
+use crate::websocket;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
@@ -20,8 +23,24 @@ pub struct H2Up<S: Transport> {
     link: Rc<Link<S>>,
     role: Role,
     trailers: Option<Trailers>,
-    /// Whether the request was HEAD: its answer has no body.
-    asked_for_head: bool,
+    asked: Asked,
+}
+
+/// What the request was, as far as its answer depends on it.
+enum Asked {
+    Other,
+    /// HEAD: the answer has no body.
+    Head,
+    /// CONNECT for a WebSocket; with what proves to the client that its key was understood.
+    Tunnel(String),
+    /// The same, which waits for the endpoint to say whether it understands it.
+    Later(Box<Handshake>),
+}
+
+/// A request for a tunnel.
+struct Handshake {
+    request: Head,
+    target: Vec<u8>,
 }
 
 /// What of a connection it is.
@@ -40,7 +59,7 @@ impl<S: Transport> H2Up<S> {
     }
 
     fn of(link: Rc<Link<S>>, role: Role) -> Self {
-        Self { link, role, trailers: None, asked_for_head: false }
+        Self { link, role, trailers: None, asked: Asked::Other }
     }
 
     fn slot(&self) -> usize {
@@ -50,9 +69,54 @@ impl<S: Transport> H2Up<S> {
         }
     }
 
+    fn scheme(&self) -> &'static [u8] {
+        if self.link.is_secure { b"https" } else { b"http" }
+    }
+
+    /// Opens the stream with what `head` writes.
+    fn send(&self, follow: Follow, head: impl FnOnce(&mut Client) -> Option<u32>) {
+        self.link.act(self.slot(), |carried, tools| {
+            let before = tools.codec.pending().len();
+            let Some(id) = head(tools.codec) else {
+                // The endpoint takes fewer than it did when the slot was lent.
+                carried.fate = Fate::Refused;
+                return;
+            };
+            carried.fate = Fate::UnderWay;
+            carried.stream.begin(id, Arrival::Coming);
+            carried.stream.head_left(tools.codec.pending().len() - before, follow);
+        });
+    }
+
+    /// Keeps a request for a tunnel until the endpoint's SETTINGS are known: whether it understands it, nobody knows before
+    /// (RFC 8441 §3).
+    fn ask_later(&mut self, request: &Head, target: &[u8]) {
+        self.asked = Asked::Later(Box::new(Handshake { request: request.clone(), target: target.to_vec() }));
+        self.link.act(self.slot(), |carried, _| {
+            carried.stream.begin(0, Arrival::Coming);
+            carried.stream.head_left(0, Follow::Tunnel);
+        });
+    }
+
+    /// Sends what waits for the endpoint's SETTINGS once they are there; `false` where they do not allow it.
+    fn asks_now(&mut self) -> bool {
+        let Asked::Later(handshake) = &self.asked else { return true };
+        match self.link.core.borrow().codec.takes_extended_connect() {
+            None => return true,
+            Some(false) => return false,
+            Some(true) => {}
+        }
+        let Handshake { request, target } = &**handshake;
+        let connect = Connect { protocol: b"websocket", scheme: self.scheme(), path: target };
+        self.send(Follow::Tunnel, |codec| codec.send_connect(request, &connect));
+        let key = request.first(Known::SecWebsocketKey).unwrap_or_default();
+        self.asked = Asked::Tunnel(websocket::accept(key));
+        true
+    }
+
     /// What the exchange's body is, as far as the head tells. A head that ends the stream says so to HTTP/1 clients, too.
     fn body(&self, answer: &mut Head, end: bool, length: Option<u64>) -> BodySize {
-        if self.asked_for_head || matches!(answer.status(), 204 | 304) {
+        if matches!(self.asked, Asked::Head) || matches!(answer.status(), 204 | 304) {
             return BodySize::None;
         }
         match (end, length) {
@@ -156,7 +220,9 @@ impl<S: Transport> Channel for H2Up<S> {
         if carried.fate == Fate::Refused { 0 } else { carried.stream.sent }
     }
 
-    fn open_tunnel(&mut self) {}
+    fn open_tunnel(&mut self) {
+        self.link.act(self.slot(), |carried, _| carried.stream.open_tunnel());
+    }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.finish(std::iter::empty())?;
@@ -166,20 +232,12 @@ impl<S: Transport> Channel for H2Up<S> {
 
 impl<S: Transport> Upstream for H2Up<S> {
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>) {
-        self.asked_for_head = request.method() == Method::Head;
-        let scheme: &[u8] = if self.link.is_secure { b"https" } else { b"http" };
-        let body = length(plan.body);
-        self.link.act(self.slot(), |carried, tools| {
-            let before = tools.codec.pending().len();
-            let Some(id) = tools.codec.send_head(request, plan.target, scheme, body == Some(0)) else {
-                // The endpoint takes fewer than it did when the slot was lent.
-                carried.fate = Fate::Refused;
-                return;
-            };
-            carried.fate = Fate::UnderWay;
-            carried.stream.begin(id, Arrival::Coming);
-            carried.stream.head_left(tools.codec.pending().len() - before, body);
-        });
+        if plan.upgrade == Upgrade::WebSocket {
+            return self.ask_later(request, plan.target);
+        }
+        self.asked = if request.method() == Method::Head { Asked::Head } else { Asked::Other };
+        let (scheme, body) = (self.scheme(), length(plan.body));
+        self.send(Follow::Body(body), |codec| codec.send_head(request, plan.target, scheme, body == Some(0)));
     }
 
     fn poll_answer(
@@ -188,6 +246,9 @@ impl<S: Transport> Upstream for H2Up<S> {
         answer: &mut Head,
         _: &HeadLimits,
     ) -> Poll<HeadRead<Reply>> {
+        if !self.asks_now() {
+            return Poll::Ready(HeadRead::NoUpgrade);
+        }
         let state = self.link.core.borrow().state;
         let (facts, fate) = self.link.act(self.slot(), |carried, _| {
             carried.waits(cx);
@@ -204,6 +265,16 @@ impl<S: Transport> Upstream for H2Up<S> {
         if answer.status() < 200 {
             answer.remove_known(Known::ContentLength);
             return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::None }));
+        }
+        if let Asked::Tunnel(accept) = &self.asked
+            && answer.status() < 300
+        {
+            // As HTTP/1 would say it. "Any 2xx (Successful) response indicates that the sender ... will switch to tunnel mode",
+            // and a length means nothing there (RFC 9110 §9.3.6).
+            answer.set_status(101);
+            answer.remove_known(Known::ContentLength);
+            answer.set(b"Sec-WebSocket-Accept", accept.as_bytes());
+            return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::WebSocket }));
         }
         let body = self.body(answer, facts.end, facts.length);
         Poll::Ready(HeadRead::Whole(Reply { body, upgrade: Upgrade::None }))

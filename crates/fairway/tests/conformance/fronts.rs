@@ -35,22 +35,45 @@ enum Running {
     Peer(Program, TempDir),
 }
 
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Http1,
+    /// With prior knowledge.
+    Http2,
+}
+
+impl Spoken {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "h1",
+            Self::Http2 => "h2",
+        }
+    }
+}
+
 /// Fairway with one Ingress for every host.
 pub(crate) async fn fairway(backend: SocketAddr) -> Front {
-    fairway_speaking(backend, "HTTP").await
+    fairway_to(backend, Spoken::Http1).await
 }
 
 /// The same before a backend of HTTP/2 with prior knowledge.
 pub(crate) async fn fairway_before_http2(backend: SocketAddr) -> Front {
-    fairway_speaking(backend, "GRPC").await
+    fairway_to(backend, Spoken::Http2).await
 }
 
-async fn fairway_speaking(backend: SocketAddr, protocol: &str) -> Front {
+/// The same, before a backend of this version.
+pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
-    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend]));
+    let mut service = service_with_endpoints(("a", "web"), 80, &[backend]);
+    if spoken == Spoken::Http2 {
+        service =
+            service.replacen("targetPort: 80\n", "targetPort: 80\n    appProtocol: kubernetes.io/h2c\n", 1);
+        assert!(service.contains("appProtocol"), "{service}");
+    }
+    manifests.put("service.yaml", service);
     let ingress = Ingress::new("a", "web").class(Some("fairway")).annotation("ssl-redirect", "false");
-    let ingress = ingress.annotation("backend-protocol", protocol);
     let leaf = Authority::new("conformance").leaf(&["a.test", "*.a.test"]);
     manifests.put("secret.yaml", leaf.secret_yaml("a", "certificate"));
     let ingress = ingress.tls(Some("certificate"), &["a.test"]).route("", "/", ("web", 80));
@@ -71,6 +94,15 @@ pub(crate) async fn peers(backend: SocketAddr) -> Vec<Front> {
         }
     }
     found
+}
+
+/// Another proxy of this name, before another backend; none where it is not set up to speak this version to one.
+pub(crate) async fn another(name: &str, backend: SocketAddr, spoken: Spoken) -> Option<Front> {
+    let Some(peer) = PEERS.into_iter().find(|peer| peer.name == name) else {
+        return Some(fairway_to(backend, spoken).await);
+    };
+    let command = (peer.command)().filter(|_| spoken == Spoken::Http1)?;
+    Some(start(peer, command, backend).await)
 }
 
 /// How one of them is started.

@@ -1,4 +1,4 @@
-//! How the binary keeps HTTP: raw cases of HTTP/1, the smuggling differential, TLS. The short form runs with all
+//! How the binary keeps HTTP: raw cases of HTTP/1, the smuggling differential, TLS, WebSocket. The short form runs with all
 //! other tests; the long form (`make conformance`) asks nginx, HAProxy and Envoy the same, has real servers read
 //! what was forwarded, and writes `conformance/conformance.json` and `docs/conformance.md`.
 
@@ -14,3 +14,4 @@ mod recorder_http2;
 mod report;
 mod smuggling;
 mod tls;
+mod websocket;

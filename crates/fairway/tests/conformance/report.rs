@@ -14,6 +14,7 @@ use crate::fronts::{self, Front, fairway, fairway_before_http2};
 use crate::http1;
 use crate::recorder::Recorder;
 use crate::smuggling::{self, Direction, servers};
+use crate::websocket;
 
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -51,6 +52,9 @@ async fn report() {
         let (name, found) = (&direction["direction"], &direction["ambiguities"]);
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
     }
+    for run in own["websocket"].as_array().unwrap() {
+        assert_eq!(run["same"], run["cases"], "{run:#}");
+    }
     assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
     assert_eq!(scan::weaknesses(&own["tls_scan"]), Vec::<String>::new(), "{:#}", own["tls_scan"]);
 }
@@ -74,8 +78,10 @@ async fn of(front: &Front, recorder: &Recorder, servers: &[servers::Server]) -> 
     let http1 = http1::report(front, recorder).await;
     let tls_scan = scan::of(&checkout(), front.https).await;
     let smuggling = smuggling::report(front, recorder, &Direction::TO_HTTP1, servers).await;
+    let websocket =
+        websocket::report(async |backend, spoken| fronts::another(front.name, backend, spoken).await).await;
     json!({"name": front.name, "version": front.version, "h2spec": {"cleartext": cleartext, "tls": tls},
-        "http1": http1, "smuggling": smuggling, "tls_scan": tls_scan})
+        "http1": http1, "smuggling": smuggling, "websocket": websocket, "tls_scan": tls_scan})
 }
 
 /// What h2spec says; null where there is no Go to build it.

@@ -19,8 +19,8 @@ make conformance
 ```
 
 Peers, servers and scanners that are not on the machine are left out. Nothing needs root. The short form (the table of HTTP/1,
-the smuggling differential with strict and lenient readers, TLS) runs with `make test`, and h2spec with `make
-h2spec`. The suites are in [crates/fairway/tests/conformance](../crates/fairway/tests/conformance), the servers in
+the smuggling differential with strict and lenient readers, TLS, WebSocket) runs with `make test`, and h2spec with
+`make h2spec`. The suites are in [crates/fairway/tests/conformance](../crates/fairway/tests/conformance), the servers in
 [conformance/servers](../conformance/servers).
 
 The peers run with their defaults: one listener, one route, one endpoint. Their operators can make some of them
@@ -68,6 +68,18 @@ Families of payloads, and how many of each Fairway forwarded:
 | --- | --- | --- | --- |
 ";
 
+const WEBSOCKET: &str = "
+## WebSocket
+
+What a client of WebSocket may write and what it may not (RFC 6455): every opcode, lengths in each form, masks, fragments, control
+frames between them, codes of closing, UTF-8, reserved bits, ends in the middle. Each case is asked of a real server (tungstenite
+over hyper) directly and through the proxy, with the handshakes of HTTP/1 (RFC 6455) and HTTP/2 (RFC 8441) on either side. *Same*
+counts cases in which the server's verdict and every byte that comes back are the same as directly.
+
+| pairing | proxy | cases | same |
+| --- | --- | --- | --- |
+";
+
 const LATER: &str = "
 Not measured yet: h1→h2 and h2→h2, because Fairway does not speak HTTP/2 to endpoints yet.
 ";
@@ -91,6 +103,7 @@ pub(super) fn of(results: &Value) -> String {
     smuggling(&mut page, &proxies);
     let all = |proxy: &&Value| list(&proxy["smuggling"]).all(|it| !it["payloads"].is_null());
     page.push_str(if proxies.iter().all(|proxy| all(proxy)) { TOWARDS_HTTP2 } else { LATER });
+    websocket(&mut page, &proxies);
     scan::section(&mut page, &proxies);
     page
 }
@@ -155,6 +168,21 @@ fn http1(page: &mut String, proxies: &[&Value]) {
             if !cases.is_empty() {
                 let _ = writeln!(page, "\n{}, {title}: {}", text(&proxy["name"]), wrapped(&cases));
             }
+        }
+    }
+}
+
+fn websocket(page: &mut String, proxies: &[&Value]) {
+    let measured = |proxy: &Value| list(&proxy["websocket"]).cloned().collect::<Vec<_>>();
+    if proxies.iter().all(|proxy| measured(proxy).is_empty()) {
+        return;
+    }
+    page.push_str(WEBSOCKET);
+    for proxy in proxies {
+        for run in measured(proxy) {
+            let same = if run["same"].is_null() { "refused".to_owned() } else { run["same"].to_string() };
+            let (pairing, cases) = (text(&run["pairing"]), &run["cases"]);
+            let _ = writeln!(page, "| {pairing} | {} | {cases} | {same} |", called(proxy));
         }
     }
 }

@@ -1,0 +1,143 @@
+//! CONNECT with `:protocol` (RFC 8441), from both ends of this crate and from a peer that writes any frames it likes.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod support;
+
+use fairway_http2::fields::Connect;
+use fairway_http2::frame::Kind;
+use fairway_http2::{Client, Code, Config, Event, Server};
+use fairway_message::Head;
+use support::*;
+
+fn offers() -> Config {
+    Config { extended_connect: true, ..Config::default() }
+}
+
+/// A whole CONNECT for a WebSocket, with more fields.
+fn connect(fields: &[(&str, &str)]) -> Vec<u8> {
+    let pseudo = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/chat"),
+        (":authority", "a"),
+    ];
+    pseudo.iter().chain(fields).flat_map(|(name, value)| literal(name, value)).collect()
+}
+
+#[test]
+fn rfc8441_3_it_is_offered_in_settings_or_a_stream_error() {
+    let offered = |config| {
+        let mut peer = Peer::raw(config);
+        let sent = peer.sent();
+        let settings = sent.iter().find(|frame| frame.kind == Kind::Settings).unwrap();
+        settings.payload.chunks(6).any(|setting| setting == [0, 8, 0, 0, 0, 1])
+    };
+    assert!(offered(offers()) && !offered(Config::default()));
+    let mut peer = Peer::new();
+    assert_eq!(peer.send(&headers(1, false, &connect(&[]))), []);
+    assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)]);
+    // The connection goes on.
+    peer.get(3);
+}
+
+#[test]
+fn rfc9110_9_3_6_a_length_of_connect_means_nothing() {
+    for length in ["0", "5"] {
+        let mut peer = Peer::with(offers());
+        peer.send(&headers(1, false, &connect(&[("content-length", length)])));
+        let seen = peer.send(&data(1, false, b"longer than that"));
+        assert!(matches!(&seen[..], [Seen::Data { stream: 1, end: false, .. }]), "{length}: {seen:?}");
+        assert_eq!(resets(&peer.sent()), []);
+    }
+}
+
+#[test]
+fn rfc9113_8_5_fields_have_no_place_in_a_tunnel() {
+    let mut peer = Peer::with(offers());
+    peer.send(&headers(1, false, &connect(&[])));
+    peer.server.send_head(1, &ok(), false);
+    let seen = peer.send(&headers(1, true, &literal("a", "b")));
+    assert!(matches!(&seen[..], [Seen::Other(it)] if it.contains("head_in_tunnel")), "{seen:?}");
+    assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)]);
+}
+
+/// Moves what waits on one end to the other.
+macro_rules! pass {
+    ($from:expr, $to:expr, $take:expr) => {{
+        let bytes = $from.pending().to_vec();
+        $from.wrote(bytes.len());
+        let (mut at, mut head) = (0, Head::new());
+        loop {
+            let (used, event) = $to.receive(0, &bytes[at..], &mut head);
+            at += used;
+            if matches!(event, Event::NeedMore | Event::Wait(_)) {
+                break;
+            }
+            #[allow(clippy::redundant_closure_call, reason = "a closure tells what to do with it")]
+            $take(event, &head);
+        }
+    }};
+}
+
+/// What came of a CONNECT that our client sends and our server answers with this.
+fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
+    let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(offers(), 0));
+    assert_eq!(client.takes_extended_connect(), None, "its SETTINGS did not come");
+    pass!(server, client, |_, _| ());
+    assert_eq!(client.takes_extended_connect(), Some(true));
+    let mut head = Head::new();
+    head.start_request(b"GET", b"/");
+    for (name, value) in [("Host", "a"), ("Sec-WebSocket-Key", "x"), ("Content-Length", "0"), ("Origin", "b")]
+    {
+        head.append(name.as_bytes(), value.as_bytes());
+    }
+    let connect = Connect { protocol: b"websocket", scheme: b"https", path: b"/chat?a" };
+    let id = client.send_connect(&head, &connect).unwrap();
+    pass!(client, server, |event: Event<'_>, head: &Head| match event {
+        Event::Head { protocol: Some(protocol), end: false, length: None, .. } => {
+            assert_eq!((head.method_bytes(), head.text(protocol)), (&b"CONNECT"[..], &b"websocket"[..]));
+            assert_eq!(head.target(), b"/chat?a");
+            let names: Vec<_> = head.fields().map(|field| field.name.to_ascii_lowercase()).collect();
+            assert_eq!(names, [&b"host"[..], b"origin"], "a key and a length are not for here");
+        }
+        event => panic!("{event:?}"),
+    });
+    server.send_head(id, answer, false);
+    server.send_data(id, behind, true);
+    let mut seen = Vec::new();
+    pass!(server, client, |event: Event<'_>, _: &Head| seen.push(match event {
+        Event::Head { end, length, .. } => format!("head {end} {length:?}"),
+        Event::Data { bytes, end, .. } => format!("data {} {end}", bytes.len()),
+        event => format!("{event:?}"),
+    }));
+    seen
+}
+
+#[test]
+fn rfc8441_5_a_2xx_opens_a_tunnel_whatever_its_length() {
+    let mut answer = ok();
+    answer.append(b"content-length", b"2");
+    assert_eq!(answered(&answer, b"longer"), ["head false None", "data 6 true"]);
+    answer.set_status(204);
+    assert_eq!(answered(&answer, b"longer"), ["head false None", "data 6 true"]);
+}
+
+#[test]
+fn an_answer_that_refuses_is_like_any_other() {
+    let mut answer = ok();
+    answer.set_status(403);
+    answer.append(b"content-length", b"6");
+    assert_eq!(answered(&answer, b"no way"), ["head false Some(6)", "data 6 true"]);
+    let broken = answered(&answer, b"longer than said");
+    assert!(broken[1].contains("length"), "{broken:?}");
+}
+
+#[test]
+fn what_a_server_does_not_offer_is_known_once_its_settings_came() {
+    let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(Config::default(), 0));
+    pass!(server, client, |_, _| ());
+    assert_eq!(client.takes_extended_connect(), Some(false));
+    pass!(client, server, |_, _| ());
+}
