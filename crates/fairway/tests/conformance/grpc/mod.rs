@@ -4,6 +4,7 @@
 
 mod page;
 mod programs;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
