@@ -217,6 +217,39 @@ async fn an_endpoint_that_keeps_the_deadline_itself_is_not_at_fault_either() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_whose_endpoint_dies_or_falls_silent_ends_as_unavailable() {
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (lives, reason) in [(1, "upstream_truncated"), (1000, "upstream_timeout")] {
+        on_stage(async {
+            let stage = Stage::new(
+                1,
+                |_, _| {},
+                move |_| {
+                    Meeting::with(move |mut stream| async move {
+                        stream.read_u8().await.unwrap();
+                        stream.write_all(&[HEAD, b"5\r\n\0\0\0\0\0\r\n"].concat()).await.unwrap();
+                        sleep(Duration::from_secs(lives)).await;
+                    })
+                },
+            );
+            let mut browser = Browser::new(&stage);
+            let id = browser.ask_with(b"POST", b"/a.B/C", &[GRPC], true);
+            let answer = browser.answered(id).await;
+            assert_eq!((answer.status, answer.reset, answer.body.len()), (200, None, 5));
+            let of = |name| value(&answer.trailers, name);
+            assert_eq!((of("grpc-status"), of("grpc-message")), (Some("14"), Some(reason)));
+            assert_eq!(stage.value("fairway_grpc_calls_total{status=\"UNAVAILABLE\"}"), 1);
+            assert_eq!(stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
+            let id = browser.ask_with(b"POST", b"/a.B/C", &[("content-type", "text/plain")], true);
+            let answer = browser.answered(id).await;
+            assert_eq!(answer.reset, Some(fairway_http2::Code::Internal), "others see that it breaks off");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_deadline_is_taken_from_what_is_none_and_none_from_other_requests() {
     on_stage(async {
         let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(silent));
