@@ -12,6 +12,15 @@ type client struct {
 	tally  *tally
 	number int
 	conn   *connection
+	// shared is in its place for protocols that carry many requests on a connection.
+	shared channel
+}
+
+// channel sends requests of several clients.
+type channel interface {
+	// ask sends one and says which pod answered it.
+	ask(event *Event) (pod string, failed *failure)
+	close()
 }
 
 // behind is how far a client may fall behind its schedule and still make up for it.
@@ -60,7 +69,9 @@ func (c *client) one(n int, due time.Time) {
 func (c *client) send(event *Event) (string, *failure) {
 	pod, failed := c.attempt(event)
 	stale := failed != nil && (failed.class == Reset || failed.class == EOFBeforeHead)
-	if !stale || event.Exchange == 0 || event.Method != "GET" {
+	// What the server says that it has not begun may be sent again whatever its method (RFC 9113 §8.7).
+	unbegun := failed != nil && failed.class == Unprocessed
+	if !unbegun && (!stale || event.Exchange == 0 || event.Method != "GET") {
 		return pod, failed
 	}
 	repeated := *event
@@ -70,6 +81,9 @@ func (c *client) send(event *Event) (string, *failure) {
 }
 
 func (c *client) attempt(event *Event) (string, *failure) {
+	if c.shared != nil {
+		return c.shared.ask(event)
+	}
 	if failed := c.connect(event); failed != nil {
 		return "", failed
 	}
