@@ -43,6 +43,7 @@ test: setup ## all tests of all crates, with those of the documentation
 
 lint: setup ## format, clippy, documentation, workflows, licences and bans of the dependencies
 	cargo fmt --all --check
+	cd conformance/grpc/tonic && cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
 	.ci/actionlint

@@ -64,20 +64,30 @@ func (c *client) one(n int, due time.Time) {
 	c.tally.failed(event)
 }
 
+// unbegun is how often a request is sent again that the server says it has not begun.
+const unbegun = 6
+
 // send tries the request, and once more where browsers do: an idempotent request whose reused connection was closed by the
-// server before any byte of an answer (RFC 9112 §9.3.1). That is counted apart.
+// server before any byte of an answer (RFC 9112 §9.3.1). What the server has not begun is sent again whatever its method
+// (RFC 9113 §8.7). Both are counted apart.
 func (c *client) send(event *Event) (string, *failure) {
 	pod, failed := c.attempt(event)
+	for try := 0; try < unbegun && failed != nil && failed.class == Unprocessed; try++ {
+		c.repeated(event, failed)
+		pod, failed = c.attempt(event)
+	}
 	stale := failed != nil && (failed.class == Reset || failed.class == EOFBeforeHead)
-	// What the server says that it has not begun may be sent again whatever its method (RFC 9113 §8.7).
-	unbegun := failed != nil && failed.class == Unprocessed
-	if !unbegun && (!stale || event.Exchange == 0 || event.Method != "GET") {
+	if !stale || event.Exchange == 0 || event.Method != "GET" {
 		return pod, failed
 	}
+	c.repeated(event, failed)
+	return c.attempt(event)
+}
+
+func (c *client) repeated(event *Event, failed *failure) {
 	repeated := *event
 	repeated.Class, repeated.Detail, repeated.End = failed.class, failed.cause.Error(), time.Now()
 	c.tally.repeated(repeated)
-	return c.attempt(event)
 }
 
 func (c *client) attempt(event *Event) (string, *failure) {

@@ -34,6 +34,8 @@ const (
 	// beat is the time between two messages, and beats how many a stream has.
 	beat  = 100 * time.Millisecond
 	beats = 80
+	// StreamLength is how long a stream lasts that nothing ends.
+	StreamLength = beats * beat
 	// stillness is how long a stream may be silent before it counts as hanging: far beyond what a busy machine costs.
 	stillness = 20 * time.Second
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,9 +33,10 @@ func TestStreamsAndCallsOfHTTP2LiveThroughEveryChange(t *testing.T) {
 	changes := 0
 	s.repeat(func() {
 		s.scale("backend", 7)
-		s.lasting(how.up)
 		changes++
 		s.changeRoutes(changes)
+		// The streams that begin meanwhile are spread over all seven.
+		s.lasting(max(how.up, load.StreamLength+2*time.Second))
 		s.scale("backend", 5)
 		s.lasting(how.down)
 		s.must(kube.Restart(s.Context(), fairwayNamespace, fairwayName))
