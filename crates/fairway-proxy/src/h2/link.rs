@@ -157,6 +157,8 @@ impl<S: Transport> Link<S> {
         let carried = &mut core.slots[slot];
         carried.is_taken = true;
         (carried.fate, carried.received) = (Fate::Unsent, 0);
+        // Whoever has the room now tells by it whether anything of its request was sent.
+        carried.stream.sent = 0;
         Some(slot)
     }
 
