@@ -138,9 +138,10 @@ async fn timeout_on_sleeping_server(mut client: Client) -> Result<(), Failure> {
         },
     };
     drop(sender);
-    // tonic's client keeps the time to the head of a response itself, with these words.
-    let is_own = found.code() == Code::Cancelled && found.message() == "Timeout expired";
-    check(is_own || found.code() == Code::DeadlineExceeded, || format!("{found:?}"))
+    // tonic's client keeps the time to the head of a response itself, and grpc-go's server resets a stream that is late:
+    // tonic calls both cancelled.
+    let is_end = matches!(found.code(), Code::DeadlineExceeded | Code::Cancelled);
+    check(is_end, || format!("{found:?}"))
 }
 
 async fn cancel_after_begin(mut client: Client) -> Result<(), Failure> {
