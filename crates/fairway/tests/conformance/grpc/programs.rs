@@ -67,7 +67,7 @@ impl Side {
     pub(super) async fn serve(&self, certificate: Option<&Certificate>) -> Server {
         let address = free_address();
         let mut arguments = vec!["server".to_owned(), address.to_string()];
-        for certificate in certificate {
+        if let Some(certificate) = certificate {
             arguments.extend([&certificate.chain, &certificate.key].map(|file| file.display().to_string()));
         }
         let running = Program::start(&self.program, &arguments);
