@@ -20,7 +20,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec interop conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -43,6 +43,7 @@ test: setup ## all tests of all crates, with those of the documentation
 
 lint: setup ## format, clippy, documentation, workflows, licences and bans of the dependencies
 	cargo fmt --all --check
+	cd conformance/grpc/tonic && cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
 	.ci/actionlint
@@ -64,6 +65,10 @@ chart: ## the tests of the Helm chart; helm is built once, into the cache
 h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
 	conformance/h2spec/run --proxy
+
+interop: ## gRPC's interoperability cases with grpc-go and tonic through Fairway; both are built, tonic once: docs/grpc.md
+	cargo test --workspace --locked --test conformance --no-run
+	timeout 900 cargo test --workspace --locked --test conformance -- --ignored --nocapture grpc::interop
 
 conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProxy and Envoy: docs/conformance.md; some minutes
 	cargo test --workspace --locked --test conformance

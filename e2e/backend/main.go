@@ -1,5 +1,5 @@
 // Command backend is what the scenarios put behind Fairway: it answers with its pod's name and the request's id, tells the
-// ledger of the test of every POST before it answers, and ends at once on SIGTERM, as backends without any care do. It never
+// ledger of the test of every POST and every call of gRPC before it answers, and ends at once on SIGTERM, as backends without any care do. It never
 // retries, never drains and never delays unless asked to.
 package main
 
@@ -28,7 +28,10 @@ func main() {
 		log.Fatalf("backend: %v", err)
 	}
 	log.Printf("backend: %s listens on %s", server.pod, server.listen)
-	log.Fatalf("backend: %v", http.ListenAndServe(server.listen, server))
+	both := http.Server{Addr: server.listen, Handler: either(server), Protocols: new(http.Protocols)}
+	both.Protocols.SetHTTP1(true)
+	both.Protocols.SetUnencryptedHTTP2(true)
+	log.Fatalf("backend: %v", both.ListenAndServe())
 }
 
 // answering is the server with what its environment says of it.

@@ -12,6 +12,15 @@ type client struct {
 	tally  *tally
 	number int
 	conn   *connection
+	// shared is in its place for protocols that carry many requests on a connection.
+	shared channel
+}
+
+// channel sends requests of several clients.
+type channel interface {
+	// ask sends one and says which pod answered it.
+	ask(event *Event) (pod string, failed *failure)
+	close()
 }
 
 // behind is how far a client may fall behind its schedule and still make up for it.
@@ -55,21 +64,36 @@ func (c *client) one(n int, due time.Time) {
 	c.tally.failed(event)
 }
 
+// unbegun is how often a request is sent again that the server says it has not begun.
+const unbegun = 6
+
 // send tries the request, and once more where browsers do: an idempotent request whose reused connection was closed by the
-// server before any byte of an answer (RFC 9112 §9.3.1). That is counted apart.
+// server before any byte of an answer (RFC 9112 §9.3.1). What the server has not begun is sent again whatever its method
+// (RFC 9113 §8.7). Both are counted apart.
 func (c *client) send(event *Event) (string, *failure) {
 	pod, failed := c.attempt(event)
+	for try := 0; try < unbegun && failed != nil && failed.class == Unprocessed; try++ {
+		c.repeated(event, failed)
+		pod, failed = c.attempt(event)
+	}
 	stale := failed != nil && (failed.class == Reset || failed.class == EOFBeforeHead)
 	if !stale || event.Exchange == 0 || event.Method != "GET" {
 		return pod, failed
 	}
-	repeated := *event
-	repeated.Class, repeated.Detail, repeated.End = failed.class, failed.cause.Error(), time.Now()
-	c.tally.repeated(repeated)
+	c.repeated(event, failed)
 	return c.attempt(event)
 }
 
+func (c *client) repeated(event *Event, failed *failure) {
+	repeated := *event
+	repeated.Class, repeated.Detail, repeated.End = failed.class, failed.cause.Error(), time.Now()
+	c.tally.repeated(repeated)
+}
+
 func (c *client) attempt(event *Event) (string, *failure) {
+	if c.shared != nil {
+		return c.shared.ask(event)
+	}
 	if failed := c.connect(event); failed != nil {
 		return "", failed
 	}

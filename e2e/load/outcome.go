@@ -33,6 +33,8 @@ const (
 	Reset Class = "reset"
 	// EOFBeforeHead is a connection that was closed before the first byte of the answer.
 	EOFBeforeHead Class = "EOF before head"
+	// Unprocessed is a request of HTTP/2 that the server has not begun, and says so.
+	Unprocessed Class = "not begun"
 	// Truncated is a connection that was closed or reset within the answer.
 	Truncated Class = "truncated"
 	// ReadTimeout is an answer that did not come in time, or not whole.

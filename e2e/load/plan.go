@@ -25,6 +25,21 @@ func (r Reuse) String() string {
 	return "keep-alive"
 }
 
+// Protocol is what a client speaks.
+type Protocol int
+
+const (
+	// HTTP1 is HTTP/1.1, one request at a time on a connection.
+	HTTP1 Protocol = iota
+	// HTTP2 has the requests of several clients on one connection.
+	HTTP2
+	// GRPC has unary calls in place of requests, with the client of grpc-go.
+	GRPC
+)
+
+// String names the protocol in results.
+func (p Protocol) String() string { return [...]string{"HTTP/1.1", "HTTP/2", "gRPC"}[p] }
+
 // Plan is a stream of requests.
 type Plan struct {
 	// Name begins the ids of its requests and must differ from stream to stream.
@@ -38,8 +53,12 @@ type Plan struct {
 	Delay time.Duration
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
-	// Clients is how many clients there are, each with one connection at a time.
+	// Clients is how many clients there are, each with one request at a time.
 	Clients int
+	// Protocol that they speak. HTTP/2 and gRPC need TLS here.
+	Protocol Protocol
+	// Sharing is how many clients share a connection of HTTP/2 or gRPC; 0: all.
+	Sharing int
 	// Rate is in requests per second over all clients.
 	Rate  int
 	Reuse Reuse
@@ -62,6 +81,9 @@ func (p Plan) withDefaults() Plan {
 	}
 	if p.Path == "" {
 		p.Path = "/"
+	}
+	if p.Sharing == 0 {
+		p.Sharing = p.Clients
 	}
 	return p
 }
@@ -87,6 +109,9 @@ func (p *Plan) request(method, id string) []byte {
 
 // method is that of a client's nth request.
 func (p *Plan) method(n int) string {
+	if p.Protocol == GRPC {
+		return "POST"
+	}
 	if p.PostEvery > 0 && n%p.PostEvery == p.PostEvery-1 {
 		return "POST"
 	}

@@ -16,6 +16,7 @@ type Stream struct {
 	begun   time.Time
 	stop    context.CancelFunc
 	clients sync.WaitGroup
+	shared  []channel
 }
 
 // Report is all that a stream saw.
@@ -45,10 +46,25 @@ func Start(plan Plan) *Stream {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Stream{plan: plan.withDefaults(), tally: newTally(), begun: time.Now(), stop: stop}
 	for number := range plan.Clients {
-		c := &client{plan: &s.plan, tally: s.tally, number: number}
+		c := &client{plan: &s.plan, tally: s.tally, number: number, shared: s.channel(number)}
 		s.clients.Go(func() { c.run(ctx, s.begun) })
 	}
 	return s
+}
+
+// channel is the one of a client; nil where each has its own connection.
+func (s *Stream) channel(number int) channel {
+	if s.plan.Protocol == HTTP1 {
+		return nil
+	}
+	if number%s.plan.Sharing == 0 {
+		if s.plan.Protocol == HTTP2 {
+			s.shared = append(s.shared, &multiplexed{plan: &s.plan, tally: s.tally})
+		} else {
+			s.shared = append(s.shared, newCalls(&s.plan))
+		}
+	}
+	return s.shared[len(s.shared)-1]
 }
 
 // Counts is what came of it so far.
@@ -83,6 +99,9 @@ func (s *Stream) AwaitRequests(ctx context.Context, count int) error {
 func (s *Stream) Stop() Report {
 	s.stop()
 	s.clients.Wait()
+	for _, shared := range s.shared {
+		shared.close()
+	}
 	took := time.Since(s.begun)
 	counts := s.tally.now()
 	s.tally.lock.Lock()

@@ -55,11 +55,13 @@ type form struct {
 	unreachable time.Duration
 	// changes whose propagation is measured, of each kind.
 	changes int
+	// streamed are the requests of the scenario with HTTP/2 and gRPC, and held its open streams.
+	streamed, held int
 }
 
 var (
-	inCI    = form{"ci", 10_000, 1_000, 400, 0, 0, 15 * time.Second, 60}
-	nightly = form{"nightly", 200_000, 1_200, 600, 12 * time.Second, 10 * time.Second, time.Minute, 500}
+	inCI    = form{"ci", 10_000, 1_000, 400, 0, 0, 15 * time.Second, 60, 20_000, 20}
+	nightly = form{"nightly", 200_000, 1_200, 600, 12 * time.Second, 10 * time.Second, time.Minute, 500, 500_000, 40}
 )
 
 func TestMain(m *testing.M) {
@@ -129,7 +131,7 @@ func partPorts() error {
 }
 
 // permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
-var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted"}
+var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams"}
 
 // install installs the chart with its own permissions, but that Secrets are readable in some namespaces only.
 func install(ctx context.Context) error {

@@ -20,10 +20,11 @@ type stage struct {
 	name      string
 	namespace string
 	host      string
-	// rate is in requests per second, over all streams.
-	rate    int
-	streams []*load.Stream
-	figures []report.Figure
+	// rate is in requests per second, over all streams, and requests how many there are at least.
+	rate     int
+	requests int
+	streams  []*load.Stream
+	figures  []report.Figure
 	// dying: pods are on their way out; kills: processes are being killed; absent: a killed Fairway is not yet back.
 	dying, kills, absent verdict.Windows
 }
@@ -40,7 +41,7 @@ func beside(t *testing.T, name string) *stage {
 // begin begins a scenario that has the machine for itself. Its namespace goes when the test ends.
 func begin(t *testing.T, name string) *stage {
 	t.Helper()
-	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example", rate: how.alone}
+	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example", rate: how.alone, requests: how.requests}
 	s.must(kube.Namespace(t.Context(), s.namespace))
 	t.Cleanup(func() {
 		for _, stream := range s.streams {
@@ -143,8 +144,8 @@ func (s *stage) stream(plan load.Plan) {
 	s.streams = append(s.streams, load.Start(plan))
 }
 
-// requests that have an outcome, over all streams.
-func (s *stage) requests() int {
+// answered are the requests that have an outcome, over all streams.
+func (s *stage) answered() int {
 	all := 0
 	for _, stream := range s.streams {
 		all += stream.Counts().Requests
@@ -155,10 +156,10 @@ func (s *stage) requests() int {
 // more waits until as many more requests have an outcome.
 func (s *stage) more(count int) {
 	s.Helper()
-	wanted := s.requests() + count
+	wanted := s.answered() + count
 	what := fmt.Sprintf("%d requests of scenario %s are answered", wanted, s.name)
 	s.must(cluster.Eventually(s.Context(), 10*time.Minute, what, func(context.Context) (bool, string, error) {
-		got := s.requests()
+		got := s.answered()
 		return got >= wanted, fmt.Sprint(got), nil
 	}))
 }
@@ -180,7 +181,7 @@ func (s *stage) lasting(protocol time.Duration) {
 func (s *stage) repeat(cycle func()) {
 	s.Helper()
 	s.more(s.rate)
-	for first := true; first || s.requests() < how.requests; first = false {
+	for first := true; first || s.answered() < s.requests; first = false {
 		cycle()
 	}
 	s.more(s.rate)
@@ -200,8 +201,8 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 	if len(s.figures) > 0 {
 		book.Add(report.Scenario{Name: s.name, Figures: s.figures})
 	}
-	if sent < how.requests {
-		s.Errorf("%d requests were sent, not %d", sent, how.requests)
+	if sent < s.requests {
+		s.Errorf("%d requests were sent, not %d", sent, s.requests)
 	}
 }
 
@@ -260,6 +261,9 @@ func (s *stage) line(seen load.Report) report.Scenario {
 		slow[string(phase)] = count
 	}
 	kind := seen.Plan.Reuse.String()
+	if seen.Plan.Protocol != load.HTTP1 {
+		kind = seen.Plan.Protocol.String()
+	}
 	if strings.HasPrefix(seen.Plan.Address, "[") {
 		kind += ", IPv6"
 	}

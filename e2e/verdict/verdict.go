@@ -62,6 +62,14 @@ func PostLostToDyingPod(dying *Windows) Allowance {
 	}}
 }
 
+// CallLostToDyingPod takes calls of gRPC that Fairway had written to an endpoint when it died: the client is told UNAVAILABLE.
+func CallLostToDyingPod(dying *Windows) Allowance {
+	return Allowance{Name: "call already written to a dying pod", Takes: func(e load.Event) bool {
+		told := e.Class == "grpc Unavailable" && (e.Reason == "upstream_closed" || e.Reason == "upstream_truncated" || e.Reason == "upstream_unreachable")
+		return told && dying.Holds(e.Begin, e.End)
+	}}
+}
+
 // AnswerCutByKill takes answers that a backend had begun when it was killed with -9: the client sees them end early.
 func AnswerCutByKill(kills *Windows) Allowance {
 	return Allowance{Name: "answer cut by kill -9 of its backend", Takes: func(e load.Event) bool {

@@ -47,6 +47,22 @@ func TestOnlyPostsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 	}
 }
 
+func TestOnlyCallsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
+	dying, now := fixed()
+	in := now.Add(100 * time.Millisecond)
+	v := judged([]load.Event{
+		event("grpc Unavailable", "upstream_closed", "POST", in),
+		event("grpc Unavailable", "upstream_truncated", "POST", in),
+		event("grpc Unavailable", "no_endpoint", "POST", in),
+		event("grpc Internal", "upstream_closed", "POST", in),
+		event(load.Hanging, "", "POST", in),
+		event("grpc Unavailable", "upstream_closed", "POST", now.Add(2*time.Second)),
+	}, CallLostToDyingPod(dying))
+	if v.Failures() != 4 || v.Apart["call already written to a dying pod"] != 2 {
+		t.Fatalf("%+v", v)
+	}
+}
+
 func TestAKilledFairwayMayCutAndRefuseButNotAnswerWrongly(t *testing.T) {
 	kills, now := fixed()
 	v := judged([]load.Event{

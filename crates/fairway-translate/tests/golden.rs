@@ -118,6 +118,9 @@ fn policy(policy: &Policy) -> Option<Value> {
 fn backend(backend: &fairway_model::Backend) -> Value {
     let endpoints: Vec<_> = backend.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
     let mut shown = json!({"endpoints": endpoints});
+    if backend.protocol != fairway_model::BackendProtocol::Http1 {
+        shown["protocol"] = serde_json::to_value(backend.protocol).unwrap();
+    }
     if let Some(tls) = &backend.tls {
         shown["tls"] = serde_json::to_value(tls).unwrap();
         if let Some(roots) = shown["tls"].pointer_mut("/verification/Chain/roots") {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fairway_model::Filter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::Notify;
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::http2_tests::{Answer, Browser, comes_to_rest};
 use crate::testing::{Meeting, Stage, on_stage};
@@ -171,6 +172,81 @@ async fn a_deadline_within_an_answer_ends_it_with_trailers_and_the_endpoint_is_l
         comes_to_rest(&stage).await;
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_keeps_the_deadline_itself_is_not_at_fault_either() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let message = [&head[..], b"5\r\n\0\0\0\0\0\r\n"].concat();
+    for said in [Vec::new(), head.to_vec(), message] {
+        on_stage(async {
+            let over = Rc::new(Notify::new());
+            let (answer, their_over) = (said.clone(), Rc::clone(&over));
+            let stage = Stage::new(
+                1,
+                |_, _| {},
+                move |_| {
+                    let (answer, over) = (answer.clone(), Rc::clone(&their_over));
+                    Meeting::with(move |mut stream| async move {
+                        stream.read_u8().await.unwrap();
+                        stream.write_all(&answer).await.unwrap();
+                        // As servers of gRPC do: the stream ends when the call's time is over.
+                        over.notified().await;
+                    })
+                },
+            );
+            let mut browser = Browser::new(&stage);
+            let id = browser.ask_with(b"POST", b"/a.B/C", &[GRPC, ("grpc-timeout", "300m")], true);
+            browser.flush().await;
+            sleep(Duration::from_millis(299)).await;
+            // The endpoint is faster than the timer here: it runs between the clock and the timers.
+            over.notify_one();
+            advance(Duration::from_millis(2)).await;
+            let answer = browser.answered(id).await;
+            if said.is_empty() {
+                assert_trailers_only(answer, "4", "504 Gateway Timeout: deadline_exceeded");
+            } else {
+                assert_eq!((answer.status, answer.reset), (200, None));
+                assert_eq!(value(&answer.trailers, "grpc-status"), Some("4"));
+            }
+            assert_eq!(stage.value("fairway_grpc_calls_total{status=\"DEADLINE_EXCEEDED\"}"), 1);
+            assert_eq!(stage.value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_endpoint_dies_or_falls_silent_ends_as_unavailable() {
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (lives, reason) in [(1, "upstream_truncated"), (1000, "upstream_timeout")] {
+        on_stage(async {
+            let stage = Stage::new(
+                1,
+                |_, _| {},
+                move |_| {
+                    Meeting::with(move |mut stream| async move {
+                        stream.read_u8().await.unwrap();
+                        stream.write_all(&[HEAD, b"5\r\n\0\0\0\0\0\r\n"].concat()).await.unwrap();
+                        sleep(Duration::from_secs(lives)).await;
+                    })
+                },
+            );
+            let mut browser = Browser::new(&stage);
+            let id = browser.ask_with(b"POST", b"/a.B/C", &[GRPC], true);
+            let answer = browser.answered(id).await;
+            assert_eq!((answer.status, answer.reset, answer.body.len()), (200, None, 5));
+            let of = |name| value(&answer.trailers, name);
+            assert_eq!((of("grpc-status"), of("grpc-message")), (Some("14"), Some(reason)));
+            assert_eq!(stage.value("fairway_grpc_calls_total{status=\"UNAVAILABLE\"}"), 1);
+            assert_eq!(stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
+            let id = browser.ask_with(b"POST", b"/a.B/C", &[("content-type", "text/plain")], true);
+            let answer = browser.answered(id).await;
+            assert_eq!(answer.reset, Some(fairway_http2::Code::Internal), "others see that it breaks off");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

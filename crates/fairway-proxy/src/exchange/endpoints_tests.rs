@@ -223,6 +223,29 @@ async fn a_post_that_an_endpoint_may_have_acted_on_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_post_like_the_one_before_it_on_its_connection_is_not_sent_again() {
+    on_stage(async {
+        let asked = Rc::new(std::cell::Cell::new(0));
+        let (stage, seen) = stage(2, move |_, path| {
+            if path == "/goaway" {
+                return Does::Close;
+            }
+            asked.set(asked.get() + 1);
+            if asked.get() % 8 == 0 { Does::Close } else { Does::Answer }
+        });
+        // The later ones on a connection are as many bytes as those before them, and have the same place on it.
+        for number in 1..=16 {
+            let mut client = stage.client();
+            let answer = client.ask("POST /same HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+            let expected = if number % 8 == 0 { 502 } else { 200 };
+            assert_eq!((number, answer.unwrap().status), (number, expected));
+            assert_eq!(seen.borrow().requests.len(), number);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_get_is_tried_elsewhere_when_the_connection_breaks() {
     on_stage(async {
         let (stage, seen) = stage(2, |number, _| if number == 1 { Does::Close } else { Does::Answer });

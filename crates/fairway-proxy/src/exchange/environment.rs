@@ -88,4 +88,10 @@ impl<N: Network> Environment<'_, N> {
     pub(super) fn is_overdue(&self) -> bool {
         self.limit.is_some_and(|limit| limit <= Instant::now())
     }
+
+    /// Whether it is only the client's time that ended the endpoint's answer: servers of gRPC keep it, too, and may be a moment
+    /// earlier than the timer here.
+    pub(super) fn is_cut_in_time(&self, fault: Fault) -> bool {
+        matches!(fault, Fault::UpstreamClosed | Fault::UpstreamTruncated) && self.is_overdue()
+    }
 }

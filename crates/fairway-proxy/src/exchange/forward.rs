@@ -267,9 +267,9 @@ fn hand_on<N: Network, D: Downstream>(
                     }
                     respond::settle(exchange.client_side, persistence).await
                 }
-                Err(Broken { end: End::Sent, .. }) => {
+                Err(Broken { fault, end: End::Sent }) => {
                     drop(lease);
-                    Box::pin(respond::end_late(exchange)).await
+                    Box::pin(respond::end_early(exchange, fault)).await
                 }
                 Err(Broken { fault, end: End::Missing }) => fail_mid_answer(exchange, fault),
             }

@@ -41,33 +41,36 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
-        let done = flow.poll(cx, up, &mut outlet);
-        if let Poll::Ready(done) = done {
-            if env.intake.dialect.is_grpc() {
-                record.call.status = status_of(up.trailers()).or(record.call.status);
+        let fault = match flow.poll(cx, up, &mut outlet) {
+            Poll::Ready(Ok(())) => {
+                if env.intake.dialect.is_grpc() {
+                    record.call.status = status_of(up.trailers()).or(record.call.status);
+                }
+                return Poll::Ready(Ok(()));
             }
-            return Poll::Ready(done.map_err(Broken::off));
-        }
-        if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
-        }
-        // In a stream of messages, the request's are progress, too.
-        let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
-        if flow.note_progress(env, client_side, record.body_bytes + received) {
-            return Poll::Ready(Err(Broken::off(Fault::ClientStalled)));
-        }
-        ready!(client_side.deadline.poll_passed(cx));
-        if !env.is_overdue() {
-            return Poll::Ready(Err(Broken::off(flow.lateness())));
-        }
+            Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => Fault::DeadlineExceeded,
+            Poll::Ready(Err(fault)) => fault,
+            Poll::Pending => {
+                if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
+                    return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
+                }
+                // In a stream of messages, the request's are progress, too.
+                let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
+                if flow.note_progress(env, client_side, record.body_bytes + received) {
+                    return Poll::Ready(Err(Broken::off(Fault::ClientStalled)));
+                }
+                ready!(client_side.deadline.poll_passed(cx));
+                if env.is_overdue() { Fault::DeadlineExceeded } else { flow.lateness() }
+            }
+        };
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
         let protocol = (env.intake.dialect, env.intake.version);
-        let end = match flow.stage == Stage::Flowing && outlet.end_late(cx, protocol) {
+        let end = match flow.stage == Stage::Flowing && outlet.end_early(cx, protocol, fault) {
             true => End::Sent,
             false => End::Missing,
         };
-        Poll::Ready(Err(Broken { fault: Fault::DeadlineExceeded, end }))
+        Poll::Ready(Err(Broken { fault, end }))
     })
 }
 

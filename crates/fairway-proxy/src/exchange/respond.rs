@@ -13,7 +13,7 @@ use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter;
-use crate::grpc::{self, dialect_of, dialect_of_answers};
+use crate::grpc::{self, code_of, dialect_of, dialect_of_answers};
 use crate::network::Network;
 use crate::record::Record;
 use crate::request::intake::{Expectation, Intake};
@@ -131,10 +131,13 @@ pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '
     Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
 }
 
-/// The client's time was over in the middle of an answer, which has an end that says so: it is sent, and nothing more.
-pub(crate) async fn end_late<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
-    exchange.record.fault = Some(Fault::DeadlineExceeded);
-    exchange.record.call.status = Some(Code::DeadlineExceeded.number());
+/// An answer to a call broke off, and has an end that says so: it is sent, and nothing more.
+pub(crate) async fn end_early<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    fault: Fault,
+) -> Ending {
+    exchange.record.fault = Some(fault);
+    exchange.record.call.status = Some(code_of(fault).number());
     let ClientSide { down, deadline, .. } = &mut *exchange.client_side;
     deadline.set(Instant::now(), OWN_ANSWER);
     let flushed = poll_fn(|cx| match down.poll_flush(cx) {

@@ -91,7 +91,10 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
         }
         if let Poll::Ready(reply) = self.poll_head(cx, client_side, buffers) {
-            return Poll::Ready(reply);
+            return Poll::Ready(match reply {
+                Err(fault) if self.env.is_cut_in_time(fault) => Err(Fault::DeadlineExceeded),
+                reply => reply,
+            });
         }
         if buffers.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
             && client_side.down.poll_gone(cx).is_ready()

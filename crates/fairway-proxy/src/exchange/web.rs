@@ -3,14 +3,14 @@
 
 use std::task::{Context, Poll, ready};
 
-use fairway_grpc::{Code, Dialect, Encoder, trailer_line, with_dialect};
+use fairway_grpc::{Dialect, Encoder, trailer_line, with_dialect};
 use fairway_message::{BodySize, Known, Method, Version};
 use fairway_routing::GrpcWeb;
 
 use super::environment::{Environment, Exchange};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::grpc::{dialect_of, fields, status_of, write_trailers};
+use crate::grpc::{code_of, dialect_of, fields, status_of, write_trailers};
 use crate::network::Network;
 use fairway_sides::sides::{Channel, Failure, Reply};
 
@@ -124,12 +124,27 @@ impl<D: Channel> Outlet<'_, D> {
         down.finish(std::iter::empty())
     }
 
-    /// Ends the body, of which more was to come, with the status that says so. Says whether that could be done: over HTTP/1
-    /// nobody would look for it behind an answer that breaks off.
-    pub(super) fn end_late(&mut self, cx: &mut Context<'_>, (dialect, version): (Dialect, Version)) -> bool {
+    /// Ends the body of a call, of which more was to come, with the status of what went wrong. Says whether that could be done:
+    /// over HTTP/1 nobody would look for it behind an answer that breaks off.
+    pub(super) fn end_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        (dialect, version): (Dialect, Version),
+        fault: Fault,
+    ) -> bool {
         let has_place = self.encoder.is_some() || (dialect == Dialect::Native && version == Version::Http2);
-        let said = fields(Code::DeadlineExceeded, Fault::DeadlineExceeded.label().as_bytes());
+        let is_to_be_told = matches!(
+            fault,
+            Fault::DeadlineExceeded
+                | Fault::UpstreamTruncated
+                | Fault::UpstreamTimeout
+                | Fault::UpstreamMalformed(_)
+        );
+        if !has_place || !is_to_be_told {
+            return false;
+        }
+        let said = fields(code_of(fault), fault.label().as_bytes());
         let trailers = said.iter().map(|(name, value)| (name.as_bytes(), &value[..]));
-        has_place && self.finish(cx, trailers).is_ok()
+        self.finish(cx, trailers).is_ok()
     }
 }

@@ -140,6 +140,13 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
     if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
         diagnostics.push(no_endpoints(reference, service));
     }
+    let app_protocol = app_protocol(&service.object, &reference.port);
+    if let Some((problem, consequence)) = app_protocol.and_then(|name| reference.transport.ignores(name)) {
+        let origin = service.origin(Kind::Service, &reference.service, "spec.ports");
+        let problem = format!("port {}: {problem}", reference.port);
+        let found = Diagnostic::new(Severity::Warning, "app-protocol-ignored", origin);
+        diagnostics.push(found.because(problem, consequence));
+    }
     let backend = Backend {
         key: reference.key.clone(),
         origin,
@@ -149,7 +156,7 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
             port: reference.port.clone(),
         },
         endpoints,
-        protocol: reference.transport.protocol(app_protocol(&service.object, &reference.port)),
+        protocol: reference.transport.protocol(app_protocol),
         tls: reference.transport.tls(&reference.service),
         balancing: Balancing::RoundRobin,
         session: None,

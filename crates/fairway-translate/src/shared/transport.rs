@@ -74,6 +74,34 @@ impl Transport {
         suffix
     }
 
+    /// Whether the endpoints speak gRPC, and so cannot speak gRPC-Web.
+    pub(crate) fn is_grpc(&self) -> bool {
+        matches!(self, Self::H2c | Self::H2(_))
+    }
+
+    /// What a port says of itself and does not get, and what is done instead. ingress-nginx looks at no `appProtocol`, so none
+    /// but that of HTTP/2 in the clear chooses anything; an annotation that says more than HTTP is believed over the port.
+    pub(crate) fn ignores(&self, app_protocol: &str) -> Option<(String, &'static str)> {
+        let is = |name: &str| app_protocol.eq_ignore_ascii_case(name);
+        if *self != Self::Plain
+            || ["", "http", "kubernetes.io/h2c", "kubernetes.io/ws"].iter().any(|name| is(name))
+        {
+            return None;
+        }
+        let says = format!("appProtocol \"{app_protocol}\"");
+        Some(match () {
+            () if is("https") || is("kubernetes.io/wss") => (
+                format!("{says} does not choose TLS; backend-protocol: HTTPS does"),
+                "HTTP/1.1 in the clear is spoken",
+            ),
+            () if is("grpc") || is("h2c") || is("http2") => (
+                format!("{says} does not choose HTTP/2; kubernetes.io/h2c and backend-protocol: GRPC do"),
+                "HTTP/1.1 is spoken",
+            ),
+            () => (format!("{says} is not known"), "HTTP/1.1 is spoken"),
+        })
+    }
+
     /// The version of HTTP. A port that says of itself that it speaks HTTP/2 in the clear (KEP-3726) is believed where the
     /// rule asks for nothing else.
     pub(crate) fn protocol(&self, app_protocol: Option<&str>) -> BackendProtocol {

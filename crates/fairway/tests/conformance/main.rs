@@ -7,6 +7,7 @@
 
 mod client;
 mod fronts;
+mod grpc;
 mod http1;
 mod readers;
 mod recorder;

@@ -16,7 +16,7 @@ use crate::recorder::Recorder;
 use crate::smuggling::{self, Direction, servers};
 use crate::websocket;
 
-fn checkout() -> PathBuf {
+pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -115,7 +115,7 @@ fn failed_cases(text: &str) -> Vec<String> {
     cases
 }
 
-async fn revision() -> String {
+pub(crate) async fn revision() -> String {
     let git = async |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(checkout()).output().await.ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use fairway_model::Filter;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
+use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::{ObjectKey, Sourced};
 use crate::shared::certificate::{self, secret_value};
@@ -16,12 +18,18 @@ use crate::shared::transport::{ClientCertificate, Sni, TlsOrigination, Transport
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.transport = transport(reader, context)?;
+    if contributions.transport.is_grpc() {
+        contributions.filters.push(Phase::Forward, Filter::GrpcWeb);
+    }
     Ok(())
 })
 .referring(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    differs("backend-protocol", "HTTP, HTTPS, GRPC and GRPCS; FCGI and AUTO_HTTP answer 503"),
+    differs(
+        "backend-protocol",
+        "HTTP, HTTPS, GRPC and GRPCS; with the last two, gRPC-Web is translated ([gRPC](grpc.md#grpc-web)). FCGI and AUTO_HTTP answer 503",
+    ),
     offers("fastcgi-index", "FastCGI is not spoken", &[]),
     offers("fastcgi-params-configmap", "FastCGI is not spoken", &[]),
     offers("proxy-http-version", "HTTP/1.1 is spoken to the backend", &["1.1"]),
