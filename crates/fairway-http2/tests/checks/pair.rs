@@ -112,8 +112,9 @@ impl<R> End<R> {
                 }
                 Event::GoAway { last, code } => {
                     assert_eq!(code, Code::NoError);
-                    // Nothing was done with those above.
-                    self.bodies.range_mut(last.saturating_add(1)..).for_each(|(_, body)| body.reset = true);
+                    // Nothing was done with those above; a client's speaks of streams that a server opens.
+                    let above = last.saturating_add(1).max(if self.seed == CLIENT { 0 } else { u32::MAX });
+                    self.bodies.range_mut(above..).for_each(|(_, body)| body.reset = true);
                     continue;
                 }
                 Event::Settings | Event::Writable { .. } | Event::Pong(_) | Event::Priority { .. } => {
