@@ -20,7 +20,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec codecs conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -64,6 +64,9 @@ chart: ## the tests of the Helm chart; helm is built once, into the cache
 h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
 	conformance/h2spec/run --proxy
+
+codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
+	timeout 600 cargo test --workspace --locked --test codecs -- --ignored
 
 conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProxy and Envoy: docs/conformance.md; some minutes
 	cargo test --workspace --locked --test conformance

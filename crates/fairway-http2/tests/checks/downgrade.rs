@@ -189,7 +189,9 @@ fn wanted(head: &Head) -> Wanted {
 fn sorted<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let for_one_hop: [&[u8]; 3] = [b"te", b"transfer-encoding", b"connection"];
     let lower = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec()));
-    lower.filter(|(name, _)| !for_one_hop.contains(&&name[..]) && name != b"trailer" && name != b"proxy").collect()
+    lower
+        .filter(|(name, _)| !for_one_hop.contains(&&name[..]) && name != b"trailer" && name != b"proxy")
+        .collect()
 }
 
 /// As the hop to an endpoint writes it.
@@ -214,7 +216,8 @@ fn written(request: &mut Request) -> Vec<u8> {
 }
 
 fn one_by_our_parser(out: &[u8], request: &Request, expected: &Wanted) {
-    let (mut head, limits) = (Head::new(), HeadLimits { head_bytes: 1 << 20, fields: 500, line_bytes: 1 << 20 });
+    let (mut head, limits) =
+        (Head::new(), HeadLimits { head_bytes: 1 << 20, fields: 500, line_bytes: 1 << 20 });
     let parsed = HeadParser::new().request(&mut head, out, &limits);
     let Ok(Parsed::Complete { consumed }) = parsed else { panic!("{parsed:?}") };
     assert_eq!(wanted(&head).line, expected.line);
@@ -249,7 +252,8 @@ fn one_by_another(out: &[u8], request: &Request, expected: &Wanted) {
         assert!(!name.is_empty() && name.iter().all(|byte| byte.is_ascii_graphic()), "{line:?}");
         fields.push((name, value));
     }
-    let all = |name: &[u8]| fields.iter().filter(|field| field.0.eq_ignore_ascii_case(name)).collect::<Vec<_>>();
+    let all =
+        |name: &[u8]| fields.iter().filter(|field| field.0.eq_ignore_ascii_case(name)).collect::<Vec<_>>();
     let (lengths, codings) = (all(b"content-length"), all(b"transfer-encoding"));
     assert!(lengths.len() + codings.len() <= 1, "{lengths:?} and {codings:?}");
     assert!(all(b"host").len() <= 1 && all(b"connection").is_empty() && all(b"upgrade").is_empty());

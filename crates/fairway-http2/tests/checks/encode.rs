@@ -23,7 +23,8 @@ const NAMES: [&str; 16] = [
     "x",
 ];
 
-const VALUES: [&str; 10] = ["GET", "/", "", "a", "gzip, deflate", "b", "text/html", "*/*", "0123456789", "\u{0}\u{7f}\u{fffd}"];
+const VALUES: [&str; 10] =
+    ["GET", "/", "", "a", "gzip, deflate", "b", "text/html", "*/*", "0123456789", "\u{0}\u{7f}\u{fffd}"];
 
 /// A name, a value, and whether it is sensitive.
 type Field = (Vec<u8>, Vec<u8>, bool);
@@ -43,9 +44,8 @@ fn blocks(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
             decoder.set_limit(limit);
             encoder.set_limit(limit);
         }
-        let fields: Vec<Field> = (0..choices.int_in_range(0..=12)?)
-            .map(|_| field(choices))
-            .collect::<arbitrary::Result<_>>()?;
+        let fields: Vec<Field> =
+            (0..choices.int_in_range(0..=12)?).map(|_| field(choices)).collect::<arbitrary::Result<_>>()?;
         let mut block = Vec::new();
         encoder.begin(&mut block);
         for (name, value, sensitive) in &fields {

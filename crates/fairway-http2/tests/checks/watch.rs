@@ -80,7 +80,10 @@ impl Watch {
     fn frame(&mut self, header: &Header, payload: &[u8]) {
         let kind = Kind::of(header.kind).expect("known frames are written");
         assert!(header.length <= 16_384, "{header:?}");
-        assert!(self.begun || (kind == Kind::Settings && !header.has(ACK)), "SETTINGS come first: {header:?}");
+        assert!(
+            self.begun || (kind == Kind::Settings && !header.has(ACK)),
+            "SETTINGS come first: {header:?}"
+        );
         self.begun = true;
         match self.block {
             Some((stream, _)) => assert_eq!((kind, header.stream), (Kind::Continuation, stream)),
@@ -103,7 +106,9 @@ impl Watch {
                 self.last = last;
             }
             Kind::Ping => assert_eq!((header.stream, payload.len()), (0, 8)),
-            Kind::Priority | Kind::PushPromise | Kind::PriorityUpdate => panic!("{header:?} is never written"),
+            Kind::Priority | Kind::PushPromise | Kind::PriorityUpdate => {
+                panic!("{header:?} is never written")
+            }
         }
     }
 
