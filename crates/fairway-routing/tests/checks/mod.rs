@@ -19,7 +19,8 @@ const TABLES: [&str; 2] = ["one", "two"];
 const SUFFIXES: [&str; 5] = ["c", "b.c", "y.b.c", "x.b.c", "a.b.c"];
 const NAMES: [&str; 10] = ["", "c", "b.c", "a.b.c", "x.b.c", "x.y.b.c", "y.c", ".b.c", "d", "a.x.b.c"];
 const BACKENDS: [&str; 4] = ["b0", "b1", "b2", "b3"];
-const ELEMENTS: [&str; 9] = ["a", "b", "aa", "", "A", "a-long-path-element-1", "a-long-path-element-2", "*", "."];
+const ELEMENTS: [&str; 9] =
+    ["a", "b", "aa", "", "A", "a-long-path-element-1", "a-long-path-element-2", "*", "."];
 const PATTERNS: [&str; 11] =
     ["/a", "/a.*", "/[ab]+", "/(a|b)/a", "/b?/a", "/A{1,2}", ".*", "/a|/b", "/a(", "^/a$", "/a(?=/)"];
 const QUERIES: [&str; 8] = ["", "q=1", "q=1&r=2", "r=1%202", "q=1+2&r=1", "%71=2", "&&q", "q=%"];
@@ -155,7 +156,10 @@ fn path(choices: &mut Unstructured<'_>) -> Result<String> {
 
 fn ask(choices: &mut Unstructured<'_>) -> Result<Ask> {
     let header = |choices: &mut Unstructured<'_>| {
-        Ok(((*choices.choose(&["x", "y"])?).to_owned(), (*choices.choose(&["1", "2", "1 2", ""])?).to_owned()))
+        Ok((
+            (*choices.choose(&["x", "y"])?).to_owned(),
+            (*choices.choose(&["1", "2", "1 2", ""])?).to_owned(),
+        ))
     };
     let normalised = path(choices)?;
     let decoded = if choices.ratio(3, 4)? { normalised.clone() } else { path(choices)? };

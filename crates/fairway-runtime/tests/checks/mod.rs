@@ -42,19 +42,23 @@ fn line(input: &[u8]) -> Said {
     }
     let text = str::from_utf8(&input[..end]).map_err(|_| ())?;
     let words: Vec<&str> = text.split(' ').collect();
-    let number = |text: &str| match text.bytes().all(|digit| digit.is_ascii_digit()) && (text == "0" || !text.starts_with('0')) {
+    let number = |text: &str| match text.bytes().all(|digit| digit.is_ascii_digit())
+        && (text == "0" || !text.starts_with('0'))
+    {
         true => text.parse::<u16>().map_err(|_| ()),
         false => Err(()),
     };
     let client = match words[..] {
         ["PROXY", "UNKNOWN", ..] => None,
         ["PROXY", "TCP4", from, to, port, other] => {
-            let (from, _): (Ipv4Addr, Ipv4Addr) = (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
+            let (from, _): (Ipv4Addr, Ipv4Addr) =
+                (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
             number(other)?;
             Some((from, number(port)?).into())
         }
         ["PROXY", "TCP6", from, to, port, other] => {
-            let (from, _): (Ipv6Addr, Ipv6Addr) = (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
+            let (from, _): (Ipv6Addr, Ipv6Addr) =
+                (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
             number(other)?;
             Some((from, number(port)?).into())
         }
