@@ -69,7 +69,7 @@ fn ends_with_a_frame(mut body: &[u8]) -> bool {
 fn naive(text: &[u8]) -> Option<Vec<u8>> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::new();
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     for group in text.chunks(4) {
