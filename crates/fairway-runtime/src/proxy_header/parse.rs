@@ -7,6 +7,9 @@ use ppp::{HeaderResult, PartialResult, v1, v2};
 /// How a version 1 line begins.
 const LINE: &[u8] = b"PROXY ";
 
+/// A version 1 line that says nothing of the client.
+const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
+
 /// How a version 2 header begins.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -36,9 +39,17 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
     if !is_line && !begins(SIGNATURE) {
         return Err(NoHeader);
     }
-    if is_line && !bytes.windows(2).any(|two| two == b"\r\n") {
+    let line_end = bytes.windows(2).position(|two| two == b"\r\n").filter(|_| is_line);
+    match line_end.map(|end| &bytes[..end]) {
         // The parser takes a line that was cut before its last number for a wrong one: it sees whole lines only.
-        return if bytes.len() > MOST_OF_LINE { Err(NoHeader) } else { Ok(None) };
+        None if is_line => return if bytes.len() > MOST_OF_LINE { Err(NoHeader) } else { Ok(None) },
+        // "the receiver must ignore anything presented before the CRLF is found", of which the parser takes a few words.
+        Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
+            let length = line.len() + 2;
+            let header = ProxyHeader { client: None, rest: bytes[length..].to_vec() };
+            return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
+        }
+        _ => {}
     }
     let header = HeaderResult::parse(bytes);
     if header.is_incomplete() && bytes.starts_with(LINE) {
@@ -102,6 +113,16 @@ mod tests {
             assert!(matches!(parse(&whole[..cut]), Ok(None)), "{cut}");
         }
         assert!(parse(whole).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_unknown_client_is_none_whatever_the_line_says_more() {
+        for more in ["", " ", " ffff::1 ffff::2 1 2", " a b c d e f g h i", " \r \u{e9}"] {
+            let header = parse(format!("PROXY UNKNOWN{more}\r\nGET /").as_bytes()).unwrap().unwrap();
+            assert_eq!((header.client, &header.rest[..]), (None, &b"GET /"[..]), "{more:?}");
+        }
+        assert!(parse(b"PROXY UNKNOWNS\r\n").is_err());
+        assert!(parse(&[b"PROXY UNKNOWN ", &b"1".repeat(92)[..], b"\r\n"].concat()).is_err());
     }
 
     #[test]

@@ -36,8 +36,15 @@ fn line(input: &[u8]) -> Said {
     let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
         return if input.len() > 107 { Err(()) } else { Ok(None) };
     };
-    // With its CRLF; a line end of any other kind has no place in it.
-    if end + 2 > 107 || input[..end].contains(&b'\r') {
+    if end + 2 > 107 {
+        return Err(());
+    }
+    // "the receiver must ignore anything presented before the CRLF is found".
+    if input[..end].splitn(3, |byte| *byte == b' ').nth(1) == Some(b"UNKNOWN") {
+        return Ok(Some((None, end + 2)));
+    }
+    // A line end of any other kind has no place in it.
+    if input[..end].contains(&b'\r') {
         return Err(());
     }
     let text = str::from_utf8(&input[..end]).map_err(|_| ())?;
@@ -49,7 +56,6 @@ fn line(input: &[u8]) -> Said {
         false => Err(()),
     };
     let client = match words[..] {
-        ["PROXY", "UNKNOWN", ..] => None,
         ["PROXY", "TCP4", from, to, port, other] => {
             let (from, _): (Ipv4Addr, Ipv4Addr) =
                 (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
