@@ -20,7 +20,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec interop conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -69,6 +69,9 @@ h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec
 interop: ## gRPC's interoperability cases with grpc-go and tonic through Fairway; both are built, tonic once: docs/grpc.md
 	cargo test --workspace --locked --test conformance --no-run
 	timeout 900 cargo test --workspace --locked --test conformance -- --ignored --nocapture grpc::interop
+
+codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
+	timeout 600 cargo test --workspace --locked --test codecs -- --ignored
 
 conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProxy and Envoy: docs/conformance.md; some minutes
 	cargo test --workspace --locked --test conformance

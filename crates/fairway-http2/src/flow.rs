@@ -115,13 +115,18 @@ impl Outbound {
         self.0 -= bytes as i64;
     }
 
+    /// Whether the window would not be too large after that.
+    pub(crate) fn can_change(self, by: i64) -> bool {
+        self.0 + by <= i64::from(LARGEST)
+    }
+
     /// Changes the window; says whether it was closed and is open now, or `None` when it would be too large.
     #[inline]
     pub(crate) fn change(&mut self, by: i64) -> Option<bool> {
-        let window = self.0 + by;
-        if window > i64::from(LARGEST) {
+        if !self.can_change(by) {
             return None;
         }
+        let window = self.0 + by;
         let opened = self.0 <= 0 && window > 0;
         self.0 = window;
         Some(opened)

@@ -37,6 +37,21 @@ fn servers_hold() {
     corpus("h2_client").iter().for_each(|input| checks::client(input));
 }
 
+#[test]
+fn requests_that_become_http_1_hold() {
+    corpus("h2_downgrade").iter().for_each(|input| checks::downgrade(input));
+}
+
+#[test]
+fn fields_that_are_written_hold() {
+    corpus("h2_encode").iter().for_each(|input| checks::encode(input));
+}
+
+#[test]
+fn both_ends_hold() {
+    corpus("h2_pair").iter().for_each(|input| checks::pair(input));
+}
+
 /// A file of a corpus with some bytes changed, taken out or doubled.
 fn nearly(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6);
@@ -72,6 +87,16 @@ proptest! {
     #[test]
     fn nearly_valid_clients_that_get_answers_hold(input in nearly("h2_server")) {
         checks::answers(&input);
+    }
+
+    #[test]
+    fn nearly_valid_requests_that_become_http_1_hold(input in nearly("h2_downgrade")) {
+        checks::downgrade(&input);
+    }
+
+    #[test]
+    fn nearly_the_same_fields_hold(input in nearly("h2_encode")) {
+        checks::encode(&input);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Instant;
+
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{Code, Config};
 use support::*;
@@ -205,4 +207,43 @@ fn a_browser_that_cancels_a_page_now_and_then_is_never_warned() {
         }
         assert_eq!(goodbyes(&peer.sent()), [], "page {page}");
     }
+}
+
+#[test]
+fn a_frame_full_of_windows_is_not_more_work_than_one_window() {
+    let work = |windows: usize| {
+        let mut peer = Peer::new();
+        peer.send(&window_update(0, 1 << 20));
+        for number in 0..100 {
+            peer.get(id(number));
+            peer.server.send_head(id(number), &ok(), false);
+            peer.server.want_to_send(0, id(number));
+        }
+        let values: Vec<_> = (0..windows).map(|at| (4, if at % 2 == 0 { 0 } else { 65_535 })).collect();
+        let bytes = settings(&values);
+        let begin = Instant::now();
+        (0..5).for_each(|_| _ = peer.send(&bytes));
+        begin.elapsed()
+    };
+    // A thousand times as many settings: not a thousand times as long, which they took one by one.
+    let least = |windows| (0..5).map(|_| work(windows)).min().unwrap();
+    let (one, many) = (least(2), least(2_000));
+    assert!(many < one * 200, "{one:?} for 2, {many:?} for 2,000");
+}
+
+#[test]
+fn the_last_of_several_windows_counts_and_each_must_be_possible() {
+    let mut peer = Peer::new();
+    peer.get(1);
+    peer.server.send_head(1, &ok(), false);
+    peer.send(&settings(&[(4, 100), (4, 0x7fff_ffff), (4, 7), (4, 50)]));
+    assert_eq!(peer.server.room(1), 50);
+    peer.get(3);
+    peer.server.send_head(3, &ok(), false);
+    assert_eq!(peer.server.room(3), 50);
+    // One byte more than the largest window that can be.
+    peer.send(&window_update(1, 1));
+    peer.sent();
+    peer.send(&settings(&[(4, 0x7fff_ffff), (4, 7)]));
+    assert_eq!(goodbyes(&peer.sent()), [(3, Code::FlowControl)]);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairway_translate::{
     Change, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources,
-    Translation, Translator, Trust, translate,
+    Translation, Translator, Trust, WithoutClass, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -248,6 +248,25 @@ fn after(documents: &[Value], now: i64) -> Translation {
 
 fn codes(translation: &Translation) -> Vec<&str> {
     translation.diagnostics.iter().map(|found| found.code).collect()
+}
+
+#[test]
+fn an_ingress_without_a_spec_is_read_again_when_what_its_annotations_name_comes() {
+    let mut metadata = metadata("i");
+    metadata["annotations"] = json!({format!("{PREFIX}/custom-headers"): "headers"});
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata});
+    let headers = json!({"kind": "ConfigMap", "metadata": {"name": "headers", "namespace": "default"}, "data": {"X-A": "b"}});
+    let options = Options { without_class: WithoutClass::Served, ..Options::default() };
+    let (mut resources, mut translator) = (Resources::default(), Translator::new(options.clone()));
+    let mut last = translator.update(&resources, &[], NOW);
+    for document in [ingress, headers] {
+        let change = change(&Edit::Set(document));
+        let changed = [change.reference()];
+        resources.apply(change);
+        last = translator.update(&resources, &changed, NOW);
+    }
+    assert!(!codes(&last).contains(&"missing-reference"), "{:?}", codes(&last));
+    assert_eq!(codes(&last), codes(&translate(&resources, &options, NOW)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Paths: both forms are final, free of what they resolve, and agree with a naive resolution.
 
 use fairway_message::path::{decode, is_plain, normalise};
+use fairway_message::{Method, Target, TargetForm};
 
 /// Any bytes as a path.
 pub(crate) fn path(input: &[u8]) {
@@ -21,10 +22,29 @@ pub(crate) fn path(input: &[u8]) {
             normal
         );
     }
+    // An escaped slash separates nothing in one form and is a slash in the other, so only without it they must agree.
+    let escapes_slash = input.windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f"));
+    if normalised.is_ok() && !escapes_slash {
+        let mut then_decoded = Vec::new();
+        assert_eq!((decode(&normal, &mut then_decoded), plainly), (Ok(()), Ok(())));
+        assert_eq!(then_decoded, decoded, "what is normal means the same");
+    }
+    split(input);
     if plainly.is_ok() && input != b"*" {
         resolved(&decoded);
         assert!(!decoded.contains(&0));
         assert_eq!(naive(&unescaped(input, |_| true)), decoded);
+    }
+}
+
+/// As a target: the path and the query are all of it, and neither has what belongs to the other.
+fn split(input: &[u8]) {
+    let Ok(target) = Target::parse(Method::Get, input) else { return };
+    assert!(input.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#'));
+    assert!(target.path.starts_with(b"/") && !target.path.contains(&b'?'));
+    if target.form == TargetForm::Origin {
+        let query = target.query.map(|query| [b"?", query].concat()).unwrap_or_default();
+        assert_eq!([target.path, &query].concat(), input);
     }
 }
 

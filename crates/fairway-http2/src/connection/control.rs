@@ -38,12 +38,18 @@ impl Connection {
         if !first {
             self.charge(now, Weight::Heavy)?;
         }
-        let mut opened = false;
+        let mut windows = None;
         for (number, value) in frame::settings(payload) {
-            if let Some(setting) = Setting::of(number) {
-                opened |= self.apply(setting, value)?;
+            match Setting::of(number) {
+                Some(Setting::InitialWindowSize) => {
+                    let (_, largest) = windows.unwrap_or((0, 0));
+                    windows = Some((value, value.max(largest)));
+                }
+                Some(setting) => self.apply(setting, value)?,
+                None => {}
             }
         }
+        let opened = windows.map_or(Ok(false), |(last, largest)| self.resize_windows(last, largest))?;
         frame::write_settings_ack(self.outbox.reply());
         Ok(match self.role {
             Role::Client => Some(Event::Settings),
@@ -59,8 +65,8 @@ impl Connection {
         }
     }
 
-    /// Applies a setting (RFC 9113 §6.5.2); says whether it opened a window.
-    fn apply(&mut self, setting: Setting, value: u32) -> Result<bool, Fault> {
+    /// Applies a setting that is not the window of streams (RFC 9113 §6.5.2).
+    fn apply(&mut self, setting: Setting, value: u32) -> Result<(), Fault> {
         match setting {
             Setting::HeaderTableSize => self.hpack.1.set_limit(value as usize),
             // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1 as a connection error".
@@ -68,7 +74,6 @@ impl Connection {
                 return Err(protocol("setting_push"));
             }
             Setting::MaxConcurrentStreams => self.peer.streams = value,
-            Setting::InitialWindowSize => return self.resize_windows(value),
             Setting::MaxFrameSize if !(frame::FRAME_BYTES..=0xff_ffff).contains(&value) => {
                 return Err(protocol("setting_frame_size"));
             }
@@ -79,23 +84,30 @@ impl Connection {
             }
             Setting::EnableConnectProtocol => self.peer.extended_connect = value == 1,
             Setting::NoRfc7540Priorities if value > 1 => return Err(protocol("setting_priorities")),
-            Setting::EnablePush | Setting::MaxHeaderListSize | Setting::NoRfc7540Priorities => {}
+            Setting::EnablePush
+            | Setting::InitialWindowSize
+            | Setting::MaxHeaderListSize
+            | Setting::NoRfc7540Priorities => {}
         }
-        Ok(false)
+        Ok(())
     }
 
     /// "a receiver MUST adjust the size of all stream flow-control windows that it maintains by the difference between the
-    /// new value and the old value" (RFC 9113 §6.9.2).
-    fn resize_windows(&mut self, window: u32) -> Result<bool, Fault> {
+    /// new value and the old value" (RFC 9113 §6.9.2). Of all values in a frame, the last is the one that counts and the
+    /// largest the one that can be too large: streams are visited once, however many there are. Says whether a window opened.
+    fn resize_windows(&mut self, window: u32, largest: u32) -> Result<bool, Fault> {
         const FAULT: Fault = Fault::connection(Code::FlowControl, "setting_window");
-        if window > LARGEST {
+        if largest > LARGEST {
             return Err(FAULT);
         }
-        let by = i64::from(window) - i64::from(self.peer.window);
+        let from = |window: u32| i64::from(window) - i64::from(self.peer.window);
+        let (by, most) = (from(window), from(largest));
         self.peer.window = window;
         let mut opened = false;
         for stream in self.streams.iter_mut() {
-            opened |= stream.outgoing.window.change(by).ok_or(FAULT)?;
+            let outgoing = &mut stream.outgoing.window;
+            outgoing.can_change(most).then_some(()).ok_or(FAULT)?;
+            opened |= outgoing.change(by).ok_or(FAULT)?;
             if stream.outgoing.window.room() > 0 {
                 stream.outgoing.patience.pause(self.times.now);
             }

@@ -10,7 +10,7 @@ use fairway_message::Known;
 use super::fixed;
 use super::huffman;
 use super::integer;
-use super::table::{Line, Table};
+use super::table::{Line, OVERHEAD, Table};
 use crate::verdict::Verdict;
 
 /// How strings are written.
@@ -138,6 +138,10 @@ impl Encoder {
                 return integer::encode(fixed::COUNT + 1 + at, 7, 0x80, out);
             }
         }
+        // One long field must not push out all the others.
+        if name.len() + value.len() + OVERHEAD > self.table.most() / 4 {
+            return self.literal((fixed.unwrap_or(0), 4, 0), name, value, out);
+        }
         self.scratch.clear();
         self.scratch.extend(name.iter().map(u8::to_ascii_lowercase));
         self.scratch.extend_from_slice(b": ");
@@ -150,10 +154,6 @@ impl Encoder {
             verdict: Verdict::Regular,
             sensitive: false,
         };
-        // One long field must not push out all the others.
-        if line.size() > self.table.most() / 4 {
-            return self.literal((fixed.unwrap_or(0), 4, 0), name, value, out);
-        }
         while self.table.count() >= ENTRIES {
             // The peer keeps more than we do: ours has a prefix of its entries, so every index of ours is valid there.
             self.table.evict();

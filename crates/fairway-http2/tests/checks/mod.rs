@@ -1,5 +1,18 @@
 //! What must hold for any bytes: fuzz targets, properties and the committed corpora share it.
 
+#![allow(dead_code, unused_imports, reason = "each test binary and each target uses a part of it")]
+
+mod dice;
+mod downgrade;
+mod encode;
+mod pair;
+mod watch;
+
+pub(crate) use dice::Dice;
+pub(crate) use downgrade::downgrade;
+pub(crate) use encode::encode;
+pub(crate) use pair::{pair, play};
+
 use fairway_http2::fields::{Intake, Limits, Message, Outcome, write_request};
 use fairway_http2::hpack::{Decoder, Encoder, Strings};
 use fairway_http2::{Client, Config, Event, Server, Verdict, Wait};

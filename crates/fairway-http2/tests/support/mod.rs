@@ -6,6 +6,8 @@ use fairway_http2::frame::{self, ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Hea
 use fairway_http2::{Code, Config, Event, Server};
 use fairway_message::Head;
 
+pub(crate) mod table;
+
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: a`.

@@ -10,15 +10,16 @@ pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {
     let mut referenced = Referenced::default();
     let namespace = &annotations.key.namespace;
     let here = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.into() };
-    let Some(spec) = &annotations.ingress.spec else { return referenced };
-    let paths =
-        spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
-    for backend in paths.map(|path| &path.backend).chain(&spec.default_backend) {
-        referenced.services.extend(backend.service.iter().map(|service| here(&service.name)));
+    if let Some(spec) = &annotations.ingress.spec {
+        let rules = spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref());
+        let paths = rules.flat_map(|http| &http.paths).map(|path| &path.backend);
+        for backend in paths.chain(&spec.default_backend) {
+            referenced.services.extend(backend.service.iter().map(|service| here(&service.name)));
+        }
+        let tls = spec.tls.iter().flatten().filter_map(|tls| tls.secret_name.as_deref());
+        referenced.certificates.extend(tls.filter(|name| !name.is_empty()).map(here));
+        referenced.secrets.extend(referenced.certificates.iter().cloned());
     }
-    let tls = spec.tls.iter().flatten().filter_map(|tls| tls.secret_name.as_deref());
-    referenced.certificates.extend(tls.filter(|name| !name.is_empty()).map(here));
-    referenced.secrets.extend(referenced.certificates.iter().cloned());
     read::refer(annotations, &mut referenced);
     referenced
 }

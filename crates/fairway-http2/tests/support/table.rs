@@ -1,0 +1,131 @@
+//! Frames to judge, one after the other, and what a server says of them: the comparisons with other codecs share it.
+
+use std::collections::BTreeMap;
+
+use fairway_http2::Code;
+use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
+
+use super::{
+    GET, POST, PREFACE, frame, frames, goodbyes, headers, literal, reset, resets, settings, window_update,
+};
+
+/// What a server says of some input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Said {
+    Nothing,
+    /// It reset a stream.
+    Stream,
+    /// It ended the connection.
+    Connection,
+    /// It answers nothing any more, and does not say why.
+    Silent,
+}
+
+/// The mark behind the input: whoever answers it has read all before it.
+pub(crate) const MARK: [u8; 8] = *b"the mark";
+
+/// What frames say, if they say enough: the mark is answered, or the connection ends.
+pub(crate) fn judged(bytes: &[u8]) -> Option<Said> {
+    let frames = frames(&bytes[..whole(bytes)]);
+    if goodbyes(&frames).iter().any(|(_, code)| *code as u32 != 0) {
+        return Some(Said::Connection);
+    }
+    let answered = frames.iter().any(|frame| frame.kind == Kind::Ping && frame.payload == MARK);
+    let said = if resets(&frames).is_empty() { Said::Nothing } else { Said::Stream };
+    answered.then_some(said)
+}
+
+/// The same with the code of the first error that it names.
+pub(crate) fn judged_with_code(bytes: &[u8]) -> Option<(Said, Code)> {
+    let said = judged(bytes)?;
+    let frames = frames(&bytes[..whole(bytes)]);
+    let code = match said {
+        Said::Stream => resets(&frames).first().map(|(_, code)| *code),
+        Said::Connection => {
+            goodbyes(&frames).iter().map(|(_, code)| *code).find(|code| *code != Code::NoError)
+        }
+        Said::Nothing | Said::Silent => None,
+    };
+    Some((said, code.unwrap_or(Code::NoError)))
+}
+
+/// Bytes of whole frames.
+fn whole(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>() {
+        let end = whole + HEADER_BYTES + Header::read(header).length as usize;
+        if end > bytes.len() {
+            break;
+        }
+        whole = end;
+    }
+    whole
+}
+
+/// A beginning that has streams of all kinds: 1 has a body to come, 3 has ended, 5 was reset.
+pub(crate) fn beginning() -> Vec<u8> {
+    let streams = [headers(1, false, POST), headers(3, true, GET), headers(5, false, POST), reset(5, 8)];
+    [PREFACE, &settings(&[]), &frame(Kind::Settings, ACK, 0, &[]), &streams.concat()].concat()
+}
+
+/// Frames of every type on every kind of stream with several flags and lengths, and others that are wrong in one thing.
+pub(crate) fn frames_to_judge() -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for kind in 0..=11u8 {
+        for stream in [0, 1, 2, 3, 5, 7] {
+            for flags in [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x20 | END_HEADERS] {
+                for (name, payload) in payloads() {
+                    let length = u32::try_from(payload.len()).unwrap();
+                    let header = Header { length, kind, flags, stream };
+                    let name = format!("kind {kind} stream {stream} flags {flags:#x} {name}");
+                    all.insert(name, [&header.bytes()[..], &payload].concat());
+                }
+            }
+        }
+    }
+    for (number, value) in
+        [(2, 2), (3, 0), (4, 0x8000_0000), (4, 0x7fff_ffff), (5, 16_383), (5, 1 << 24), (8, 2), (99, 9)]
+    {
+        all.insert(format!("setting {number} of {value}"), settings(&[(number, value)]));
+    }
+    let window = [window_update(0, 0x7fff_ffff), window_update(1, 0x7fff_ffff), window_update(1, 1)];
+    for (at, bytes) in window.into_iter().enumerate() {
+        all.insert(format!("window {at}"), bytes);
+    }
+    for (name, field) in FIELDS {
+        let (field_name, value) = field.split_once('=').unwrap();
+        all.insert(format!("field {name}"), headers(7, true, &[GET, &literal(field_name, value)].concat()));
+    }
+    all
+}
+
+fn payloads() -> [(&'static str, Vec<u8>); 9] {
+    [
+        ("empty", vec![]),
+        ("one byte", vec![0]),
+        ("four zeros", vec![0; 4]),
+        ("an increment", vec![0, 0, 0, 1]),
+        ("five bytes", vec![0, 0, 0, 9, 1]),
+        ("six bytes", vec![0; 6]),
+        ("eight bytes", vec![0, 0, 0, 1, 0, 0, 0, 0]),
+        ("a request", GET.to_vec()),
+        ("padding and more", vec![2, 0x82, 0x86, 0x84, 0x01, 0x01, b'a', 0, 0]),
+    ]
+}
+
+const FIELDS: [(&str, &str); 14] = [
+    ("plain", "x=y"),
+    ("upper case", "X=y"),
+    ("connection", "connection=close"),
+    ("keep-alive", "keep-alive=1"),
+    ("transfer-encoding", "transfer-encoding=chunked"),
+    ("upgrade", "upgrade=h2c"),
+    ("te", "te=trailers"),
+    ("other te", "te=gzip"),
+    ("late pseudo", ":method=GET"),
+    ("status", ":status=200"),
+    ("unknown pseudo", ":x=y"),
+    ("length", "content-length=5"),
+    ("bad length", "content-length=five"),
+    ("line feed", "x=a\nb"),
+];

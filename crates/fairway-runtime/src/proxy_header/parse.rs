@@ -1,0 +1,134 @@
+//! Bytes to a header of the PROXY protocol. Never reads from a connection.
+
+use std::net::SocketAddr;
+
+use ppp::{HeaderResult, PartialResult, v1, v2};
+
+/// How a version 1 line begins.
+const LINE: &[u8] = b"PROXY ";
+
+/// A version 1 line that says nothing of the client.
+const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
+
+/// How a version 2 header begins.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// A version 1 line with its CRLF.
+const MOST_OF_LINE: usize = 107;
+
+/// What was read before the connection's own first byte.
+pub struct ProxyHeader {
+    /// The client, unless the balancer speaks for itself (`LOCAL`, `UNKNOWN`).
+    pub client: Option<SocketAddr>,
+    /// Bytes that follow the header.
+    pub rest: Vec<u8>,
+}
+
+/// The peer left, or sent something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHeader;
+
+/// The header that these bytes begin with; `None` asks for more of them.
+///
+/// # Errors
+/// When they begin with something else.
+pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
+    let begins = |with: &[u8]| bytes.iter().zip(with).all(|(byte, other)| byte == other);
+    let is_line = begins(LINE);
+    // Of other bytes the parser sometimes wants more, as it does of "P\rP".
+    if !is_line && !begins(SIGNATURE) {
+        return Err(NoHeader);
+    }
+    let line_end = bytes.windows(2).position(|two| two == b"\r\n").filter(|_| is_line);
+    match line_end.map(|end| &bytes[..end]) {
+        // The parser takes a line that was cut before its last number for a wrong one: it sees whole lines only.
+        None if is_line => return if bytes.len() > MOST_OF_LINE { Err(NoHeader) } else { Ok(None) },
+        // "the receiver must ignore anything presented before the CRLF is found", of which the parser takes a few words.
+        Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
+            let length = line.len() + 2;
+            let header = ProxyHeader { client: None, rest: bytes[length..].to_vec() };
+            return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
+        }
+        _ => {}
+    }
+    let header = HeaderResult::parse(bytes);
+    if header.is_incomplete() && bytes.starts_with(LINE) {
+        return Err(NoHeader);
+    }
+    if header.is_incomplete() {
+        return Ok(None);
+    }
+    let (client, length) = match header {
+        HeaderResult::V1(Ok(header)) => (v1_client(&header.addresses), header.header.len()),
+        HeaderResult::V2(Ok(header)) => (v2_client(&header), header.length() + 16),
+        HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(NoHeader),
+    };
+    Ok(Some(ProxyHeader { client, rest: bytes[length.min(bytes.len())..].to_vec() }))
+}
+
+fn v1_client(addresses: &v1::Addresses) -> Option<SocketAddr> {
+    match addresses {
+        v1::Addresses::Tcp4(ip) => Some((ip.source_address, ip.source_port).into()),
+        v1::Addresses::Tcp6(ip) => Some((ip.source_address, ip.source_port).into()),
+        v1::Addresses::Unknown => None,
+    }
+}
+
+fn v2_client(header: &v2::Header<'_>) -> Option<SocketAddr> {
+    if header.command == v2::Command::Local {
+        return None;
+    }
+    match header.addresses {
+        v2::Addresses::IPv4(ip) => Some((ip.source_address, ip.source_port).into()),
+        v2::Addresses::IPv6(ip) => Some((ip.source_address, ip.source_port).into()),
+        v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_1_line_names_the_client_and_leaves_the_rest() {
+        let header = parse(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\nGET /").unwrap().unwrap();
+        assert_eq!(header.client, Some("192.0.2.7:5555".parse().unwrap()));
+        assert_eq!(header.rest, b"GET /");
+    }
+
+    #[test]
+    fn a_version_2_header_names_the_client_and_leaves_the_rest() {
+        let mut bytes =
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50".to_vec();
+        bytes.extend_from_slice(b"GET /");
+        let header = parse(&bytes).unwrap().unwrap();
+        assert_eq!(header.client, Some("192.0.2.7:5555".parse().unwrap()));
+        assert_eq!(header.rest, b"GET /");
+    }
+
+    #[test]
+    fn every_split_asks_for_more_until_it_is_whole() {
+        let whole = b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 80\r\n";
+        for cut in 1..whole.len() {
+            assert!(matches!(parse(&whole[..cut]), Ok(None)), "{cut}");
+        }
+        assert!(parse(whole).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_unknown_client_is_none_whatever_the_line_says_more() {
+        for more in ["", " ", " ffff::1 ffff::2 1 2", " a b c d e f g h i", " \r \u{e9}"] {
+            let header = parse(format!("PROXY UNKNOWN{more}\r\nGET /").as_bytes()).unwrap().unwrap();
+            assert_eq!((header.client, &header.rest[..]), (None, &b"GET /"[..]), "{more:?}");
+        }
+        assert!(parse(b"PROXY UNKNOWNS\r\n").is_err());
+        assert!(parse(&[b"PROXY UNKNOWN ", &b"1".repeat(92)[..], b"\r\n"].concat()).is_err());
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused() {
+        assert!(parse(b"GET / HTTP/1.1\r\n\r\n").is_err());
+        assert!(parse(b"PROXY TCP4 nonsense\r\n").is_err());
+        assert!(parse(&[b"PROXY TCP4 ", &b"1".repeat(100)[..]].concat()).is_err());
+    }
+}

@@ -1,0 +1,9 @@
+//! Fields that are written and read again, as any bytes say. The checks are those of the ordinary tests.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target calls one of the checks")]
+#[path = "../../crates/fairway-http2/tests/checks/mod.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::encode(input));

@@ -1,0 +1,14 @@
+//! Any bytes as the header of the PROXY protocol. The checks are those of the tests of `fairway-runtime`, of which only this
+//! file is built here: the rest needs sockets and cryptography.
+
+#![no_main]
+
+#[path = "../../crates/fairway-runtime/tests/checks/mod.rs"]
+mod checks;
+#[path = "../../crates/fairway-runtime/src/proxy_header/parse.rs"]
+mod parse;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::proxy_header(input, |bytes| match parse::parse(bytes) {
+    Ok(header) => Ok(header.map(|header| (header.client, bytes.len() - header.rest.len()))),
+    Err(_) => Err(()),
+}));
