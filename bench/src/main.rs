@@ -78,7 +78,7 @@ struct RunArguments {
     /// Seconds of load in a block.
     #[arg(long, default_value_t = 2.5, value_parser = seconds)]
     seconds: f64,
-    /// A smoke test: two blocks of 0.3 s and 500 idle connections. Its figures mean little.
+    /// A smoke test: two blocks of 0.3 s and 500 idle connections at most. Its figures mean little.
     #[arg(long)]
     quick: bool,
     /// Which CPUs the proxies and the generator run on.

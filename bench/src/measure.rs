@@ -9,4 +9,4 @@ mod memory;
 pub(crate) use block::Latency;
 pub(crate) use block::{Block, Effort, again, blocks};
 pub(crate) use handshakes::Handshakes;
-pub(crate) use memory::{Memory, idle};
+pub(crate) use memory::{Memory, idle, waiting};

@@ -4,6 +4,7 @@
 mod envoy;
 mod fairway;
 mod floor;
+mod h2o;
 mod haproxy;
 mod nginx;
 mod peer;
@@ -14,8 +15,8 @@ use fairway_lab_measure::Release;
 pub(crate) use peer::{Binaries, Peer};
 
 /// In the order of the report; the first that is there is what the others are divided by.
-pub(crate) const ALL: [&Peer; 5] =
-    [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY];
+pub(crate) const ALL: [&Peer; 6] =
+    [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY, &h2o::H2O];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
 pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
