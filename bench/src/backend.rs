@@ -353,3 +353,59 @@ fn write_some(mut to: &TcpStream, bytes: &[u8]) -> Option<usize> {
     }
     Some(written)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Ask, Generator, Tally, send};
+    use crate::scenario::{Load, named};
+
+    /// A short load as that of the scenario called `name`, straight to the backend.
+    fn asked(name: &str) -> Tally {
+        let upstream = start(Idle::Sleep).unwrap();
+        send(&ask(name, &upstream), Duration::from_millis(100)).unwrap()
+    }
+
+    fn ask(name: &str, upstream: &Upstream) -> Ask {
+        let mut scenario = named(&[name.to_owned()]).unwrap()[0];
+        scenario.tls = false;
+        Ask { address: upstream.address(&scenario), scenario, backing: upstream.backing.clone() }
+    }
+
+    #[test]
+    fn every_protocol_is_answered_in_full() {
+        for name in ["http-1k-50", "h2c-upstream-1k-10x100", "grpc-10x10"] {
+            let tally = asked(name);
+            assert_eq!(tally.failed(), 0, "{name}: {:?}", tally.errors);
+            assert!(tally.requests > 100, "{name}: {}", tally.requests);
+        }
+    }
+
+    #[test]
+    fn answers_that_are_held_back_come_when_they_are_released() {
+        for name in ["waiting-streams-h2c", "http-1k-200"] {
+            let upstream = start(Idle::Sleep).unwrap();
+            let mut ask = ask(name, &upstream);
+            ask.scenario.load = Load::Waiting;
+            let streams = ask.scenario.connections * ask.scenario.downstream.streams();
+            let mut generator = Generator::open(&ask, Duration::from_secs(60)).unwrap();
+            upstream.hold();
+            assert!(generator.send_and_wait_for(streams as u64).unwrap(), "{name}");
+            upstream.release().unwrap();
+            generator.finish().unwrap();
+            let tally = generator.end().unwrap();
+            assert_eq!((tally.requests, tally.failed()), (streams as u64, 0), "{name}: {:?}", tally.errors);
+        }
+    }
+
+    #[test]
+    fn connections_of_http_2_that_are_used_once_stay_open() {
+        let upstream = start(Idle::Sleep).unwrap();
+        let mut ask = ask("idle-memory-h2", &upstream);
+        ask.scenario.upstream = scenario::Upstream::H2c;
+        ask.scenario.connections = 20;
+        let tally = send(&Ask { address: upstream.address(&ask.scenario), ..ask }, Duration::from_secs(20));
+        let tally = tally.unwrap();
+        assert_eq!((tally.requests, tally.open, tally.failed()), (20, 20, 0));
+    }
+}

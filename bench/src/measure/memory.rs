@@ -10,7 +10,7 @@ use super::block::ask;
 use crate::backend::Upstream;
 use crate::load::{Ask, Generator, Tally, send};
 use crate::running::{Running, settle};
-use crate::scenario::{Load, Scenario};
+use crate::scenario::{Downstream, Load, Scenario};
 
 /// Connections that come and go first, so that what a proxy allocates once is not counted per connection.
 const FIRST: usize = 50;
@@ -91,7 +91,11 @@ pub(crate) fn waiting(
 
 /// Requests on connections that come and go.
 fn warm_up(all: &Ask) -> anyhow::Result<()> {
-    let scenario = Scenario { connections: FIRST, load: Load::KeepAlive, ..all.scenario };
+    let mut scenario = Scenario { connections: FIRST, load: Load::KeepAlive, ..all.scenario };
+    if scenario.is_http2() {
+        // Streams that came before would leave behind what those that are measured use.
+        scenario.downstream = Downstream::Http2 { streams: 1 };
+    }
     send(&Ask { scenario, ..all.clone() }, FIRST_FOR)?;
     settle(SETTLE)
 }

@@ -37,10 +37,11 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
 fn configuration(site: &Site, chain: &Path, key: &Path) -> String {
     let Site { directory, http, https, backend, .. } = site;
     let (directory, chain, key) = (directory.display(), chain.display(), key.display());
+    // As root it would become another user, who cannot read what is here.
+    let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
     format!(
         "num-threads: 1
-max-connections: 16384
-pid-file: {directory}/h2o.pid
+{user}max-connections: 16384
 error-log: {directory}/error.log
 http1-request-timeout: 600
 http2-idle-timeout: 600
@@ -57,6 +58,7 @@ listen:
     certificate-file: {chain}
     key-file: {key}
     minimum-version: TLSv1.3
+    ocsp-update-interval: 0
 hosts:
   \"{HOST}\":
     paths:

@@ -236,7 +236,6 @@ impl Stream {
         let Some((name, value)) = &expected.expect.trailer else {
             return Poll::Ready(expected.judge(*status, *matched, line));
         };
-        // An answer of only a head has its status there (gRPC's "trailers-only").
         let found = match body.poll_trailers(&mut context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(trailers)) => trailers.is_some_and(|trailers| {
