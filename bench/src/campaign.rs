@@ -137,8 +137,16 @@ impl Campaign {
         Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
+    /// Where all of it comes from.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
     /// Who can be measured, and why the others cannot.
-    fn taking_part(&self, scenario: &Scenario) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
+    pub(crate) fn taking_part(
+        &self,
+        scenario: &Scenario,
+    ) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
         let mut missing = self.report.absent.clone();
         let mut part = Vec::new();
         for (one, binary) in &self.found {
@@ -151,7 +159,7 @@ impl Campaign {
     }
 
     /// The inner error says why it does not start; an outer one ends the run.
-    fn start(
+    pub(crate) fn start(
         &mut self,
         name: &str,
         peer: &Wanted,

@@ -171,7 +171,8 @@ impl Measurement {
     }
 }
 
-pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
+/// What a scenario's clients ask of a proxy.
+pub(crate) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
     Ask {
         address: if scenario.tls { proxy.site.https } else { proxy.site.http },
         scenario: *scenario,
