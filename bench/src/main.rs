@@ -207,6 +207,6 @@ fn write(report: &impl Serialize, path: &Path) -> anyhow::Result<()> {
     }
     std::fs::write(path, serde_json::to_string_pretty(report)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("\nevery block is in {}", path.display());
+    eprintln!("\neverything is in {}", path.display());
     Ok(())
 }

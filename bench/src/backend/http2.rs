@@ -126,6 +126,8 @@ pub(super) struct Http2 {
     pub(super) out: Vec<u8>,
     /// What may still be sent of content on this connection.
     window: i64,
+    /// What a stream's window begins with. It is not counted: an answer has to fit in.
+    stream_window: i64,
     table: Table,
     /// Streams whose requests are complete and that were not answered.
     waiting: VecDeque<u32>,
@@ -153,6 +155,7 @@ impl Http2 {
             preface_left: PREFACE,
             out,
             window: USUAL_WINDOW,
+            stream_window: USUAL_WINDOW,
             table: Table::Empty,
             waiting: VecDeque::new(),
             unreturned: 0,
@@ -165,18 +168,21 @@ impl Http2 {
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);
         let used = if partial.is_empty() {
-            let used = self.frames(&bytes[skipped..], answer)?;
+            let used = self.frames(&bytes[skipped..])?;
             partial.extend_from_slice(&bytes[skipped + used..]);
             0
         } else {
             partial.extend_from_slice(&bytes[skipped..]);
-            self.frames(&partial, answer)?
+            self.frames(&partial)?
         };
         partial.drain(..used);
         self.partial = partial;
         if self.unreturned >= CREDIT {
             frame(&mut self.out, (WINDOW_UPDATE, 0), 0, &(self.unreturned as u32).to_be_bytes());
             self.unreturned = 0;
+        }
+        if self.stream_window < answer.body.len() as i64 {
+            return None;
         }
         if !is_held {
             self.answer(answer);
@@ -214,19 +220,19 @@ impl Http2 {
     }
 
     /// How many bytes complete frames have.
-    fn frames(&mut self, bytes: &[u8], answer: &Answer) -> Option<usize> {
+    fn frames(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut used = 0;
         while let Some(head) = bytes.get(used..used + FRAME_HEAD) {
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
             let Some(payload) = bytes.get(used + FRAME_HEAD..used + FRAME_HEAD + length) else { break };
             let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-            self.frame(head[3], head[4], stream, payload, answer)?;
+            self.frame((head[3], head[4]), stream, payload)?;
             used += FRAME_HEAD + length;
         }
         Some(used)
     }
 
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8], answer: &Answer) -> Option<()> {
+    fn frame(&mut self, (kind, flags): (u8, u8), stream: u32, payload: &[u8]) -> Option<()> {
         match kind {
             HEADERS | DATA => {
                 if kind == DATA {
@@ -237,7 +243,7 @@ impl Http2 {
                 }
             }
             SETTINGS if flags & ACK == 0 => {
-                self.settings(payload, answer)?;
+                self.settings(payload)?;
                 frame(&mut self.out, (SETTINGS, ACK), 0, &[]);
             }
             PING if flags & ACK == 0 => frame(&mut self.out, (PING, ACK), 0, payload),
@@ -250,15 +256,14 @@ impl Http2 {
         Some(())
     }
 
-    fn settings(&mut self, payload: &[u8], answer: &Answer) -> Option<()> {
+    fn settings(&mut self, payload: &[u8]) -> Option<()> {
         for setting in payload.chunks_exact(6) {
             let value = u32::from_be_bytes(setting[2..].try_into().ok()?);
             match u16::from_be_bytes([setting[0], setting[1]]) {
                 HEADER_TABLE_SIZE if value < USUAL_TABLE && self.table == Table::Empty => {
                     self.table = Table::Refused { said: false };
                 }
-                // Windows of streams are not counted: an answer has to fit in one.
-                INITIAL_WINDOW_SIZE if (value as usize) < answer.body.len() => return None,
+                INITIAL_WINDOW_SIZE => self.stream_window = i64::from(value),
                 _ => {}
             }
         }
