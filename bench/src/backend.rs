@@ -13,69 +13,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::http2::{Answer, Http2};
+use crate::body::Body;
 use crate::pinning::Idle;
 use crate::readiness::{Readiness, Ready};
-use crate::scenario::{self, Scenario};
 
-/// How much a path answers with.
+/// What the backend speaks. Each has a port; their tokens are the last ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Body {
-    Kilobyte,
-    Megabyte,
-    /// A message of gRPC, in answer to a small one.
-    Message,
-}
-
-/// The message of a call: not compressed, 100 bytes.
-pub(crate) const CALLED_WITH: [u8; 105] = {
-    let mut message = [b'x'; 105];
-    message[0] = 0;
-    message[1] = 0;
-    message[2] = 0;
-    message[3] = 0;
-    message[4] = 100;
-    message
-};
-
-impl Body {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Kilobyte => "/k",
-            Self::Megabyte => "/m",
-            Self::Message => "/bench.Bench/Call",
-        }
-    }
-
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::Kilobyte | Self::Message => 1 << 10,
-            Self::Megabyte => 1 << 20,
-        }
-    }
-
-    fn answer(self) -> Vec<u8> {
-        let mut answer = format!(
-            "HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
-             Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
-            self.bytes()
-        )
-        .into_bytes();
-        answer.resize(answer.len() + self.bytes(), b'x');
-        answer
-    }
-}
-
-/// Ports, by what is spoken there. Their tokens are the last ones.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Spoken {
+pub(crate) enum Spoken {
     Http1,
-    Http2,
+    /// HTTP/2 without TLS, with prior knowledge.
+    H2c,
+    /// gRPC, over HTTP/2 without TLS.
     Grpc,
 }
 
 impl Spoken {
-    const ALL: [Self; 3] = [Self::Http1, Self::Http2, Self::Grpc];
+    const ALL: [Self; 3] = [Self::Http1, Self::H2c, Self::Grpc];
 
     fn token(self) -> usize {
         usize::MAX - self as usize
@@ -144,13 +98,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Where a scenario's requests go.
-    pub(crate) fn address(&self, scenario: &Scenario) -> SocketAddr {
-        let spoken = match (scenario.upstream, scenario.body) {
-            (scenario::Upstream::Http1, _) => Spoken::Http1,
-            (scenario::Upstream::H2c, Body::Message) => Spoken::Grpc,
-            (scenario::Upstream::H2c, _) => Spoken::Http2,
-        };
+    /// Where this is spoken.
+    pub(crate) fn address(&self, spoken: Spoken) -> SocketAddr {
         self.addresses[spoken as usize]
     }
 
@@ -203,8 +152,8 @@ impl Backend {
             connections: Vec::new(),
             free: Vec::new(),
             answers: Answers {
-                kilobyte: Body::Kilobyte.answer(),
-                megabyte: Body::Megabyte.answer(),
+                kilobyte: http1_answer(Body::Kilobyte),
+                megabyte: http1_answer(Body::Megabyte),
                 http2: Answer::new(Body::Kilobyte),
                 grpc: Answer::new(Body::Message),
                 held,
@@ -248,7 +197,7 @@ impl Backend {
             }
             let speech = match spoken {
                 Spoken::Http1 => Speech::Http1(Http1::default()),
-                Spoken::Http2 | Spoken::Grpc => Speech::Http2(Box::new(Http2::new()), spoken),
+                Spoken::H2c | Spoken::Grpc => Speech::Http2(Box::new(Http2::new()), spoken),
             };
             self.connections[token] = Some(Connection { stream, speech, is_full: false });
         }
@@ -342,6 +291,18 @@ impl Http1 {
     }
 }
 
+/// The bytes of an answer with HTTP/1.
+fn http1_answer(body: Body) -> Vec<u8> {
+    let mut answer = format!(
+        "HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        body.bytes()
+    )
+    .into_bytes();
+    answer.resize(answer.len() + body.bytes(), b'x');
+    answer
+}
+
 fn write_some(mut to: &TcpStream, bytes: &[u8]) -> Option<usize> {
     let mut written = 0;
     while written < bytes.len() {
@@ -369,7 +330,7 @@ mod tests {
     fn ask(name: &str, upstream: &Upstream) -> Ask {
         let mut scenario = named(&[name.to_owned()]).unwrap()[0];
         scenario.tls = false;
-        Ask { address: upstream.address(&scenario), scenario, backing: upstream.backing.clone() }
+        Ask { address: upstream.address(scenario.upstream), scenario, backing: upstream.backing.clone() }
     }
 
     #[test]
@@ -402,9 +363,10 @@ mod tests {
     fn connections_of_http_2_that_are_used_once_stay_open() {
         let upstream = start(Idle::Sleep).unwrap();
         let mut ask = ask("idle-memory-h2", &upstream);
-        ask.scenario.upstream = scenario::Upstream::H2c;
+        ask.scenario.upstream = Spoken::H2c;
         ask.scenario.connections = 20;
-        let tally = send(&Ask { address: upstream.address(&ask.scenario), ..ask }, Duration::from_secs(20));
+        let tally =
+            send(&Ask { address: upstream.address(ask.scenario.upstream), ..ask }, Duration::from_secs(20));
         let tally = tally.unwrap();
         assert_eq!((tally.requests, tally.open, tally.failed()), (20, 20, 0));
     }

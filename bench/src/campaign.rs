@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use fairway_lab_measure::Executable;
 use tempfile::TempDir;
 
-use crate::backend::{self, Body, Upstream};
+use crate::backend::{self, Spoken, Upstream};
 use crate::measure::{self, Effort};
-use crate::peers::{self, Binaries, Wanted};
+use crate::peers::{self, Binaries, Need, Wanted};
 use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, handshakes, summarise};
 use crate::running::Running;
-use crate::scenario::{self, Downstream, Load, Scenario};
+use crate::scenario::{Downstream, Load, Scenario};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
@@ -99,12 +99,11 @@ impl Campaign {
             let started = self.start(&peer.name, peer, binary, scenario)?;
             take(started, &peer.name, &mut running, &mut missing);
         }
-        if scenario.upstream == scenario::Upstream::H2c
-            && scenario.body == Body::Kilobyte
+        if scenario.upstream == Spoken::H2c
             && let Some((peer, binary)) = part.first()
         {
             // What the protocol of the backend costs is seen beside the same proxy with the other one.
-            let other = Scenario { upstream: scenario::Upstream::Http1, ..*scenario };
+            let other = Scenario { upstream: Spoken::Http1, ..*scenario };
             let name = format!("{} to HTTP/1", peer.name);
             let started = self.start(&name, peer, binary, &other)?;
             take(started, &name, &mut running, &mut missing);
@@ -150,7 +149,7 @@ impl Campaign {
         let mut missing = self.report.absent.clone();
         let mut part = Vec::new();
         for (one, binary) in &self.found {
-            match (one.peer.cannot)(scenario) {
+            match one.peer.lacks(&needs(scenario)) {
                 Some(why) => _ = missing.insert(one.name.clone(), why.to_owned()),
                 None => part.push((one.clone(), binary.clone())),
             }
@@ -179,6 +178,17 @@ impl Campaign {
             }
         }
     }
+}
+
+/// What a scenario asks for that not every peer has.
+fn needs(scenario: &Scenario) -> Vec<Need> {
+    let needs = [
+        (scenario.tls, Need::Tls),
+        (scenario.is_http2(), Need::Http2),
+        (!scenario.is_http2(), Need::Http1),
+        (scenario.upstream != Spoken::Http1, Need::Http2Upstream),
+    ];
+    needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
 }
 
 /// Whether it is configured as all others of its kind.

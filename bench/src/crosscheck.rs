@@ -9,7 +9,7 @@ use anyhow::Context;
 use fairway_lab_measure::CpuTime;
 use serde::Serialize;
 
-use crate::backend::{Body, CALLED_WITH};
+use crate::body::{Body, CALLED_WITH};
 use crate::campaign::Campaign;
 use crate::interrupt;
 use crate::load::{GROUP, Generator};

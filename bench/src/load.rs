@@ -13,7 +13,8 @@ use fairway_lab_traffic::load::{
     Between, Expect, Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion,
 };
 
-use crate::backend::{Backing, Body, CALLED_WITH};
+use crate::backend::Backing;
+use crate::body::{Body, CALLED_WITH};
 use crate::interrupt::wait_until;
 use crate::scenario::{Load, Scenario};
 use crate::site::HOST;

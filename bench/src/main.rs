@@ -10,6 +10,7 @@
 )]
 
 mod backend;
+mod body;
 mod campaign;
 mod crosscheck;
 mod interrupt;

@@ -12,7 +12,7 @@ mod peer;
 use anyhow::Context;
 use fairway_lab_measure::Release;
 
-pub(crate) use peer::{Binaries, Peer};
+pub(crate) use peer::{Binaries, Need, Peer};
 
 /// In the order of the report; the first that is there is what the others are divided by.
 pub(crate) const ALL: [&Peer; 6] =

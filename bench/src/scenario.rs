@@ -1,6 +1,7 @@
 //! The table of scenarios: what is sent, over what, on how many connections. Never measures.
 
-use crate::backend::Body;
+use crate::backend::Spoken;
+use crate::body::Body;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,15 +36,6 @@ impl Downstream {
     }
 }
 
-/// What the backend speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Upstream {
-    Http1,
-    /// HTTP/2 without TLS, with prior knowledge.
-    H2c,
-}
-
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -52,7 +44,7 @@ pub(crate) struct Scenario {
     pub(crate) body: Body,
     pub(crate) connections: usize,
     pub(crate) downstream: Downstream,
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: Spoken,
 }
 
 impl Scenario {
@@ -62,7 +54,7 @@ impl Scenario {
     }
 
     const fn http1(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Self {
-        let (downstream, upstream) = (Downstream::Http1, Upstream::Http1);
+        let (downstream, upstream) = (Downstream::Http1, Spoken::Http1);
         Self { name, load, tls, body, connections, downstream, upstream }
     }
 
@@ -72,7 +64,7 @@ impl Scenario {
         Self { downstream, ..Self::http1(name, Load::KeepAlive, true, Body::Kilobyte, connections) }
     }
 
-    const fn over(self, upstream: Upstream) -> Self {
+    const fn over(self, upstream: Spoken) -> Self {
         Self { upstream, ..self }
     }
 
@@ -91,14 +83,14 @@ pub(crate) const ALL: [Scenario; 17] = [
     Scenario::http2("h2-1k-50x1", 50, 1),
     Scenario::http2("h2-1k-10x10", 10, 10),
     Scenario::http2("h2-1k-10x100", 10, 100),
-    Scenario::http2("h2c-upstream-1k-10x100", 10, 100).over(Upstream::H2c),
-    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", 10, 10).over(Upstream::H2c) },
+    Scenario::http2("h2c-upstream-1k-10x100", 10, 100).over(Spoken::H2c),
+    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", 10, 10).over(Spoken::Grpc) },
     Scenario::http1("idle-memory", Load::Idle, false, Body::Kilobyte, 5000),
     Scenario::http1("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
     Scenario::http2("idle-memory-h2", 5000, 1).measured(Load::Idle, false),
     Scenario::http2("idle-memory-h2-tls", 5000, 1).measured(Load::Idle, true),
     Scenario::http2("waiting-streams", 20, 100).measured(Load::Waiting, false),
-    Scenario::http2("waiting-streams-h2c", 20, 100).measured(Load::Waiting, false).over(Upstream::H2c),
+    Scenario::http2("waiting-streams-h2c", 20, 100).measured(Load::Waiting, false).over(Spoken::H2c),
 ];
 
 /// The scenarios that one of the comma-separated names begins; all when there is none.

@@ -5,8 +5,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use crate::backend::{Backing, Body, Upstream};
-use crate::scenario::{self, Scenario};
+use crate::backend::{Backing, Spoken, Upstream};
+use crate::scenario::Scenario;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
@@ -57,7 +57,7 @@ impl Site {
             http,
             https,
             admin,
-            backend: backend.address(scenario),
+            backend: backend.address(scenario.upstream),
             backing: backend.backing.clone(),
             written: Vec::new(),
         })
@@ -65,12 +65,12 @@ impl Site {
 
     /// Whether requests are calls of gRPC.
     pub(crate) fn is_grpc(&self) -> bool {
-        self.scenario.body == Body::Message
+        self.scenario.upstream == Spoken::Grpc
     }
 
     /// Whether the backend speaks HTTP/2.
     pub(crate) fn has_h2c_upstream(&self) -> bool {
-        self.scenario.upstream == scenario::Upstream::H2c
+        self.scenario.upstream != Spoken::Http1
     }
 
     /// The protocols that ALPN may choose: what the scenario's clients offer.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::Body;
+use crate::body::Body;
 
 /// RFC 9113 §6.
 const DATA: u8 = 0;

@@ -33,6 +33,15 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
+/// What else the machine did.
+#[derive(Clone, Copy, serde::Serialize)]
+pub(crate) struct Around {
+    /// The share of the machine that the hypervisor took.
+    pub(crate) stolen: f64,
+    /// The share of a CPU that generator and backend used together.
+    pub(crate) generator_busy: f64,
+}
+
 #[derive(serde::Serialize)]
 pub(crate) struct Block {
     pub(crate) round: usize,
@@ -42,9 +51,8 @@ pub(crate) struct Block {
     pub(crate) seconds: f64,
     pub(crate) cpu: CpuTime,
     pub(crate) latency_us: Latency,
-    pub(crate) stolen: f64,
-    /// The share of a CPU that generator and backend used together.
-    pub(crate) generator_busy: f64,
+    #[serde(flatten)]
+    pub(crate) around: Around,
     /// How far apart the CPUs were, before and after.
     pub(crate) distance: Distance,
     pub(crate) distance_ns: [Option<f64>; 2],
@@ -144,8 +152,10 @@ impl Measurement {
                 p99: latency.value_at_quantile(0.99),
                 max: latency.max(),
             },
-            stolen,
-            generator_busy: generator_cpu.total_ns as f64 / 1e9 / tally.outcome.load.seconds.max(1e-9),
+            around: Around {
+                stolen,
+                generator_busy: generator_cpu.total_ns as f64 / 1e9 / tally.outcome.load.seconds.max(1e-9),
+            },
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,
             handshakes,

@@ -13,7 +13,7 @@ use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {
     name: "fairway",
-    cannot: |_| None,
+    without: &[],
     find: |binaries, _| {
         let shown = binaries.fairway.file_name().unwrap_or_default().to_string_lossy();
         anyhow::ensure!(binaries.fairway.is_file(), "the binary `{shown}` is not built (see --fairway)");

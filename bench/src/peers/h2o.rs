@@ -6,17 +6,15 @@ use std::process::Command;
 
 use fairway_lab_measure::Executable;
 
-use super::peer::{Peer, of_stable};
-use crate::scenario::{Scenario, Upstream};
+use super::peer::{Need, Peer, of_stable};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const H2O: Peer = Peer {
     name: "h2o",
-    cannot: |scenario| match scenario {
-        Scenario { upstream: Upstream::H2c, .. } => Some("h2o 2.2 speaks only HTTP/1 with backends"),
-        _ if !scenario.is_http2() => Some("compared for HTTP/2 only"),
-        _ => None,
-    },
+    without: &[
+        (Need::Http2Upstream, "h2o 2.2 speaks only HTTP/1 with backends"),
+        (Need::Http1, "compared for HTTP/2 only"),
+    ],
     find: |binaries, release| of_stable(binaries, release, "h2o"),
     version: Executable::version,
     prepare,

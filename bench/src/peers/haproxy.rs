@@ -10,7 +10,7 @@ use crate::site::{Certificate, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
-    cannot: |_| None,
+    without: &[],
     find: |binaries, release| packaged(binaries, release, "haproxy"),
     version: Executable::version,
     prepare,

@@ -10,7 +10,7 @@ use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
-    cannot: |_| None,
+    without: &[],
     find: |binaries, release| packaged(binaries, release, "nginx"),
     version: Executable::version,
     prepare,

@@ -6,7 +6,6 @@ use std::process::Command;
 use anyhow::Context;
 use fairway_lab_measure::{Executable, MAKE_CURRENT, Release};
 
-use crate::scenario::Scenario;
 use crate::site::{Certificate, Site};
 
 /// Where the binaries are that no package puts on the path.
@@ -21,11 +20,28 @@ pub(crate) struct Binaries {
 /// One proxy. `prepare` writes what it reads and returns the command that runs it in the foreground.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Why it has no row in a scenario, if it has none.
-    pub(crate) cannot: fn(&Scenario) -> Option<&'static str>,
+    /// What it has not, and how that is said where it has no row.
+    pub(crate) without: &'static [(Need, &'static str)],
     pub(crate) find: fn(&Binaries, &Release) -> anyhow::Result<Executable>,
     pub(crate) version: fn(&Executable) -> anyhow::Result<String>,
     pub(crate) prepare: fn(&Executable, &mut Site, &Certificate) -> anyhow::Result<Command>,
+}
+
+/// What a scenario may ask for that not every peer has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    Tls,
+    Http1,
+    Http2,
+    /// HTTP/2 to the backend.
+    Http2Upstream,
+}
+
+impl Peer {
+    /// Why it has no row where this is needed, if it has none.
+    pub(crate) fn lacks(&self, needs: &[Need]) -> Option<&'static str> {
+        self.without.iter().find(|(need, _)| needs.contains(need)).map(|(_, why)| *why)
+    }
 }
 
 /// The first line that a command prints, on whichever stream.

@@ -149,7 +149,7 @@ fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summ
         speed: Speed {
             requests_per_second: requests / seconds,
             rate_to_base: ratio(Block::rate),
-            generator_busy: sum(|block| block.generator_busy * block.seconds) / seconds,
+            generator_busy: sum(|block| block.around.generator_busy * block.seconds) / seconds,
         },
         busy: total_us * requests / 1e6 / seconds,
         p50_us: middle(kept.iter().map(|block| block.latency_us.p50).collect()),
@@ -193,7 +193,7 @@ fn middle(mut values: Vec<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Latency;
+    use crate::measure::{Around, Latency};
     use fairway_lab_measure::CpuTime;
 
     fn block(round: usize, peer: &str, cpu_us: f64, distance: Distance) -> Block {
@@ -206,8 +206,7 @@ mod tests {
             seconds: 1.0,
             cpu,
             latency_us: Latency { p50: 1, p99: 2, max: 3 },
-            stolen: 0.0,
-            generator_busy: 0.5,
+            around: Around { stolen: 0.0, generator_busy: 0.5 },
             distance,
             distance_ns: [None; 2],
             handshakes: None,
