@@ -108,7 +108,7 @@ const TITLES: [(&str, &str); 15] = [
     ("h2-1k-50x1", "HTTP/2, 1 KiB, TLS 1.3, 50 connections with 1 stream"),
     ("h2-1k-10x10", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 10 streams"),
     ("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
-    ("h2c-upstream-1k-10x100", "the same with HTTP/2 to the backend"),
+    ("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
     ("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams"),
     ("idle-memory-h2", "idle connections of HTTP/2"),
     ("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS"),
