@@ -46,6 +46,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_peer_that_lacks_something_says_so_where_it_is_needed_and_only_there() {
+        let h2o = named("h2o").expect("a peer").peer;
+        assert_eq!(h2o.lacks(&[Need::Tls, Need::Http2]), None);
+        let why = h2o.lacks(&[Need::Tls, Need::Http2, Need::Http2Upstream]);
+        assert!(why.is_some_and(|why| why.contains("HTTP/1 with backends")));
+        let floor = named("floor").expect("a peer").peer;
+        assert_eq!((floor.lacks(&[Need::Http1]), floor.lacks(&[Need::Tls])), (None, Some("speaks no TLS")));
+    }
+
+    #[test]
     fn a_peer_may_be_named_with_its_release() {
         let wanted = named("nginx@1.22").expect("a peer");
         assert_eq!((wanted.name.as_str(), wanted.peer.name), ("nginx@1.22", "nginx"));
