@@ -1,70 +1,81 @@
 //! The backend of every measurement: one thread that answers each request with the same bytes. It costs as little CPU
 //! as a server can, so that the proxy under test is what the machine spends its time on.
 //!
-//! Owns the answers. Never parses more than the end of a head and the first bytes of the path; never sees a body,
-//! because the generator sends none.
+//! Owns the answers. It has a port for each protocol. Of HTTP/1 it never parses more than the end of a head and the first bytes
+//! of the path, of HTTP/2 no more than frames; it never looks at a body.
+
+mod http2;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use self::http2::{Answer, Http2};
+use crate::body::Body;
 use crate::pinning::Idle;
 use crate::readiness::{Readiness, Ready};
 
-/// How much a path answers with.
+/// What the backend speaks. Each has a port; their tokens are the last ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Body {
-    Kilobyte,
-    Megabyte,
+pub(crate) enum Spoken {
+    Http1,
+    /// HTTP/2 without TLS, with prior knowledge.
+    H2c,
+    /// gRPC, over HTTP/2 without TLS.
+    Grpc,
 }
 
-impl Body {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Kilobyte => "/k",
-            Self::Megabyte => "/m",
-        }
-    }
+impl Spoken {
+    const ALL: [Self; 3] = [Self::Http1, Self::H2c, Self::Grpc];
 
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::Kilobyte => 1 << 10,
-            Self::Megabyte => 1 << 20,
-        }
-    }
-
-    fn answer(self) -> Vec<u8> {
-        let mut answer = format!(
-            "HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
-             Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
-            self.bytes()
-        )
-        .into_bytes();
-        answer.resize(answer.len() + self.bytes(), b'x');
-        answer
+    fn token(self) -> usize {
+        usize::MAX - self as usize
     }
 }
 
-const LISTENER: usize = usize::MAX;
 const END_OF_HEAD: &[u8; 4] = b"\r\n\r\n";
 
 struct Connection {
     stream: TcpStream,
+    speech: Speech,
+    is_full: bool,
+}
+
+enum Speech {
+    Http1(Http1),
+    Http2(Box<Http2>, Spoken),
+}
+
+#[derive(Default)]
+struct Http1 {
     /// The head so far, when it came in more than one piece.
     head: Vec<u8>,
-    /// The rest of an answer the socket had no room for.
+    /// The rest of an answer the socket had no room for, or that is held back.
     owed: Option<(Body, usize)>,
 }
 
-pub(crate) struct Backend {
-    readiness: Readiness,
-    listener: TcpListener,
-    connections: Vec<Option<Connection>>,
-    free: Vec<usize>,
+struct Answers {
     kilobyte: Vec<u8>,
     megabyte: Vec<u8>,
+    http2: Answer,
+    grpc: Answer,
+    /// Whether requests wait for their answers.
+    held: Held,
+}
+
+type Held = Arc<AtomicBool>;
+
+pub(crate) struct Backend {
+    readiness: Readiness,
+    listeners: [TcpListener; 3],
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    answers: Answers,
+    /// Whether answers were held back when it last looked.
+    was_held: bool,
     ready: Vec<Ready>,
     buffer: Vec<u8>,
 }
@@ -81,43 +92,75 @@ pub(crate) enum Backing {
 /// A backend that runs.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    pub(crate) address: SocketAddr,
+    addresses: [SocketAddr; 3],
     pub(crate) backing: Backing,
+    held: Held,
 }
 
-/// Listens on a free loopback port, for as long as the process lives.
+impl Upstream {
+    /// Where this is spoken.
+    pub(crate) fn address(&self, spoken: Spoken) -> SocketAddr {
+        self.addresses[spoken as usize]
+    }
+
+    /// Answers no request until [`Upstream::release`].
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers all requests that waited, and those to come.
+    pub(crate) fn release(&self) -> anyhow::Result<()> {
+        self.held.store(false, Ordering::Relaxed);
+        // A connection wakes it.
+        TcpStream::connect(self.addresses[0])?;
+        Ok(())
+    }
+}
+
+/// Listens on free loopback ports, for as long as the process lives.
 pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
-    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
-    let address = listener.local_addr()?;
+    let bind = || TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+    let listeners = [bind()?, bind()?, bind()?];
+    let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?, listeners[2].local_addr()?];
+    let held = Held::default();
+    let mut backend = Backend::new(listeners, held.clone())?;
     if idle == Idle::Spin {
-        let backing = Backing::Generator(Arc::new(Mutex::new(Backend::new(listener)?)));
-        return Ok(Upstream { address, backing });
+        let backing = Backing::Generator(Arc::new(Mutex::new(backend)));
+        return Ok(Upstream { addresses, backing, held });
     }
     std::thread::Builder::new().name("backend".into()).spawn(move || {
-        let ended = Backend::new(listener).and_then(|mut backend| {
-            loop {
-                backend.step(Duration::from_secs(60))?;
+        let ended: anyhow::Error = loop {
+            if let Err(error) = backend.step(Duration::from_secs(60)) {
+                break error;
             }
-        });
-        ended.unwrap_or_else(|error: anyhow::Error| eprintln!("the backend has ended: {error}"));
+        };
+        eprintln!("the backend has ended: {ended}");
     })?;
-    Ok(Upstream { address, backing: Backing::Thread })
+    Ok(Upstream { addresses, backing: Backing::Thread, held })
 }
 
 impl Backend {
-    fn new(listener: TcpListener) -> anyhow::Result<Self> {
-        listener.set_nonblocking(true)?;
+    fn new(listeners: [TcpListener; 3], held: Held) -> anyhow::Result<Self> {
         let readiness = Readiness::new()?;
-        readiness.watch(&listener, LISTENER)?;
+        for (listener, spoken) in listeners.iter().zip(Spoken::ALL) {
+            listener.set_nonblocking(true)?;
+            readiness.watch(listener, spoken.token())?;
+        }
         Ok(Self {
             readiness,
-            listener,
+            listeners,
             connections: Vec::new(),
             free: Vec::new(),
-            kilobyte: Body::Kilobyte.answer(),
-            megabyte: Body::Megabyte.answer(),
+            answers: Answers {
+                kilobyte: http1_answer(Body::Kilobyte),
+                megabyte: http1_answer(Body::Megabyte),
+                http2: Answer::new(Body::Kilobyte),
+                grpc: Answer::new(Body::Message),
+                held,
+            },
+            was_held: false,
             ready: Vec::new(),
-            buffer: vec![0; 16 * 1024],
+            buffer: vec![0; 64 * 1024],
         })
     }
 
@@ -126,19 +169,24 @@ impl Backend {
         let (mut ready, mut buffer) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.buffer));
         self.readiness.wait(limit, &mut ready)?;
         for event in &ready {
-            if event.token == LISTENER {
-                self.accept();
-            } else if self.serve(*event, &mut buffer).is_none() {
-                self.connections[event.token] = None;
-                self.free.push(event.token);
+            if let Some(spoken) = Spoken::ALL.into_iter().find(|spoken| spoken.token() == event.token) {
+                self.accept(spoken);
+            } else {
+                self.serve(*event, &mut buffer);
             }
         }
+        if self.was_held && !self.answers.are_held() {
+            for token in 0..self.connections.len() {
+                self.serve(Ready { token, writable: true }, &mut buffer);
+            }
+        }
+        self.was_held = self.answers.are_held();
         (self.ready, self.buffer) = (ready, buffer);
         Ok(())
     }
 
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+    fn accept(&mut self, spoken: Spoken) {
+        while let Ok((stream, _)) = self.listeners[spoken as usize].accept() {
             let token = self.free.pop().unwrap_or(self.connections.len());
             let set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
             if set.is_err() || self.readiness.watch(&stream, token).is_err() {
@@ -147,34 +195,82 @@ impl Backend {
             if token == self.connections.len() {
                 self.connections.push(None);
             }
-            self.connections[token] = Some(Connection { stream, head: Vec::new(), owed: None });
+            let speech = match spoken {
+                Spoken::Http1 => Speech::Http1(Http1::default()),
+                Spoken::H2c | Spoken::Grpc => Speech::Http2(Box::new(Http2::new()), spoken),
+            };
+            self.connections[token] = Some(Connection { stream, speech, is_full: false });
         }
     }
 
-    /// `None` when the connection is over.
-    fn serve(&mut self, event: Ready, buffer: &mut [u8]) -> Option<()> {
-        let connection = self.connections.get_mut(event.token)?.as_mut()?;
-        if !event.writable {
-            let read = match connection.stream.read(buffer) {
-                Ok(0) => return None,
-                Ok(read) => read,
-                Err(error) => return (error.kind() == ErrorKind::WouldBlock).then_some(()),
-            };
-            connection.owed = connection.asked(&buffer[..read]).map(|body| (body, 0));
+    fn serve(&mut self, event: Ready, buffer: &mut [u8]) {
+        let Some(slot @ Some(_)) = self.connections.get_mut(event.token) else { return };
+        let Some(connection) = slot else { return };
+        if connection.serve(event.writable, buffer, &self.answers).is_none() {
+            *slot = None;
+            self.free.push(event.token);
+            return;
         }
-        let Some((body, sent)) = connection.owed else { return Some(()) };
-        let answer = if body == Body::Kilobyte { &self.kilobyte } else { &self.megabyte };
-        let sent = sent + write_some(&connection.stream, &answer[sent..])?;
-        let unfinished = sent < answer.len();
-        if unfinished != event.writable {
-            self.readiness.await_room(&connection.stream, event.token, unfinished).ok()?;
+        let is_full = connection.has_more(&self.answers);
+        if is_full != connection.is_full {
+            connection.is_full = is_full;
+            // A connection that cannot be watched any more is found when it ends.
+            _ = self.readiness.await_room(&connection.stream, event.token, is_full);
         }
-        connection.owed = unfinished.then_some((body, sent));
-        Some(())
+    }
+}
+
+impl Answers {
+    fn are_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn http1(&self, body: Body) -> &[u8] {
+        if body == Body::Megabyte { &self.megabyte } else { &self.kilobyte }
     }
 }
 
 impl Connection {
+    /// Goes on after the socket moved. `None` when the connection is over.
+    fn serve(&mut self, writable: bool, buffer: &mut [u8], answers: &Answers) -> Option<()> {
+        let mut read = 0;
+        if !writable {
+            read = match self.stream.read(buffer) {
+                Ok(0) => return None,
+                Ok(read) => read,
+                Err(error) => return (error.kind() == ErrorKind::WouldBlock).then_some(()),
+            };
+        }
+        match &mut self.speech {
+            Speech::Http1(http1) => {
+                if read > 0 {
+                    http1.owed = http1.asked(&buffer[..read]).map(|body| (body, 0));
+                }
+                let Some((body, sent)) = http1.owed.filter(|_| !answers.are_held()) else { return Some(()) };
+                let answer = answers.http1(body);
+                let sent = sent + write_some(&self.stream, &answer[sent..])?;
+                http1.owed = (sent < answer.len()).then_some((body, sent));
+            }
+            Speech::Http2(http2, spoken) => {
+                let answer = if *spoken == Spoken::Grpc { &answers.grpc } else { &answers.http2 };
+                http2.take(&buffer[..read], answer, answers.are_held())?;
+                let written = write_some(&self.stream, &http2.out)?;
+                http2.out.drain(..written);
+            }
+        }
+        Some(())
+    }
+
+    /// Whether the socket has no room for what is to be written.
+    fn has_more(&self, answers: &Answers) -> bool {
+        match &self.speech {
+            Speech::Http1(http1) => http1.owed.is_some() && !answers.are_held(),
+            Speech::Http2(http2, _) => !http2.out.is_empty(),
+        }
+    }
+}
+
+impl Http1 {
     /// What the request asks for, once its head is complete.
     fn asked(&mut self, bytes: &[u8]) -> Option<Body> {
         let whole = if self.head.is_empty() {
@@ -195,6 +291,18 @@ impl Connection {
     }
 }
 
+/// The bytes of an answer with HTTP/1.
+fn http1_answer(body: Body) -> Vec<u8> {
+    let mut answer = format!(
+        "HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        body.bytes()
+    )
+    .into_bytes();
+    answer.resize(answer.len() + body.bytes(), b'x');
+    answer
+}
+
 fn write_some(mut to: &TcpStream, bytes: &[u8]) -> Option<usize> {
     let mut written = 0;
     while written < bytes.len() {
@@ -205,4 +313,61 @@ fn write_some(mut to: &TcpStream, bytes: &[u8]) -> Option<usize> {
         }
     }
     Some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Ask, Generator, Tally, send};
+    use crate::scenario::{Load, named};
+
+    /// A short load as that of the scenario called `name`, straight to the backend.
+    fn asked(name: &str) -> Tally {
+        let upstream = start(Idle::Sleep).unwrap();
+        send(&ask(name, &upstream), Duration::from_millis(100)).unwrap()
+    }
+
+    fn ask(name: &str, upstream: &Upstream) -> Ask {
+        let mut scenario = named(&[name.to_owned()]).unwrap()[0];
+        scenario.tls = false;
+        Ask { address: upstream.address(scenario.upstream), scenario, backing: upstream.backing.clone() }
+    }
+
+    #[test]
+    fn every_protocol_is_answered_in_full() {
+        for name in ["http-1k-50", "h2c-upstream-1k-10x100", "grpc-10x10"] {
+            let tally = asked(name);
+            assert_eq!(tally.failed(), 0, "{name}: {:?}", tally.errors);
+            assert!(tally.requests > 100, "{name}: {}", tally.requests);
+        }
+    }
+
+    #[test]
+    fn answers_that_are_held_back_come_when_they_are_released() {
+        for name in ["waiting-streams-h2c", "http-1k-200"] {
+            let upstream = start(Idle::Sleep).unwrap();
+            let mut ask = ask(name, &upstream);
+            ask.scenario.load = Load::Waiting;
+            let streams = ask.scenario.connections * ask.scenario.downstream.streams();
+            let mut generator = Generator::open(&ask, Duration::from_secs(60)).unwrap();
+            upstream.hold();
+            assert!(generator.send_and_wait_for(streams as u64).unwrap(), "{name}");
+            upstream.release().unwrap();
+            generator.finish().unwrap();
+            let tally = generator.end().unwrap();
+            assert_eq!((tally.requests, tally.failed()), (streams as u64, 0), "{name}: {:?}", tally.errors);
+        }
+    }
+
+    #[test]
+    fn connections_of_http_2_that_are_used_once_stay_open() {
+        let upstream = start(Idle::Sleep).unwrap();
+        let mut ask = ask("idle-memory-h2", &upstream);
+        ask.scenario.upstream = Spoken::H2c;
+        ask.scenario.connections = 20;
+        let tally =
+            send(&Ask { address: upstream.address(ask.scenario.upstream), ..ask }, Duration::from_secs(20));
+        let tally = tally.unwrap();
+        assert_eq!((tally.requests, tally.open, tally.failed()), (20, 20, 0));
+    }
 }

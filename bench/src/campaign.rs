@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use fairway_lab_measure::Executable;
 use tempfile::TempDir;
 
-use crate::backend;
-use crate::backend::Upstream;
+use crate::backend::{self, Spoken, Upstream};
 use crate::measure::{self, Effort};
-use crate::peers::{self, Binaries, Wanted};
+use crate::peers::{self, Binaries, Need, Wanted};
 use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, handshakes, summarise};
 use crate::running::Running;
-use crate::scenario::{Load, Scenario};
+use crate::scenario::{Downstream, Load, Scenario};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
@@ -84,7 +83,7 @@ impl Campaign {
         for scenario in scenarios {
             eprintln!("{}", scenario.name);
             let findings = match scenario.load {
-                Load::Idle => self.memory(scenario)?,
+                Load::Idle | Load::Waiting => self.memory(scenario)?,
                 Load::KeepAlive | Load::Once => self.cpu(scenario)?,
             };
             self.report.results.extend(findings);
@@ -94,11 +93,20 @@ impl Campaign {
 
     /// All proxies at once, so that blocks can alternate; the ones not under load sleep.
     fn cpu(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
+        let (part, mut missing) = self.taking_part(scenario);
         let mut running = Vec::new();
-        for (peer, binary) in self.taking_part(scenario) {
-            if let Some(proxy) = self.start(&peer, &binary)? {
-                running.push((peer.name.clone(), proxy));
-            }
+        for (peer, binary) in &part {
+            let started = self.start(&peer.name, peer, binary, scenario)?;
+            take(started, &peer.name, &mut running, &mut missing);
+        }
+        if scenario.upstream == Spoken::H2c
+            && let Some((peer, binary)) = part.first()
+        {
+            // What the protocol of the backend costs is seen beside the same proxy with the other one.
+            let other = Scenario { upstream: Spoken::Http1, ..*scenario };
+            let name = format!("{} to HTTP/1", peer.name);
+            let started = self.start(&name, peer, binary, &other)?;
+            take(started, &name, &mut running, &mut missing);
         }
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = base.clone();
@@ -106,39 +114,96 @@ impl Campaign {
         let summary = summarise(&blocks, &base);
         let handshakes = handshakes(&blocks);
         let (scenario, memory) = (*scenario, Vec::new());
-        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks }))
+        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
     /// One fresh proxy after the other.
     fn memory(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
+        let (part, mut missing) = self.taking_part(scenario);
         let mut memory = Vec::new();
-        for (peer, binary) in self.taking_part(scenario) {
-            if let Some(proxy) = self.start(&peer, &binary)? {
-                memory.push(measure::idle(scenario, &peer.name, &proxy)?);
+        for (peer, binary) in &part {
+            match self.start(&peer.name, peer, binary, scenario)? {
+                Ok(proxy) if scenario.load == Load::Waiting => {
+                    memory.push(measure::waiting(scenario, &peer.name, &proxy, &self.backend)?);
+                }
+                Ok(proxy) => memory.push(measure::idle(scenario, &peer.name, &proxy)?),
+                Err(why) => _ = missing.insert(peer.name.clone(), why),
             }
         }
         let base = memory.first().map(|row| row.peer.clone()).unwrap_or_default();
         let (scenario, summary, blocks) = (*scenario, Vec::new(), Vec::new());
         let handshakes = BTreeMap::new();
-        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks }))
+        Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
-    fn taking_part(&self, scenario: &Scenario) -> Vec<(Wanted, Executable)> {
-        self.found.iter().filter(|(one, _)| one.peer.tls || !scenario.tls).cloned().collect()
+    /// Where all of it comes from.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
     }
 
-    /// `None` when it does not start, which the report says; an error only when the run is to end.
-    fn start(&mut self, peer: &Wanted, binary: &Executable) -> anyhow::Result<Option<Running>> {
-        let mut site = Site::prepare(self.directory.path(), &peer.name, self.backend.clone())?;
-        let command = (peer.peer.prepare)(binary, &mut site, &self.certificate)?;
-        self.report.configurations.insert(peer.name.clone(), site.written.iter().cloned().collect());
-        match Running::start(command, site, self.report.origin.pin) {
-            Ok(running) => Ok(Some(running)),
-            Err(why) => {
-                crate::interrupt::check()?;
-                self.leave_out(peer, &why);
-                Ok(None)
+    /// Who can be measured, and why the others cannot.
+    pub(crate) fn taking_part(
+        &self,
+        scenario: &Scenario,
+    ) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
+        let mut missing = self.report.absent.clone();
+        let mut part = Vec::new();
+        for (one, binary) in &self.found {
+            match one.peer.lacks(&needs(scenario)) {
+                Some(why) => _ = missing.insert(one.name.clone(), why.to_owned()),
+                None => part.push((one.clone(), binary.clone())),
             }
         }
+        (part, missing)
+    }
+
+    /// The inner error says why it does not start; an outer one ends the run.
+    pub(crate) fn start(
+        &mut self,
+        name: &str,
+        peer: &Wanted,
+        binary: &Executable,
+        scenario: &Scenario,
+    ) -> anyhow::Result<Result<Running, String>> {
+        let mut site = Site::prepare(self.directory.path(), name, &self.backend, scenario)?;
+        let command = (peer.peer.prepare)(binary, &mut site, &self.certificate)?;
+        let key = if is_usual(scenario) { name.to_owned() } else { format!("{name}, {}", scenario.name) };
+        self.report.configurations.insert(key, site.written.iter().cloned().collect());
+        match Running::start(command, site, self.report.origin.pin) {
+            Ok(running) => Ok(Ok(running)),
+            Err(why) => {
+                crate::interrupt::check()?;
+                eprintln!("  {name}: not measured: {why:#}");
+                Ok(Err(format!("{why:#}")))
+            }
+        }
+    }
+}
+
+/// What a scenario asks for that not every peer has.
+fn needs(scenario: &Scenario) -> Vec<Need> {
+    let needs = [
+        (scenario.tls, Need::Tls),
+        (scenario.is_http2(), Need::Http2),
+        (!scenario.is_http2(), Need::Http1),
+        (scenario.upstream != Spoken::Http1, Need::Http2Upstream),
+    ];
+    needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
+}
+
+/// Whether it is configured as all others of its kind.
+fn is_usual(scenario: &Scenario) -> bool {
+    scenario.downstream == Downstream::Http1
+}
+
+fn take(
+    started: Result<Running, String>,
+    name: &str,
+    running: &mut Vec<(String, Running)>,
+    missing: &mut BTreeMap<String, String>,
+) {
+    match started {
+        Ok(proxy) => running.push((name.to_owned(), proxy)),
+        Err(why) => _ = missing.insert(name.to_owned(), why),
     }
 }

@@ -7,12 +7,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fairway_lab_results::Class;
-use fairway_lab_traffic::load::{Between, Expect, Outcome, Plan, Reuse, Stream, TlsPlan, TlsVersion};
+use fairway_lab_traffic::load::{
+    Between, Expect, Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion,
+};
 
-use crate::backend::{Backing, Body};
+use crate::backend::Backing;
+use crate::body::{Body, CALLED_WITH};
 use crate::interrupt::wait_until;
-use crate::scenario::Load;
+use crate::scenario::{Load, Scenario};
 use crate::site::HOST;
 
 /// How long a connection, and an answer, may take.
@@ -25,10 +29,7 @@ pub(crate) const GROUP: &str = "X25519";
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) address: SocketAddr,
-    pub(crate) load: Load,
-    pub(crate) tls: bool,
-    pub(crate) connections: usize,
-    pub(crate) body: Body,
+    pub(crate) scenario: Scenario,
     pub(crate) backing: Backing,
 }
 
@@ -57,10 +58,28 @@ impl Generator {
         Ok(Self(Stream::open(plan(ask, window)?, ask.backing.between())?))
     }
 
+    /// As [`Generator::open`], for this many requests.
+    pub(crate) fn open_for(ask: &Ask, requests: u64) -> anyhow::Result<Self> {
+        let mut plan = plan(ask, Duration::MAX)?;
+        (plan.bounds.duration, plan.bounds.requests) = (None, Some(requests));
+        Ok(Self(Stream::open(plan, ask.backing.between())?))
+    }
+
+    /// Sends as planned; returns once so many requests wait for their answers.
+    pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
+        self.0.begin();
+        wait_until(PATIENCE, || self.0.progress().in_flight >= in_flight)
+    }
+
+    /// Waits until nothing is in flight. The connections stay open.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        wait_until(Duration::MAX, || self.0.is_finished()).map(drop)
+    }
+
     /// Sends as planned, and waits until nothing is in flight. The connections stay open.
     pub(crate) fn run(&mut self) -> anyhow::Result<()> {
         self.0.begin();
-        wait_until(Duration::MAX, || self.0.is_finished()).map(drop)
+        self.finish()
     }
 
     /// Closes the connections.
@@ -82,22 +101,39 @@ pub(crate) fn send(ask: &Ask, window: Duration) -> anyhow::Result<Tally> {
 }
 
 fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
-    let scheme = if ask.tls { "https" } else { "http" };
-    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", ask.body.path()), vec![ask.address])?;
+    let Scenario { tls, body, connections, downstream, .. } = ask.scenario;
+    let scheme = if tls { "https" } else { "http" };
+    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", body.path()), vec![ask.address])?;
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     plan.request.headers = vec![field("user-agent", "fairway-bench"), field("accept", "*/*")];
-    plan.shape.connections = ask.connections;
+    plan.shape.connections = connections;
     plan.bounds.timeout = PATIENCE;
     plan.bounds.duration = Some(window);
-    (plan.wire.reuse, plan.bounds.requests) = match ask.load {
+    (plan.wire.reuse, plan.bounds.requests) = match ask.scenario.load {
         Load::KeepAlive => (Reuse::KeepAlive, None),
         Load::Once => (Reuse::ConnectionPerRequest, None),
-        Load::Idle => (Reuse::OneAfterTheOther, Some(ask.connections as u64)),
+        Load::Idle => (Reuse::OneAfterTheOther, Some(connections as u64)),
+        Load::Waiting => (Reuse::KeepAlive, Some((connections * downstream.streams()) as u64)),
     };
-    let length = field("content-length", &ask.body.bytes().to_string());
-    plan.expect = Expect { statuses: vec![200..=200], header: Some(length) };
+    if ask.scenario.is_http2() {
+        plan.wire.protocol = Protocol::Http2;
+        plan.shape.streams = downstream.streams();
+    }
+    plan.expect = Expect { statuses: vec![200..=200], header: None, trailer: None };
+    if body == Body::Message {
+        "POST".clone_into(&mut plan.request.method);
+        plan.request.body = Bytes::from_static(&CALLED_WITH);
+        plan.request.headers = vec![
+            field("content-type", "application/grpc"),
+            field("te", "trailers"),
+            field("user-agent", "grpc-fairway-bench"),
+        ];
+        plan.expect.trailer = Some(field("grpc-status", "0"));
+    } else {
+        plan.expect.header = Some(field("content-length", &body.bytes().to_string()));
+    }
     // Every peer has to do the same work, so nothing is left to choose.
-    plan.wire.tls = ask.tls.then(|| TlsPlan {
+    plan.wire.tls = tls.then(|| TlsPlan {
         versions: vec![TlsVersion::Tls13],
         ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
         groups: vec![GROUP.to_owned()],

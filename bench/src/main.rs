@@ -10,7 +10,9 @@
 )]
 
 mod backend;
+mod body;
 mod campaign;
+mod crosscheck;
 mod interrupt;
 mod load;
 mod measure;
@@ -23,19 +25,21 @@ mod running;
 mod scenario;
 mod site;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use fairway_testkit::proof::floods::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
 
 use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
-use crate::proofs::{ChangesArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments};
-use crate::report::Report;
+use crate::proofs::{
+    ChangesArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments, SpreadArguments,
+};
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
 #[derive(Parser)]
@@ -59,6 +63,10 @@ enum Command {
     Kill(KillArguments),
     /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
     Floods(FloodsArguments),
+    /// A few long connections of HTTP/2: how many each worker has, and what it does.
+    Spread(SpreadArguments),
+    /// The same cells with this generator and with h2load: the proxy's CPU per request must agree.
+    Crosscheck(CrosscheckArguments),
     /// List scenarios, peers and floods.
     List,
 }
@@ -78,7 +86,7 @@ struct RunArguments {
     /// Seconds of load in a block.
     #[arg(long, default_value_t = 2.5, value_parser = seconds)]
     seconds: f64,
-    /// A smoke test: two blocks of 0.3 s and 500 idle connections. Its figures mean little.
+    /// A smoke test: two blocks of 0.3 s and 500 idle connections at most. Its figures mean little.
     #[arg(long)]
     quick: bool,
     /// Which CPUs the proxies and the generator run on.
@@ -111,6 +119,8 @@ fn main() -> anyhow::Result<()> {
         Command::Scale(arguments) => proofs::scale(&arguments),
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),
+        Command::Spread(arguments) => proofs::spread(&arguments),
+        Command::Crosscheck(arguments) => crosscheck(&arguments),
         Command::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
             println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
@@ -118,6 +128,37 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+#[derive(Args)]
+struct CrosscheckArguments {
+    /// Scenarios of HTTP/2, by name or by the beginning of a name, comma-separated.
+    #[arg(long, value_delimiter = ',', default_value = "h2-1k")]
+    scenario: Vec<String>,
+    /// Peers, comma-separated.
+    #[arg(long, value_delimiter = ',', default_value = "fairway,nginx,haproxy")]
+    peers: Vec<String>,
+    /// Requests of a run; of each peer there are two with each generator.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    requests: u64,
+    /// The Fairway to measure.
+    #[arg(long, default_value = "target/release/fairway")]
+    fairway: PathBuf,
+    /// Where the JSON goes.
+    #[arg(long, default_value = "bench/results/crosscheck.json")]
+    out: PathBuf,
+}
+
+fn crosscheck(arguments: &CrosscheckArguments) -> anyhow::Result<()> {
+    let scenarios = scenario::named(&arguments.scenario)?;
+    allow_many_files();
+    let effort = Effort { blocks: 1, seconds: 60.0 };
+    let conditions = pinning::possible(Pin::Apart, Idle::Sleep);
+    let campaign = Campaign::prepare(&arguments.peers, &binaries(&arguments.fairway)?, effort, conditions)?;
+    let crosscheck = crosscheck::run(campaign, &scenarios, arguments.requests)?;
+    crosscheck.print();
+    write(&crosscheck, &arguments.out)?;
+    crosscheck.verdict()
 }
 
 fn run(arguments: &RunArguments) -> anyhow::Result<()> {
@@ -130,7 +171,7 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     allow_many_files();
     let campaign = Campaign::prepare(
         &arguments.peers,
-        &binaries(arguments)?,
+        &binaries(&arguments.fairway)?,
         effort,
         pinning::possible(arguments.pin, arguments.idle),
     )?;
@@ -139,13 +180,13 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     write(&report, &arguments.out)
 }
 
-fn binaries(arguments: &RunArguments) -> anyhow::Result<Binaries> {
+fn binaries(fairway: &Path) -> anyhow::Result<Binaries> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
         .context("neither XDG_CACHE_HOME nor HOME is set")?;
     Ok(Binaries {
-        fairway: arguments.fairway.clone(),
+        fairway: fairway.to_owned(),
         floor: std::env::current_exe()?.with_file_name("floor"),
         cache: cache.join("fairway-bench"),
         current: cache.join("fairway").join("lab"),
@@ -161,12 +202,12 @@ fn allow_many_files() {
     }
 }
 
-fn write(report: &Report, path: &std::path::Path) -> anyhow::Result<()> {
+fn write(report: &impl Serialize, path: &Path) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     std::fs::write(path, serde_json::to_string_pretty(report)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("\nevery block is in {}", path.display());
+    eprintln!("\neverything is in {}", path.display());
     Ok(())
 }

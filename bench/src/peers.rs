@@ -4,6 +4,7 @@
 mod envoy;
 mod fairway;
 mod floor;
+mod h2o;
 mod haproxy;
 mod nginx;
 mod peer;
@@ -11,11 +12,11 @@ mod peer;
 use anyhow::Context;
 use fairway_lab_measure::Release;
 
-pub(crate) use peer::{Binaries, Peer};
+pub(crate) use peer::{Binaries, Need, Peer};
 
 /// In the order of the report; the first that is there is what the others are divided by.
-pub(crate) const ALL: [&Peer; 5] =
-    [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY];
+pub(crate) const ALL: [&Peer; 6] =
+    [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY, &h2o::H2O];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
 pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
@@ -43,6 +44,16 @@ pub(crate) struct Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_lacks_something_says_so_where_it_is_needed_and_only_there() {
+        let h2o = named("h2o").expect("a peer").peer;
+        assert_eq!(h2o.lacks(&[Need::Tls, Need::Http2]), None);
+        let why = h2o.lacks(&[Need::Tls, Need::Http2, Need::Http2Upstream]);
+        assert!(why.is_some_and(|why| why.contains("HTTP/1 with backends")));
+        let floor = named("floor").expect("a peer").peer;
+        assert_eq!((floor.lacks(&[Need::Http1]), floor.lacks(&[Need::Tls])), (None, Some("speaks no TLS")));
+    }
 
     #[test]
     fn a_peer_may_be_named_with_its_release() {

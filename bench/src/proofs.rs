@@ -5,7 +5,11 @@ mod arguments;
 mod floods;
 mod outcome;
 mod run;
+mod spread;
 
-pub(crate) use arguments::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
+pub(crate) use arguments::{
+    ChangesArguments, ChurnArguments, KillArguments, ScaleArguments, SpreadArguments,
+};
 pub(crate) use floods::{FloodsArguments, floods};
 pub(crate) use run::{changes, churn, kill, scale};
+pub(crate) use spread::spread;

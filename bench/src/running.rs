@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use fairway_lab_measure::{Program, Waited};
 
-use crate::backend::Body;
 use crate::interrupt;
 use crate::load::{Ask, send};
 use crate::pinning::Pin;
-use crate::scenario::Load;
+use crate::scenario::{Load, Scenario};
 use crate::site::Site;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -38,11 +37,8 @@ impl Running {
 
     fn await_answer(&mut self) -> anyhow::Result<()> {
         let ask = Ask {
-            address: self.site.http,
-            load: Load::Idle,
-            tls: false,
-            connections: 1,
-            body: Body::Kilobyte,
+            address: if self.site.scenario.tls { self.site.https } else { self.site.http },
+            scenario: Scenario { load: Load::Idle, connections: 1, ..self.site.scenario },
             backing: self.site.backing.clone(),
         };
         let waited = self.program.wait_until(READY_WITHIN, || {

@@ -1,6 +1,7 @@
 //! The table of scenarios: what is sent, over what, on how many connections. Never measures.
 
-use crate::backend::Body;
+use crate::backend::Spoken;
+use crate::body::Body;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -11,6 +12,28 @@ pub(crate) enum Load {
     Once,
     /// Connections that stay idle after one request each; memory is measured instead of CPU.
     Idle,
+    /// Streams whose answers do not come until memory was measured.
+    Waiting,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Downstream {
+    Http1,
+    /// HTTP/2 with this many streams open at a time on each connection.
+    Http2 {
+        streams: usize,
+    },
+}
+
+impl Downstream {
+    pub(crate) fn streams(self) -> usize {
+        match self {
+            Self::Http1 => 1,
+            Self::Http2 { streams } => streams,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -20,21 +43,54 @@ pub(crate) struct Scenario {
     pub(crate) tls: bool,
     pub(crate) body: Body,
     pub(crate) connections: usize,
+    pub(crate) downstream: Downstream,
+    pub(crate) upstream: Spoken,
 }
 
-const fn scenario(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Scenario {
-    Scenario { name, load, tls, body, connections }
+impl Scenario {
+    /// Whether clients speak HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.downstream != Downstream::Http1
+    }
+
+    const fn http1(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Self {
+        let (downstream, upstream) = (Downstream::Http1, Spoken::Http1);
+        Self { name, load, tls, body, connections, downstream, upstream }
+    }
+
+    /// HTTP/2 over TLS, keep-alive, 1 KiB.
+    const fn http2(name: &'static str, connections: usize, streams: usize) -> Self {
+        let downstream = Downstream::Http2 { streams };
+        Self { downstream, ..Self::http1(name, Load::KeepAlive, true, Body::Kilobyte, connections) }
+    }
+
+    const fn over(self, upstream: Spoken) -> Self {
+        Self { upstream, ..self }
+    }
+
+    const fn measured(self, load: Load, tls: bool) -> Self {
+        Self { load, tls, ..self }
+    }
 }
 
-pub(crate) const ALL: [Scenario; 8] = [
-    scenario("http-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50),
-    scenario("http-1k-200", Load::KeepAlive, false, Body::Kilobyte, 200),
-    scenario("https-1k-50", Load::KeepAlive, true, Body::Kilobyte, 50),
-    scenario("tls13-handshakes", Load::Once, true, Body::Kilobyte, 50),
-    scenario("http-1m", Load::KeepAlive, false, Body::Megabyte, 20),
-    scenario("https-1m", Load::KeepAlive, true, Body::Megabyte, 20),
-    scenario("idle-memory", Load::Idle, false, Body::Kilobyte, 5000),
-    scenario("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
+pub(crate) const ALL: [Scenario; 17] = [
+    Scenario::http1("http-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50),
+    Scenario::http1("http-1k-200", Load::KeepAlive, false, Body::Kilobyte, 200),
+    Scenario::http1("https-1k-50", Load::KeepAlive, true, Body::Kilobyte, 50),
+    Scenario::http1("tls13-handshakes", Load::Once, true, Body::Kilobyte, 50),
+    Scenario::http1("http-1m", Load::KeepAlive, false, Body::Megabyte, 20),
+    Scenario::http1("https-1m", Load::KeepAlive, true, Body::Megabyte, 20),
+    Scenario::http2("h2-1k-50x1", 50, 1),
+    Scenario::http2("h2-1k-10x10", 10, 10),
+    Scenario::http2("h2-1k-10x100", 10, 100),
+    Scenario::http2("h2c-upstream-1k-10x100", 10, 100).over(Spoken::H2c),
+    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", 10, 10).over(Spoken::Grpc) },
+    Scenario::http1("idle-memory", Load::Idle, false, Body::Kilobyte, 5000),
+    Scenario::http1("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
+    Scenario::http2("idle-memory-h2", 5000, 1).measured(Load::Idle, false),
+    Scenario::http2("idle-memory-h2-tls", 5000, 1).measured(Load::Idle, true),
+    Scenario::http2("waiting-streams", 20, 100).measured(Load::Waiting, false),
+    Scenario::http2("waiting-streams-h2c", 20, 100).measured(Load::Waiting, false).over(Spoken::H2c),
 ];
 
 /// The scenarios that one of the comma-separated names begins; all when there is none.
@@ -73,6 +129,7 @@ mod tests {
         };
         assert_eq!(names("idle-memory"), ["idle-memory"]);
         assert_eq!(names("http-1k"), ["http-1k-50", "http-1k-200"]);
+        assert_eq!(names("h2-1k"), ["h2-1k-50x1", "h2-1k-10x10", "h2-1k-10x100"]);
         assert!(named(&["http-2".to_owned()]).is_err());
     }
 }

@@ -5,8 +5,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use crate::backend::{Backing, Upstream};
+use crate::backend::{Backing, Spoken, Upstream};
+use crate::scenario::Scenario;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+
+/// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
+pub(crate) const IDLE_UPSTREAMS: usize = 1024;
 
 /// The host name of every request; the certificate is made for it.
 pub(crate) const HOST: &str = "bench.example";
@@ -26,6 +30,7 @@ impl Certificate {
 }
 
 pub(crate) struct Site {
+    pub(crate) scenario: Scenario,
     pub(crate) directory: PathBuf,
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
@@ -37,19 +42,40 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn prepare(root: &Path, peer: &str, backend: Upstream) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        root: &Path,
+        peer: &str,
+        backend: &Upstream,
+        scenario: &Scenario,
+    ) -> anyhow::Result<Self> {
         let directory = root.join(peer.replace(' ', "-"));
         fs::create_dir_all(&directory)?;
         let [http, https, admin] = free_ports()?;
         Ok(Self {
+            scenario: *scenario,
             directory,
             http,
             https,
             admin,
-            backend: backend.address,
-            backing: backend.backing,
+            backend: backend.address(scenario.upstream),
+            backing: backend.backing.clone(),
             written: Vec::new(),
         })
+    }
+
+    /// Whether requests are calls of gRPC.
+    pub(crate) fn is_grpc(&self) -> bool {
+        self.scenario.upstream == Spoken::Grpc
+    }
+
+    /// Whether the backend speaks HTTP/2.
+    pub(crate) fn has_h2c_upstream(&self) -> bool {
+        self.scenario.upstream != Spoken::Http1
+    }
+
+    /// The protocols that ALPN may choose: what the scenario's clients offer.
+    pub(crate) fn alpn(&self) -> &'static str {
+        if self.scenario.is_http2() { "h2" } else { "http/1.1" }
     }
 
     /// Writes a configuration file and remembers it for the report.

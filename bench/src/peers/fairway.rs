@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, first_line};
-use crate::site::{Certificate, HOST, Site};
+use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {
     name: "fairway",
-    tls: true,
+    without: &[],
     find: |binaries, _| {
         let shown = binaries.fairway.file_name().unwrap_or_default().to_string_lossy();
         anyhow::ensure!(binaries.fairway.is_file(), "the binary `{shown}` is not built (see --fairway)");
@@ -35,17 +35,24 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
         .args(["--http", &site.http.to_string()])
         .args(["--https", &site.https.to_string()])
         .args(["--admin", &site.admin.to_string()])
-        .args(["--workers", "1", "--access-log", "off"]);
+        .args(["--configmap", "bench/settings", "--workers", "1", "--access-log", "off"]);
     Ok(command)
 }
 
 fn objects(site: &Site) -> String {
     let (address, port) = (site.backend.ip(), site.backend.port());
+    let spoken = if site.has_h2c_upstream() { ", appProtocol: kubernetes.io/h2c" } else { "" };
+    let grpc = if site.is_grpc() { "\n    nginx.ingress.kubernetes.io/backend-protocol: GRPC" } else { "" };
     format!(
         "apiVersion: networking.k8s.io/v1
 kind: IngressClass
 metadata: {{ name: fairway }}
 spec: {{ controller: fairway.dev/ingress-controller }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: settings, namespace: bench }}
+data: {{ upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\" }}
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -53,7 +60,7 @@ metadata:
   name: bench
   namespace: bench
   annotations:
-    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"
+    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"{grpc}
 spec:
   ingressClassName: fairway
   tls:
@@ -73,7 +80,7 @@ metadata: {{ name: bench, namespace: bench }}
 spec:
   selector: {{ app: bench }}
   ports:
-  - {{ name: http, port: 80, targetPort: {port}, protocol: TCP }}
+  - {{ name: http, port: 80, targetPort: {port}, protocol: TCP{spoken} }}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice

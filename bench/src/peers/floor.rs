@@ -4,12 +4,12 @@ use std::process::Command;
 
 use fairway_lab_measure::Executable;
 
-use super::peer::Peer;
+use super::peer::{Need, Peer};
 use crate::site::{Certificate, Site};
 
 pub(super) const FLOOR: Peer = Peer {
     name: "floor",
-    tls: false,
+    without: &[(Need::Tls, "speaks no TLS"), (Need::Http2, "speaks no HTTP/2")],
     find: |binaries, _| {
         anyhow::ensure!(binaries.floor.is_file(), "the binary `floor` is not built beside this one");
         Ok(Executable::of_system(binaries.floor.clone()))

@@ -10,7 +10,7 @@ use crate::site::{Certificate, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
-    tls: true,
+    without: &[],
     find: |binaries, release| packaged(binaries, release, "haproxy"),
     version: Executable::version,
     prepare,
@@ -28,7 +28,8 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
 
 fn configuration(site: &Site, certificate: &Path) -> String {
     let Site { http, https, backend, .. } = site;
-    let certificate = certificate.display();
+    let (certificate, alpn) = (certificate.display(), site.alpn());
+    let proto = if site.has_h2c_upstream() { " proto h2" } else { "" };
     format!(
         "global
   nbthread 1
@@ -48,7 +49,7 @@ defaults
   http-reuse always
 frontend web
   bind {http} backlog 4096
-  bind {https} backlog 4096 ssl crt {certificate} alpn http/1.1
+  bind {https} backlog 4096 ssl crt {certificate} alpn {alpn}
   option forwardfor
   http-request set-header X-Real-IP %[src]
   http-request set-header X-Request-ID %[uuid()]
@@ -58,7 +59,7 @@ frontend web
   http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}
   default_backend endpoints
 backend endpoints
-  server one {backend}
+  server one {backend}{proto}
 "
     )
 }

@@ -6,11 +6,11 @@ use std::process::Command;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, packaged};
-use crate::site::{Certificate, HOST, Site};
+use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
-    tls: true,
+    without: &[],
     find: |binaries, release| packaged(binaries, release, "nginx"),
     version: Executable::version,
     prepare,
@@ -45,6 +45,8 @@ fn https(site: &Site, chain: &Path, key: &Path) -> String {
 fn configuration(site: &Site, https: &str) -> String {
     let Site { directory, http, backend, .. } = site;
     let directory = directory.display();
+    let http2 = if site.scenario.is_http2() { "http2 on;" } else { "" };
+    let location = location(site);
     format!(
         "daemon off;
 worker_processes 1;
@@ -65,32 +67,52 @@ http {{
   scgi_temp_path {directory}/scgi;
   upstream backend {{
     server {backend};
-    keepalive 320;
+    keepalive {IDLE_UPSTREAMS};
     keepalive_requests 100000000;
     keepalive_timeout 600s;
   }}
   server {{
     server_name {HOST};
     listen {http} backlog=4096;
+    {http2}
 {https}
-    location / {{
-      proxy_pass http://backend;
-      proxy_http_version 1.1;
-      proxy_connect_timeout 5s;
-      proxy_set_header Connection \"\";
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Request-ID $request_id;
-      proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_set_header X-Forwarded-Host $http_host;
-      proxy_set_header X-Forwarded-Port $server_port;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_buffer_size 16k;
-      proxy_buffers 8 32k;
-      proxy_max_temp_file_size 0;
-    }}
-  }}
+{location}  }}
 }}
+"
+    )
+}
+
+/// gRPC has directives of its own; they mean the same.
+fn location(site: &Site) -> String {
+    let (kind, pass) = if site.is_grpc() {
+        ("grpc", "grpc_pass grpc://backend;".to_owned())
+    } else {
+        let version = if site.has_h2c_upstream() { "2" } else { "1.1" };
+        let pass = format!("proxy_pass http://backend;\n      proxy_http_version {version};");
+        // HTTP/2 has no field `Connection`.
+        let close = if site.has_h2c_upstream() { "" } else { "\n      proxy_set_header Connection \"\";" };
+        ("proxy", pass + close)
+    };
+    let buffers = if site.is_grpc() {
+        "grpc_buffer_size 16k;"
+    } else {
+        "proxy_buffer_size 16k;
+      proxy_buffers 8 32k;
+      proxy_max_temp_file_size 0;"
+    };
+    format!(
+        "    location / {{
+      {pass}
+      {kind}_connect_timeout 5s;
+      {kind}_set_header Host $http_host;
+      {kind}_set_header X-Request-ID $request_id;
+      {kind}_set_header X-Real-IP $remote_addr;
+      {kind}_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      {kind}_set_header X-Forwarded-Host $http_host;
+      {kind}_set_header X-Forwarded-Port $server_port;
+      {kind}_set_header X-Forwarded-Proto $scheme;
+      {buffers}
+    }}
 "
     )
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fairway_lab_measure::{Executable, Release};
+use anyhow::Context;
+use fairway_lab_measure::{Executable, MAKE_CURRENT, Release};
 
 use crate::site::{Certificate, Site};
 
@@ -12,17 +13,35 @@ pub(crate) struct Binaries {
     pub(crate) fairway: PathBuf,
     pub(crate) floor: PathBuf,
     pub(crate) cache: PathBuf,
-    /// The laboratory's cache, with the root folder of current peers.
+    /// The laboratory's cache, with the root folders of peers.
     pub(crate) current: PathBuf,
 }
 
 /// One proxy. `prepare` writes what it reads and returns the command that runs it in the foreground.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    pub(crate) tls: bool,
+    /// What it has not, and how that is said where it has no row.
+    pub(crate) without: &'static [(Need, &'static str)],
     pub(crate) find: fn(&Binaries, &Release) -> anyhow::Result<Executable>,
     pub(crate) version: fn(&Executable) -> anyhow::Result<String>,
     pub(crate) prepare: fn(&Executable, &mut Site, &Certificate) -> anyhow::Result<Command>,
+}
+
+/// What a scenario may ask for that not every peer has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    Tls,
+    Http1,
+    Http2,
+    /// HTTP/2 to the backend.
+    Http2Upstream,
+}
+
+impl Peer {
+    /// Why it has no row where this is needed, if it has none.
+    pub(crate) fn lacks(&self, needs: &[Need]) -> Option<&'static str> {
+        self.without.iter().find(|(need, _)| needs.contains(need)).map(|(_, why)| *why)
+    }
 }
 
 /// The first line that a command prints, on whichever stream.
@@ -39,16 +58,28 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A program of a Debian package. That of the system is on the path, or where Debian puts servers, which is not on every
-/// user's path.
+/// A program of a Debian package.
 pub(super) fn packaged(binaries: &Binaries, release: &Release, name: &str) -> anyhow::Result<Executable> {
-    let system = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .chain([PathBuf::from("/usr/sbin")])
-            .map(|folder| folder.join(name))
-            .find(|candidate| candidate.is_file())
-            .ok_or_else(|| anyhow::anyhow!("{name} is not installed (Debian: apt-get install {name})"))
-    };
-    release.find(&binaries.current, name, system)
+    release.find(&binaries.current, name, || of_system(name))
+}
+
+/// A program that only Debian's stable release has: that of its root folder, or that of the system.
+pub(super) fn of_stable(binaries: &Binaries, release: &Release, name: &str) -> anyhow::Result<Executable> {
+    let of_folder = || Executable::in_root(&binaries.current.join("stable"), name);
+    match release {
+        Release::Current => of_folder()
+            .map_or_else(|| of_system(name).map(Executable::of_system), Ok)
+            .with_context(|| format!("{MAKE_CURRENT} gets it")),
+        _ => of_system(name).map(Executable::of_system),
+    }
+}
+
+/// That of the system is on the path, or where Debian puts servers, which is not on every user's path.
+fn of_system(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| anyhow::anyhow!("{name} is not installed (Debian: apt-get install {name})"))
 }

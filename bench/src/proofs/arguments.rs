@@ -39,6 +39,21 @@ impl SchemeChoice {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct SpreadArguments {
+    /// Times that each number of connections is opened anew.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) times: u16,
+    /// Connections at a time, comma-separated.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) connections: Vec<u16>,
+    /// How clients speak.
+    #[arg(long, value_enum, default_value_t = SchemeChoice::Both)]
+    pub(crate) over: SchemeChoice,
+    #[command(flatten)]
+    pub(crate) place: Paths,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct ChurnArguments {
     /// Requests in all.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]

@@ -32,6 +32,8 @@ pub(crate) struct Findings {
     /// Of each peer, in the blocks that count.
     pub(crate) handshakes: BTreeMap<String, Handshakes>,
     pub(crate) blocks: Vec<Block>,
+    /// Peers that have no row here, and why.
+    pub(crate) missing: BTreeMap<String, String>,
 }
 
 /// One proxy in one scenario, over the blocks that count.
@@ -63,6 +65,8 @@ pub(crate) struct Speed {
     pub(crate) requests_per_second: f64,
     /// The base's divided into this proxy's, in pairs.
     pub(crate) rate_to_base: Option<Ratio>,
+    /// The share of a CPU that generator and backend used together: near 1, they were the limit.
+    pub(crate) generator_busy: f64,
 }
 
 /// The median of some ratios in pairs, by the laboratory's rules.
@@ -142,7 +146,11 @@ fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summ
         system_us: total_us * (1.0 - user_share),
         total_us,
         to_base: ratio(Block::cpu_us),
-        speed: Speed { requests_per_second: requests / seconds, rate_to_base: ratio(Block::rate) },
+        speed: Speed {
+            requests_per_second: requests / seconds,
+            rate_to_base: ratio(Block::rate),
+            generator_busy: sum(|block| block.around.generator_busy * block.seconds) / seconds,
+        },
         busy: total_us * requests / 1e6 / seconds,
         p50_us: middle(kept.iter().map(|block| block.latency_us.p50).collect()),
         p99_us: kept
@@ -185,7 +193,7 @@ fn middle(mut values: Vec<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Latency;
+    use crate::measure::{Around, Latency};
     use fairway_lab_measure::CpuTime;
 
     fn block(round: usize, peer: &str, cpu_us: f64, distance: Distance) -> Block {
@@ -198,7 +206,7 @@ mod tests {
             seconds: 1.0,
             cpu,
             latency_us: Latency { p50: 1, p99: 2, max: 3 },
-            stolen: 0.0,
+            around: Around { stolen: 0.0, generator_busy: 0.5 },
             distance,
             distance_ns: [None; 2],
             handshakes: None,

@@ -4,6 +4,7 @@ use fairway_lab_measure::Distance;
 
 use super::findings::{Findings, Report, Summary};
 use crate::measure::{Handshakes, Memory};
+use crate::scenario::Downstream;
 
 pub(crate) fn print(report: &Report) {
     let origin = &report.origin;
@@ -20,10 +21,14 @@ pub(crate) fn print(report: &Report) {
 
 fn print_findings(findings: &Findings) {
     let scenario = &findings.scenario;
-    println!("\n{} ({} connections)", scenario.name, scenario.connections);
+    let streams = match scenario.downstream {
+        Downstream::Http1 => String::new(),
+        Downstream::Http2 { streams } => format!(" x {streams} streams"),
+    };
+    println!("\n{} ({} connections{streams})", scenario.name, scenario.connections);
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
-            "  {:<17} {:>8} {:>8} {:>9}   {:<34} {:>8} {:>6} {:>5} {:>8} {:>8}  blocks",
+            "  {:<17} {:>8} {:>8} {:>9}   {:<34} {:>8} {:>6} {:>5} {:>5} {:>8} {:>8}  blocks",
             words(rows[0].distance),
             "user us",
             "sys us",
@@ -32,6 +37,7 @@ fn print_findings(findings: &Findings) {
             "req/s",
             "x",
             "busy",
+            "gen",
             "p50 us",
             "p99 us"
         );
@@ -41,6 +47,9 @@ fn print_findings(findings: &Findings) {
         print_handshakes(peer, these);
     }
     findings.memory.iter().for_each(print_memory);
+    for (peer, why) in &findings.missing {
+        println!("  {peer:<17} no row: {why}");
+    }
     for block in findings.blocks.iter().filter(|block| block.discarded.is_some()) {
         let why = block.discarded.as_deref().unwrap_or_default();
         println!("  discarded: {} round {}: {why} {:?}", block.peer, block.round + 1, block.errors);
@@ -77,13 +86,14 @@ fn print_summary(row: &Summary) {
         discarded => format!("{} ({discarded} discarded)", row.kept),
     };
     println!(
-        "  {:<17} {:>8.2} {:>8.2} {:>9.2}   {ratio:<34} {:>8.0} {rate:>6} {:>4.0}% {:>8} {p99:>8}  {blocks}",
+        "  {:<17} {:>8.2} {:>8.2} {:>9.2}   {ratio:<34} {:>8.0} {rate:>6} {:>4.0}% {:>4.0}% {:>8} {p99:>8}  {blocks}",
         row.peer,
         row.user_us,
         row.system_us,
         row.total_us,
         row.speed.requests_per_second,
         row.busy * 100.0,
+        row.speed.generator_busy * 100.0,
         row.p50_us
     );
 }
@@ -104,9 +114,10 @@ fn print_handshakes(peer: &str, these: &Handshakes) {
 
 fn print_memory(row: &Memory) {
     println!(
-        "  {:<17} {:>8.2} KiB per connection ({} open, {} -> {} KiB) {:?}",
+        "  {:<17} {:>8.2} KiB per {} ({} open, {} -> {} KiB) {:?}",
         row.peer,
-        row.kib_per_connection(),
+        row.kib_each(),
+        row.each,
         row.open,
         row.before_bytes / 1024,
         row.after_bytes / 1024,

@@ -92,3 +92,32 @@ async fn pipelined_requests_cost_others_nothing_but_time() {
 async fn tiny_chunks_cost_others_nothing_but_time() {
     floods([Kind::TinyChunks, Kind::ChunkExtensions]).await;
 }
+
+#[tokio::test]
+async fn requests_of_http_2_that_are_reset_cost_others_nothing_but_time() {
+    for kinds in [
+        [Kind::H2RapidReset, Kind::H2ZeroIncrements],
+        [Kind::H2LargeIncrements, Kind::H2PriorityLengths],
+        [Kind::H2PriorityLoops, Kind::H2HeadersAfterEnd],
+    ] {
+        floods(kinds).await;
+    }
+    flood(Kind::H2DataAfterEnd).await;
+}
+
+#[tokio::test]
+async fn frames_of_http_2_without_end_cost_others_nothing_but_time() {
+    for kinds in [
+        [Kind::H2Continuations, Kind::H2EmptyData],
+        [Kind::H2Settings, Kind::H2Pings],
+        [Kind::H2Priorities, Kind::H2WindowUpdates],
+        [Kind::H2HpackBomb, Kind::H2CrumbBomb],
+    ] {
+        floods(kinds).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_of_http_2_that_wait_and_do_not_read_cost_others_nothing() {
+    floods([Kind::H2TinyWindows, Kind::H2NoReads, Kind::H2Connections]).await;
+}

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{json, table};
 
 /// What attackers do.
-const ATTACKS: [(&str, &str); 18] = [
+const ATTACKS: [(&str, &str); 36] = [
     ("slow-heads", "request heads at 1 byte/s that never end"),
     ("slow-bodies", "request bodies at 1 byte/s"),
     ("slow-reads", "answers of 8 MiB, read at 1 byte/s"),
@@ -26,6 +26,24 @@ const ATTACKS: [(&str, &str); 18] = [
     ("pipelined", "pipelined requests that are answered 404"),
     ("tiny-chunks", "bodies in chunks of 1 byte"),
     ("chunk-extensions", "chunks of 1 byte with 900 bytes of extensions"),
+    ("h2-rapid-reset", "requests that are reset at once"),
+    ("h2-zero-increments", "requests that the proxy must reset: WINDOW_UPDATE of 0"),
+    ("h2-large-increments", "requests that the proxy must reset: WINDOW_UPDATE of too much"),
+    ("h2-priority-lengths", "requests that the proxy must reset: PRIORITY of 4 bytes"),
+    ("h2-priority-loops", "requests that the proxy must reset: PRIORITY on themselves"),
+    ("h2-headers-after-end", "requests that the proxy must reset: HEADERS after their end"),
+    ("h2-data-after-end", "requests that the proxy must reset: DATA after their end"),
+    ("h2-continuations", "a field block in empty CONTINUATION frames that never ends"),
+    ("h2-empty-data", "a body in empty DATA frames"),
+    ("h2-settings", "SETTINGS without end"),
+    ("h2-pings", "PINGs without end"),
+    ("h2-priorities", "PRIORITY frames without end"),
+    ("h2-window-updates", "WINDOW_UPDATEs of 1 byte without end"),
+    ("h2-hpack-bomb", "a field of 4,000 bytes that is named 4,000 times with a byte each"),
+    ("h2-crumb-bomb", "4,000 crumbs of a cookie with a byte each"),
+    ("h2-tiny-windows", "100 streams a connection, windows that grow by 1 byte/s"),
+    ("h2-no-reads", "8 answers of 8 MiB a connection, not read at all"),
+    ("h2-connections", "connections that ask once and then stay"),
 ];
 
 #[derive(Deserialize)]

@@ -34,6 +34,8 @@ pub(super) struct Http2 {
     state: State,
     /// Whether it stands in the line of connections that can take a request.
     pub(super) is_offered: bool,
+    /// Whether it stands in the line of those that were given requests and have not been polled since.
+    pub(super) is_unpolled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,7 @@ impl Http2 {
                 waker,
                 state: State::Open,
                 is_offered: false,
+                is_unpolled: false,
             }),
             Poll::Ready(Err(error)) => Err(error.to_string()),
             Poll::Pending => Err("the preface of HTTP/2 could not be sent".to_owned()),
@@ -221,15 +224,31 @@ impl Stream {
         loop {
             match body.poll_data(&mut context) {
                 Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => break,
                 Poll::Ready(Some(Ok(piece))) => {
                     // A stream that is over has no window to give back to.
                     _ = body.flow_control().release_capacity(piece.len());
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, Some(*status))),
-                Poll::Ready(None) => {
-                    return Poll::Ready(expected.judge(*status, *matched, || format!("HTTP/2 {status}")));
-                }
             }
+        }
+        let line = || format!("HTTP/2 {status}");
+        let Some((name, value)) = &expected.expect.trailer else {
+            return Poll::Ready(expected.judge(*status, *matched, line));
+        };
+        let found = match body.poll_trailers(&mut context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(trailers)) => trailers.is_some_and(|trailers| {
+                trailers.get(name.as_str()).is_some_and(|found| found.as_bytes() == value.as_bytes())
+            }),
+            Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, Some(*status))),
+        };
+        match expected.judge(*status, *matched, line) {
+            Fate::Answered { wrong: None, status } if !found => {
+                let text = format!("{}, without {name}: {value} in its trailers", line());
+                Poll::Ready(Fate::Answered { status, wrong: Some((Class::WrongRoute, text)) })
+            }
+            fate => Poll::Ready(fate),
         }
     }
 }

@@ -176,6 +176,8 @@ pub struct Expect {
     pub statuses: Vec<RangeInclusive<u16>>,
     /// A field with its value; an answer without it came from the wrong route.
     pub header: Option<(String, String)>,
+    /// A field of the trailers of HTTP/2 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
+    pub trailer: Option<(String, String)>,
 }
 
 impl Expect {
@@ -302,7 +304,7 @@ impl Address {
                 requests: None,
                 timeout: Duration::from_secs(2),
             },
-            expect: Expect { statuses: vec![200..=299], header: None },
+            expect: Expect { statuses: vec![200..=299], header: None, trailer: None },
             records: Records { sample: 0.0, bucket: Duration::from_secs(1) },
         }
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fairway_lab_results::Class;
-use fairway_lab_traffic::load::{Pace, Plan, Protocol};
+use fairway_lab_traffic::load::{Outcome, Pace, Plan, Protocol};
 
 use super::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, Peer, RST_STREAM, SETTINGS, STATUS_200,
@@ -264,4 +264,36 @@ async fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
     assert_eq!((load.counts.requests, load.counts.ok), (10, 8), "{:?}", load.errors);
     assert_eq!(load.errors.iter().collect::<Vec<_>>(), [(&Class::HeadTimeout, &2)]);
     assert_eq!(load.counts.connections, 1);
+}
+
+/// What becomes of a request for which a trailer is expected, when the answer has these.
+async fn with_trailers(trailers: Option<&'static [u8]>) -> Outcome {
+    let address = serve(move |_, stream| {
+        let mut peer = Peer::greet(stream)?;
+        peer.until(HEADERS)?;
+        peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
+        match trailers {
+            Some(trailers) => {
+                peer.send(DATA, 0, 1, b"message")?;
+                peer.send(HEADERS, END_HEADERS | END_STREAM, 1, trailers)?;
+            }
+            None => peer.send(DATA, END_STREAM, 1, b"message")?,
+        }
+        end(&mut peer)
+    });
+    let mut plan = http2(address, 1);
+    plan.expect.trailer = Some(("grpc-status".to_owned(), "0".to_owned()));
+    run(plan).await
+}
+
+#[tokio::test]
+async fn an_answer_without_the_trailer_that_is_expected_is_no_good_one() {
+    // Literals without indexing (RFC 7541 §6.2.2).
+    let fine = with_trailers(Some(b"\x00\x0bgrpc-status\x010")).await;
+    assert_eq!((fine.load.counts.ok, fine.load.errors.len()), (1, 0));
+    for trailers in [Some(&b"\x00\x0bgrpc-status\x0214"[..]), None] {
+        let (class, text) = only_error(&with_trailers(trailers).await);
+        assert_eq!(class, Class::WrongRoute);
+        assert!(text.contains("without grpc-status: 0"), "{text}");
+    }
 }

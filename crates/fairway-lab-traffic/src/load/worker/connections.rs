@@ -77,7 +77,7 @@ impl Worker {
         self.tally.connected(settled);
         self.settle(index)?;
         if self.plan.wire.protocol == Protocol::Http2 {
-            self.queues.unpolled.push(index);
+            self.poll_later(index);
             self.offer(index);
         } else {
             self.queues.idle.push_back((index, self.slots[index].epoch));

@@ -79,7 +79,7 @@ impl Worker {
                 }
                 State::Http2(http2) => {
                     if let Some(ended) = http2.give_up(number) {
-                        self.queues.unpolled.push(index);
+                        self.poll_later(index);
                         self.note(Some(ended));
                     }
                 }

@@ -60,6 +60,7 @@ impl Worker {
 
     fn pump(&mut self, index: usize) -> anyhow::Result<()> {
         let State::Http2(http2) = &mut self.slots[index].state else { return Ok(()) };
+        http2.is_unpolled = false;
         let flushed = http2.pipe.borrow_mut().transport.flush();
         let mut ended = std::mem::take(&mut self.io.ended);
         http2.pump(&self.expected, &mut ended);

@@ -107,7 +107,7 @@ impl Worker {
                     // It was not sent: its turn is still to come.
                     self.queues.line.push_front(due);
                 }
-                self.queues.unpolled.push(index);
+                self.poll_later(index);
                 self.offer(index);
             }
             State::Closed | State::Opening(_) => self.queues.line.push_front(due),
@@ -121,9 +121,23 @@ impl Worker {
         if self.plan.pace == Pace::Closed && self.plan.wire.reuse == Reuse::KeepAlive { now } else { due }
     }
 
-    /// A connection of HTTP/2 that has room stands in the line of idle ones once.
+    /// A connection of HTTP/2 that was given something is polled once before sockets are looked at again, however much
+    /// it was given.
+    pub(super) fn poll_later(&mut self, index: usize) {
+        if let State::Http2(http2) = &mut self.slots[index].state
+            && !std::mem::replace(&mut http2.is_unpolled, true)
+        {
+            self.queues.unpolled.push(index);
+        }
+    }
+
+    /// A connection of HTTP/2 that has room stands in the line of idle ones once. Where each is used once and then kept,
+    /// it stands there until it was used.
     pub(super) fn offer(&mut self, index: usize) {
         let slot = &mut self.slots[index];
+        if self.plan.wire.reuse == Reuse::OneAfterTheOther && slot.was_used {
+            return;
+        }
         if let State::Http2(http2) = &mut slot.state
             && !http2.is_offered
             && http2.has_room(self.plan.shape.streams)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairway_lab_results::{Counts, Tls as Negotiated};
-use fairway_lab_traffic::load::{Plan, Reuse, TlsPlan, TlsVersion};
+use fairway_lab_traffic::load::{Plan, Protocol, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
 use crate::peers::local::LocalSite;
@@ -50,6 +50,10 @@ pub(super) struct Case {
     pub(super) tls: Tls,
     pub(super) bytes: u64,
     pub(super) connect: Connect,
+    /// Of HTTP/2 and open at a time on each connection; HTTP/1 without it.
+    pub(super) streams: Option<usize>,
+    /// Instead of those of the scenario.
+    pub(super) connections: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -99,7 +103,11 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
     let scheme = if case.tls == Tls::None { "http" } else { "https" };
     let address = if case.tls == Tls::None { site.http } else { site.https };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}/?size={}", case.bytes), vec![address])?;
-    plan.shape.connections = parameters.connections;
+    plan.shape.connections = case.connections.unwrap_or(parameters.connections);
+    if let Some(streams) = case.streams {
+        plan.wire.protocol = Protocol::Http2;
+        plan.shape.streams = streams;
+    }
     plan.shape.threads = parameters.threads;
     plan.bounds.duration = None;
     plan.bounds.timeout = Duration::from_secs_f64(parameters.timeout_s);
@@ -128,7 +136,14 @@ mod tests {
 
     #[test]
     fn handshakes_that_are_not_those_of_the_case_are_a_reason_to_discard_a_block() {
-        let case = |connect, tls| Case { name: "a case".to_owned(), tls, bytes: 1024, connect };
+        let case = |connect, tls| Case {
+            name: "a case".to_owned(),
+            tls,
+            bytes: 1024,
+            connect,
+            streams: None,
+            connections: None,
+        };
         let counts = |full_handshakes, resumed_handshakes| Counts {
             full_handshakes,
             resumed_handshakes,

@@ -42,11 +42,47 @@ pub enum Kind {
     TinyChunks,
     /// Bodies in chunks of 1 byte, each with 900 bytes of extensions.
     ChunkExtensions,
+    /// Requests that their client resets at once (CVE-2023-44487).
+    H2RapidReset,
+    /// Requests that the proxy must reset, because their window is to grow by 0 (CVE-2025-8671, as the next five).
+    H2ZeroIncrements,
+    /// Requests whose window is to grow beyond the largest.
+    H2LargeIncrements,
+    /// Requests with PRIORITY of a wrong length.
+    H2PriorityLengths,
+    /// Requests that depend on themselves.
+    H2PriorityLoops,
+    /// Requests with HEADERS after their end.
+    H2HeadersAfterEnd,
+    /// Requests with DATA after their end.
+    H2DataAfterEnd,
+    /// A field block that goes on without end in frames without content.
+    H2Continuations,
+    /// A body in frames without content.
+    H2EmptyData,
+    /// SETTINGS, each of which must be acknowledged.
+    H2Settings,
+    /// PINGs, each of which must be answered.
+    H2Pings,
+    /// PRIORITY frames.
+    H2Priorities,
+    /// WINDOW_UPDATEs of one byte.
+    H2WindowUpdates,
+    /// A large field that is named thousands of times by its index.
+    H2HpackBomb,
+    /// A small crumb of a cookie that is named thousands of times by its index.
+    H2CrumbBomb,
+    /// Many streams whose windows grow by one byte per second.
+    H2TinyWindows,
+    /// Large answers on many streams that are not read at all.
+    H2NoReads,
+    /// Connections of HTTP/2 that ask once and then stay.
+    H2Connections,
 }
 
 impl Kind {
     /// All of them, in the order of a table.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 36] = [
         Self::SlowHeads,
         Self::SlowBodies,
         Self::SlowReads,
@@ -65,6 +101,24 @@ impl Kind {
         Self::Pipelined,
         Self::TinyChunks,
         Self::ChunkExtensions,
+        Self::H2RapidReset,
+        Self::H2ZeroIncrements,
+        Self::H2LargeIncrements,
+        Self::H2PriorityLengths,
+        Self::H2PriorityLoops,
+        Self::H2HeadersAfterEnd,
+        Self::H2DataAfterEnd,
+        Self::H2Continuations,
+        Self::H2EmptyData,
+        Self::H2Settings,
+        Self::H2Pings,
+        Self::H2Priorities,
+        Self::H2WindowUpdates,
+        Self::H2HpackBomb,
+        Self::H2CrumbBomb,
+        Self::H2TinyWindows,
+        Self::H2NoReads,
+        Self::H2Connections,
     ];
 
     /// Its name on a command line and in a table.
@@ -92,6 +146,12 @@ impl Kind {
         matches!(self, Self::Descriptors | Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads)
     }
 
+    /// Whether attackers speak HTTP/2.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        self.name().starts_with("h2-")
+    }
+
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::SlowHeads => ("slow-heads", "request heads at 1 byte/s that never end"),
@@ -114,6 +174,48 @@ impl Kind {
             Self::Pipelined => ("pipelined", "pipelined requests that are answered 404"),
             Self::TinyChunks => ("tiny-chunks", "bodies in chunks of 1 byte"),
             Self::ChunkExtensions => ("chunk-extensions", "chunks of 1 byte with 900 bytes of extensions"),
+            _ => self.words_of_http2(),
+        }
+    }
+
+    fn words_of_http2(self) -> (&'static str, &'static str) {
+        match self {
+            Self::H2RapidReset => ("h2-rapid-reset", "requests that are reset at once"),
+            Self::H2ZeroIncrements => {
+                ("h2-zero-increments", "requests that the proxy must reset: WINDOW_UPDATE of 0")
+            }
+            Self::H2LargeIncrements => {
+                ("h2-large-increments", "requests that the proxy must reset: WINDOW_UPDATE of too much")
+            }
+            Self::H2PriorityLengths => {
+                ("h2-priority-lengths", "requests that the proxy must reset: PRIORITY of 4 bytes")
+            }
+            Self::H2PriorityLoops => {
+                ("h2-priority-loops", "requests that the proxy must reset: PRIORITY on themselves")
+            }
+            Self::H2HeadersAfterEnd => {
+                ("h2-headers-after-end", "requests that the proxy must reset: HEADERS after their end")
+            }
+            Self::H2DataAfterEnd => {
+                ("h2-data-after-end", "requests that the proxy must reset: DATA after their end")
+            }
+            Self::H2Continuations => {
+                ("h2-continuations", "a field block in empty CONTINUATION frames that never ends")
+            }
+            Self::H2EmptyData => ("h2-empty-data", "a body in empty DATA frames"),
+            Self::H2Settings => ("h2-settings", "SETTINGS without end"),
+            Self::H2Pings => ("h2-pings", "PINGs without end"),
+            Self::H2Priorities => ("h2-priorities", "PRIORITY frames without end"),
+            Self::H2WindowUpdates => ("h2-window-updates", "WINDOW_UPDATEs of 1 byte without end"),
+            Self::H2HpackBomb => {
+                ("h2-hpack-bomb", "a field of 4,000 bytes that is named 4,000 times with a byte each")
+            }
+            Self::H2CrumbBomb => ("h2-crumb-bomb", "4,000 crumbs of a cookie with a byte each"),
+            Self::H2TinyWindows => {
+                ("h2-tiny-windows", "100 streams a connection, windows that grow by 1 byte/s")
+            }
+            Self::H2NoReads => ("h2-no-reads", "8 answers of 8 MiB a connection, not read at all"),
+            _ => ("h2-connections", "connections that ask once and then stay"),
         }
     }
 }

@@ -8,6 +8,7 @@ use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
 use super::held::{Holding, Then};
+use super::http2;
 use super::kind::Kind;
 use super::regex;
 use super::rush::Rush;
@@ -63,6 +64,9 @@ impl Kind {
             Self::MemoryBodies => wanted.max(2_000),
             // More would use up what the kernel grants all sockets of the machine (`net.ipv4.tcp_mem`).
             Self::SlowReads | Self::NoReads | Self::MemoryReads => wanted.min(64),
+            // Each has many answers.
+            Self::H2TinyWindows => wanted.min(16),
+            Self::H2NoReads => wanted.min(8),
             _ if self.holds() => wanted,
             _ => 8,
         }
@@ -70,26 +74,22 @@ impl Kind {
 
     /// Whether the attack holds connections; the others send as much as they may.
     pub(super) fn holds(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::SlowHeads
-            | Self::SlowBodies
-            | Self::SlowReads
-            | Self::NoReads
-            | Self::SilentHandshakes
-            | Self::HalfHandshakes
-            | Self::Descriptors
-            | Self::MemoryHeads
-            | Self::MemoryBodies
-            | Self::MemoryReads => true,
-            Self::ReplayedHellos
-            | Self::Handshakes
-            | Self::ConnectionChurn
-            | Self::Regex
-            | Self::LargeHeads
-            | Self::Pipelined
-            | Self::TinyChunks
-            | Self::ChunkExtensions => false,
-        }
+                | Self::SlowBodies
+                | Self::SlowReads
+                | Self::NoReads
+                | Self::SilentHandshakes
+                | Self::HalfHandshakes
+                | Self::Descriptors
+                | Self::MemoryHeads
+                | Self::MemoryBodies
+                | Self::MemoryReads
+                | Self::H2TinyWindows
+                | Self::H2NoReads
+                | Self::H2Connections
+        )
     }
 
     /// Resident bytes that the proxy may have under `connections` of attackers when it had `before` without them.
@@ -103,6 +103,7 @@ impl Kind {
             Self::SlowBodies => 64,
             Self::SlowReads | Self::NoReads => 144,
             Self::SilentHandshakes | Self::HalfHandshakes => 32,
+            _ if self.is_http2() => http2::kib_each(self),
             _ => 64,
         };
         // And as much for the connection itself, buffers of TLS included.
@@ -114,7 +115,7 @@ impl Kind {
         match self {
             Self::Regex => regex::furnish(site),
             // Every body has its own limit of size; here it is the rate that is looked at.
-            Self::TinyChunks | Self::ChunkExtensions => site.allow_any_body(),
+            Self::TinyChunks | Self::ChunkExtensions | Self::H2EmptyData => site.allow_any_body(),
             Self::ReplayedHellos | Self::Handshakes => site.certify(&site.rsa_leaf()),
             _ => {}
         }
@@ -161,6 +162,7 @@ impl Kind {
             Self::ChunkExtensions => {
                 streaming(chunked(format!("1;{}\r\nx\r\n", "e".repeat(900)).as_bytes(), 1_000))
             }
+            _ => http2::work(self),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn cpu_of_process(process: u32) -> Duration {
 }
 
 /// CPU time of a thread by its folder in `/proc`.
-pub(super) fn cpu_of_thread(thread: &Path) -> Duration {
+pub(in crate::proof) fn cpu_of_thread(thread: &Path) -> Duration {
     // The first number: nanoseconds on a CPU (Documentation/scheduler/sched-stats.rst). Not every kernel counts them.
     let first = |text: String| text.split_whitespace().next()?.parse().ok();
     match fs::read_to_string(thread.join("schedstat")).ok().and_then(first) {

@@ -1,0 +1,279 @@
+//! A connection of the backend that speaks HTTP/2 with prior knowledge. It answers every request alike, so it never decodes a
+//! field block: it counts frames, keeps to the client's windows and says the same fields each time.
+//!
+//! Never sends more than the connection's window permits; streams that must wait are answered in the order in which they
+//! came.
+
+use std::collections::VecDeque;
+
+use crate::body::Body;
+
+/// RFC 9113 §6.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const HEADER_TABLE_SIZE: u16 = 1;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
+const PREFACE: usize = 24;
+const FRAME_HEAD: usize = 9;
+/// What a client's decoder keeps unless it says otherwise (RFC 9113 §6.5.2).
+const USUAL_TABLE: u32 = 4096;
+const USUAL_WINDOW: i64 = 65_535;
+/// As many as a server written in Go takes.
+const STREAMS: u32 = 250;
+/// Bytes of request content after which the client is given their window back.
+const CREDIT: usize = 16 * 1024;
+
+/// What every request is answered with, in both of its forms.
+pub(super) struct Answer {
+    /// Fields that the client's decoder is to remember, for the first answer of a connection.
+    first: Blocks,
+    /// Fields that it remembers.
+    later: Blocks,
+    /// Fields for a decoder that remembers nothing.
+    plain: Blocks,
+    body: Vec<u8>,
+}
+
+struct Blocks {
+    head: Vec<u8>,
+    /// gRPC's status; without it the body ends the stream.
+    trailers: Option<Vec<u8>>,
+}
+
+impl Answer {
+    pub(super) fn new(body: Body) -> Self {
+        let mut bytes = vec![b'x'; body.bytes()];
+        if body == Body::Message {
+            // Not compressed, and its length (gRPC over HTTP/2, Length-Prefixed-Message).
+            bytes.splice(0..0, [&[0], &(body.bytes() as u32).to_be_bytes()[..]].concat());
+            let kind = [(31, "application/grpc")];
+            return Self {
+                first: Blocks {
+                    head: block(&kind, Kept::Yes),
+                    trailers: Some(field_with_name("grpc-status", "0", 0x40)),
+                },
+                // The newest entry is 62 (RFC 7541 §2.3.3).
+                later: Blocks { head: vec![0x88, 0x80 | 63], trailers: Some(vec![0x80 | 62]) },
+                plain: Blocks {
+                    head: block(&kind, Kept::No),
+                    trailers: Some(field_with_name("grpc-status", "0", 0)),
+                },
+                body: bytes,
+            };
+        }
+        let length = body.bytes().to_string();
+        let fields = [
+            (54, "bench"),
+            (33, "Thu, 01 Jan 2026 00:00:00 GMT"),
+            (31, "application/octet-stream"),
+            (28, length.as_str()),
+        ];
+        let of = |head| Blocks { head, trailers: None };
+        Self {
+            first: of(block(&fields, Kept::Yes)),
+            later: of(vec![0x88, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
+            plain: of(block(&fields, Kept::No)),
+            body: bytes,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Yes,
+    No,
+}
+
+/// `:status: 200` and these fields, by the index of their names in the static table (RFC 7541 appendix A).
+fn block(fields: &[(u8, &str)], kept: Kept) -> Vec<u8> {
+    let mut block = vec![0x88];
+    for (index, value) in fields {
+        match kept {
+            Kept::Yes => block.push(0x40 | index),
+            // A prefix of four bits, and the rest of the index in a byte of its own (§5.1).
+            Kept::No => block.extend([0x0f, index - 15]),
+        }
+        block.push(value.len() as u8);
+        block.extend(value.as_bytes());
+    }
+    block
+}
+
+fn field_with_name(name: &str, value: &str, kind: u8) -> Vec<u8> {
+    let mut field = vec![kind, name.len() as u8];
+    field.extend(name.as_bytes());
+    field.push(value.len() as u8);
+    field.extend(value.as_bytes());
+    field
+}
+
+/// What a connection knows of its client.
+pub(super) struct Http2 {
+    /// Bytes of a frame that has not arrived in full.
+    partial: Vec<u8>,
+    preface_left: usize,
+    /// What is to be written.
+    pub(super) out: Vec<u8>,
+    /// What may still be sent of content on this connection.
+    window: i64,
+    /// What a stream's window begins with. It is not counted: an answer has to fit in.
+    stream_window: i64,
+    table: Table,
+    /// Streams whose requests are complete and that were not answered.
+    waiting: VecDeque<u32>,
+    unreturned: usize,
+}
+
+/// What the client's decoder has of ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Empty,
+    Filled,
+    /// It wants to keep less than we would have it keep; that it keeps nothing must be said once (RFC 7541 §4.2).
+    Refused {
+        said: bool,
+    },
+}
+
+impl Http2 {
+    pub(super) fn new() -> Self {
+        let mut out = Vec::new();
+        let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
+        frame(&mut out, (SETTINGS, 0), 0, &limit);
+        Self {
+            partial: Vec::new(),
+            preface_left: PREFACE,
+            out,
+            window: USUAL_WINDOW,
+            stream_window: USUAL_WINDOW,
+            table: Table::Empty,
+            waiting: VecDeque::new(),
+            unreturned: 0,
+        }
+    }
+
+    /// Takes what was read. `None` when the connection is over.
+    pub(super) fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
+        let skipped = bytes.len().min(self.preface_left);
+        self.preface_left -= skipped;
+        let mut partial = std::mem::take(&mut self.partial);
+        let used = if partial.is_empty() {
+            let used = self.frames(&bytes[skipped..])?;
+            partial.extend_from_slice(&bytes[skipped + used..]);
+            0
+        } else {
+            partial.extend_from_slice(&bytes[skipped..]);
+            self.frames(&partial)?
+        };
+        partial.drain(..used);
+        self.partial = partial;
+        if self.unreturned >= CREDIT {
+            frame(&mut self.out, (WINDOW_UPDATE, 0), 0, &(self.unreturned as u32).to_be_bytes());
+            self.unreturned = 0;
+        }
+        if self.stream_window < answer.body.len() as i64 {
+            return None;
+        }
+        if !is_held {
+            self.answer(answer);
+        }
+        Some(())
+    }
+
+    /// Answers those who wait, as far as the window permits.
+    pub(super) fn answer(&mut self, answer: &Answer) {
+        let size = answer.body.len() as i64;
+        while self.window >= size {
+            let Some(stream) = self.waiting.pop_front() else { return };
+            self.window -= size;
+            let blocks = match self.table {
+                Table::Empty => &answer.first,
+                Table::Filled => &answer.later,
+                Table::Refused { .. } => &answer.plain,
+            };
+            if self.table == (Table::Refused { said: false }) {
+                let head = [&[0x20], &blocks.head[..]].concat();
+                frame(&mut self.out, (HEADERS, END_HEADERS), stream, &head);
+                self.table = Table::Refused { said: true };
+            } else {
+                frame(&mut self.out, (HEADERS, END_HEADERS), stream, &blocks.head);
+            }
+            let ends = if blocks.trailers.is_some() { 0 } else { END_STREAM };
+            frame(&mut self.out, (DATA, ends), stream, &answer.body);
+            if let Some(trailers) = &blocks.trailers {
+                frame(&mut self.out, (HEADERS, END_HEADERS | END_STREAM), stream, trailers);
+            }
+            if self.table == Table::Empty {
+                self.table = Table::Filled;
+            }
+        }
+    }
+
+    /// How many bytes complete frames have.
+    fn frames(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut used = 0;
+        while let Some(head) = bytes.get(used..used + FRAME_HEAD) {
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let Some(payload) = bytes.get(used + FRAME_HEAD..used + FRAME_HEAD + length) else { break };
+            let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
+            self.frame((head[3], head[4]), stream, payload)?;
+            used += FRAME_HEAD + length;
+        }
+        Some(used)
+    }
+
+    fn frame(&mut self, (kind, flags): (u8, u8), stream: u32, payload: &[u8]) -> Option<()> {
+        match kind {
+            HEADERS | DATA => {
+                if kind == DATA {
+                    self.unreturned += payload.len();
+                }
+                if flags & END_STREAM != 0 {
+                    self.waiting.push_back(stream);
+                }
+            }
+            SETTINGS if flags & ACK == 0 => {
+                self.settings(payload)?;
+                frame(&mut self.out, (SETTINGS, ACK), 0, &[]);
+            }
+            PING if flags & ACK == 0 => frame(&mut self.out, (PING, ACK), 0, payload),
+            WINDOW_UPDATE if stream == 0 => {
+                self.window += i64::from(u32::from_be_bytes(payload.try_into().ok()?));
+            }
+            GOAWAY => return None,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn settings(&mut self, payload: &[u8]) -> Option<()> {
+        for setting in payload.chunks_exact(6) {
+            let value = u32::from_be_bytes(setting[2..].try_into().ok()?);
+            match u16::from_be_bytes([setting[0], setting[1]]) {
+                HEADER_TABLE_SIZE if value < USUAL_TABLE && self.table == Table::Empty => {
+                    self.table = Table::Refused { said: false };
+                }
+                INITIAL_WINDOW_SIZE => self.stream_window = i64::from(value),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+}
+
+fn frame(out: &mut Vec<u8>, (kind, flags): (u8, u8), stream: u32, payload: &[u8]) {
+    out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}

@@ -1,0 +1,47 @@
+//! How connections of HTTP/2 are spread over the workers, as a table. The proof is `fairway_testkit::proof::spread`.
+
+use fairway_testkit::proof::spread::{self as proof, Spread, WORKERS};
+
+use super::arguments::SpreadArguments;
+use super::outcome::Outcome;
+use super::run::to_the_end;
+
+/// One number of connections after the other.
+pub(crate) fn spread(arguments: &SpreadArguments) -> anyhow::Result<()> {
+    let binary = arguments.place.binary()?;
+    let times = arguments.times.into();
+    let mut found = Vec::new();
+    for scheme in arguments.over.schemes() {
+        for connections in &arguments.connections {
+            let shown = format!("{scheme:?}, {connections} connections, {times} times");
+            let count = usize::from(*connections);
+            found.push(to_the_end(proof::spread(&binary, *scheme, count, times), || shown.clone())??);
+        }
+    }
+    let mut rows = vec![("connections".to_owned(), HEADER.join(" | "))];
+    rows.extend(found.iter().map(row));
+    let broken = found.iter().filter_map(Spread::broken_promises).collect();
+    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("spread"))
+}
+
+const HEADER: [&str; 4] = [
+    "most on one worker: times",
+    "evenly spread",
+    "more than its share and one",
+    "busiest worker's share of CPU, mean and most",
+];
+
+fn row(found: &Spread) -> (String, String) {
+    let of = |most: usize| found.times.iter().filter(|placed| placed.most() == most).count();
+    let seen = (found.share()..=found.connections).map(|most| (most, of(most)));
+    let seen: Vec<_> = seen.filter(|(_, times)| *times > 0).collect();
+    let busiest = found.times.iter().map(proof::Placed::busiest);
+    let mean = busiest.clone().sum::<f64>() / found.times.len().max(1) as f64;
+    let cells = [
+        seen.iter().map(|(most, times)| format!("{most}: {times}")).collect::<Vec<_>>().join(", "),
+        format!("{} of {}", found.even(), found.times.len()),
+        format!("{} of {}", found.uneven(), found.times.len()),
+        format!("{:.0}%, {:.0}%", mean * 100.0, busiest.fold(0.0, f64::max) * 100.0),
+    ];
+    (format!("{:?}, {} on {WORKERS} workers", found.scheme, found.connections), cells.join(" | "))
+}
