@@ -44,7 +44,7 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         let mut rest = pin!(rest);
         if followed.is_err() {
             // Sends the alert as far as the socket takes it.
-            poll_fn(|cx| Poll::Ready(drop(rest.as_mut().poll(cx)))).await;
+            let _ = poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx).is_ready())).await;
             return Err(Fault::ClientGone);
         }
         let mut stream = rest.await.map_err(|_| Fault::ClientGone)?;
