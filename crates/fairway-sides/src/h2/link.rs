@@ -179,9 +179,12 @@ impl<S: Transport> Link<S> {
     /// Room for an exchange; `None` when there is none for now.
     pub(super) fn take_slot(&self) -> Option<usize> {
         let mut core = self.core.borrow_mut();
-        core.drain_no_more(&self.workspace, self.now(), DRAINING);
         let unsent = core.slots.iter().filter(|one| one.is_taken && one.fate == Fate::Unsent).count();
-        if core.state != LinkState::Open || core.codec.streams_left() <= unsent + core.wear.unseen() {
+        let others = unsent + core.wear.unseen();
+        if core.codec.streams_left() <= others {
+            core.drain_no_more(&self.workspace, self.now(), DRAINING);
+        }
+        if core.state != LinkState::Open || core.codec.streams_left() <= others {
             return None;
         }
         core.wear.lent();
@@ -214,7 +217,8 @@ impl<S: Transport> Link<S> {
         let takes_none = core.codec.streams_left() == 0 && core.slots.iter().all(|one| !one.is_taken);
         core.state != LinkState::Open
             || core.codec.is_leaving()
-            || core.wear.is_worn(self.now())
+            // By the time when something came last: the clock is not asked for it.
+            || core.wear.is_worn(core.heard)
             || (takes_none && core.wear.unseen() == 0)
     }
 

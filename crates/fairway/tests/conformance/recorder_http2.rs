@@ -195,7 +195,11 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
         }
     }
     let lengths: Vec<_> = one.lines.iter().filter(|line| line.0 == b"content-length").collect();
-    let says = |line: &&Line| line.1 == one.body.len().to_string().as_bytes();
+    // Digits only, be there zeros in front of them (RFC 9110 §8.6).
+    let says = |line: &&Line| {
+        let is_number = !line.1.is_empty() && line.1.iter().all(u8::is_ascii_digit);
+        is_number && String::from_utf8_lossy(&line.1).parse() == Ok(one.body.len())
+    };
     if lengths.len() > 1 || !lengths.iter().all(says) {
         found.push(format!("§8.1.1 {lengths:?} for {} bytes", one.body.len()));
     }
