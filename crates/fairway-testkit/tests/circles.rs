@@ -72,6 +72,11 @@ const GROUND: &[Ground] = &[
     },
     Ground { name: "fairway-routing", module: "request", why: "what is matched" },
     Ground {
+        name: "fairway-sides",
+        module: "sides",
+        why: "the traits that each version of HTTP serves, which the crate is about",
+    },
+    Ground {
         name: "fairway-translate",
         module: "diagnostic",
         why: "what every part of translation has to say",
