@@ -571,7 +571,8 @@ async fn what_is_no_handshake_is_refused() {
     on_stage(async {
         let (stage, seen) = stage(H1);
         let version = ("sec-websocket-version", "13");
-        let cases: [(&str, &[(&str, &str)], u16, &str); 6] = [
+        type Refused<'c> = (&'c str, &'c [(&'c str, &'c str)], u16, &'c str);
+        let cases: [Refused<'_>; 6] = [
             ("connect-udp", &[version], 501, "unsupported"),
             ("h2c", &[version], 501, "unsupported"),
             ("websocket", &[], 426, "websocket_version"),

@@ -101,9 +101,8 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: A
             }
             codec.wrote(pending.len());
         }
-        match timeout(Duration::from_millis(100), stream.read_buf(&mut input)).await {
-            Ok(Ok(0) | Err(_)) => return,
-            Ok(Ok(_)) | Err(_) => {}
+        if let Ok(Ok(0) | Err(_)) = timeout(Duration::from_millis(100), stream.read_buf(&mut input)).await {
+            return;
         }
     }
 }

@@ -455,7 +455,7 @@ impl Core {
                 Event::GoAway { last, .. } => self.refuse_above(last),
                 // Some wait to be told what the endpoint understands.
                 Event::Settings => {
-                    self.slots.iter().filter(|one| one.fate == Fate::Unsent).for_each(Carried::wake)
+                    self.slots.iter().filter(|one| one.fate == Fate::Unsent).for_each(Carried::wake);
                 }
                 Event::Priority { .. } | Event::Pong(_) => {}
             }

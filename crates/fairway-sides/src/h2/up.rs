@@ -13,8 +13,8 @@ use super::side::length;
 use super::stream::{Arrival, Follow};
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
-use fairway_runtime::clock::Instant;
 use crate::websocket;
+use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 

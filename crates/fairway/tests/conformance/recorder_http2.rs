@@ -79,9 +79,9 @@ async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Re
                 if flags & END_HEADERS > 0 {
                     let lines = decode(&std::mem::take(&mut block))?;
                     if one.has_head {
-                        one.trailers = lines
+                        one.trailers = lines;
                     } else {
-                        one.lines = lines
+                        one.lines = lines;
                     }
                     one.has_head = true;
                 }

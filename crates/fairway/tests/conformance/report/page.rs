@@ -102,7 +102,7 @@ pub(super) fn of(results: &Value) -> String {
     page.push_str(SMUGGLING);
     smuggling(&mut page, &proxies);
     let all = |proxy: &&Value| list(&proxy["smuggling"]).all(|it| !it["payloads"].is_null());
-    page.push_str(if proxies.iter().all(|proxy| all(proxy)) { TOWARDS_HTTP2 } else { LATER });
+    page.push_str(if proxies.iter().all(all) { TOWARDS_HTTP2 } else { LATER });
     websocket(&mut page, &proxies);
     scan::section(&mut page, &proxies);
     page
