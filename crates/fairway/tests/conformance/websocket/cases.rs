@@ -256,7 +256,7 @@ impl Cases {
 
     /// Some of them again, in writes of one byte.
     fn in_bytes(&mut self) {
-        let again = |case: &Case| case.bytes.len() < 200 && case.name.len() % 3 == 0;
+        let again = |case: &Case| case.bytes.len() < 200 && case.name.len().is_multiple_of(3);
         let again: Vec<_> = self.0.iter().filter(|case| again(case)).collect();
         let again: Vec<_> =
             again.iter().map(|case| (format!("{}, byte by byte", case.name), case.bytes.clone())).collect();
