@@ -46,30 +46,32 @@ pub struct Note {
 /// Different things that are kept until they are asked for. There are more reasons, but no peer has that many at a time.
 const MOST: usize = 32;
 
-/// What was noted and not asked for yet.
+/// What was noted and not asked for yet. A connection of which nothing is noted has one word for it.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Vec<Note>);
+pub(crate) struct Notes(Option<Box<List>>);
+
+#[derive(Debug, Default)]
+struct List(Vec<Note>);
 
 impl Notes {
     pub(crate) fn add(&mut self, what: Noted, reason: &'static str) {
-        if let Some(note) = self.0.iter_mut().find(|note| note.what == what && note.reason == reason) {
+        let List(notes) = &mut **self.0.get_or_insert_default();
+        if let Some(note) = notes.iter_mut().find(|note| note.what == what && note.reason == reason) {
             note.count = note.count.saturating_add(1);
-        } else if self.0.len() < MOST {
-            self.0.push(Note { what, reason, count: 1 });
+        } else if notes.len() < MOST {
+            notes.push(Note { what, reason, count: 1 });
         }
     }
 
     /// The last of them, which is forgotten.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Note> {
-        self.0.pop()
+        self.0.as_mut()?.0.pop()
     }
 
     /// Gives its memory back if nothing is noted.
     pub(crate) fn rest(&mut self) {
-        if self.0.is_empty() {
-            self.0 = Vec::new();
-        }
+        self.0.take_if(|list| list.0.is_empty());
     }
 }
 
@@ -92,6 +94,6 @@ mod tests {
         }
         assert_eq!(std::iter::from_fn(|| notes.take()).count(), MOST);
         notes.rest();
-        assert_eq!(notes.0.capacity(), 0);
+        assert!(notes.0.is_none());
     }
 }

@@ -406,6 +406,9 @@ impl Asker {
     }
 }
 
+/// Names and values.
+type Fields = &'static [(&'static str, &'static str)];
+
 /// Asks for another protocol.
 fn connect(browser: &mut Browser, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
     let mut head = Head::new();
@@ -570,15 +573,14 @@ async fn what_an_endpoint_offers_is_waited_for() {
 async fn what_is_no_handshake_is_refused() {
     on_stage(async {
         let (stage, seen) = stage(H1);
-        let version = ("sec-websocket-version", "13");
-        type Refused<'c> = (&'c str, &'c [(&'c str, &'c str)], u16, &'c str);
-        let cases: [Refused<'_>; 6] = [
-            ("connect-udp", &[version], 501, "unsupported"),
-            ("h2c", &[version], 501, "unsupported"),
+        const VERSION: (&str, &str) = ("sec-websocket-version", "13");
+        let cases: [(&str, Fields, u16, &str); 6] = [
+            ("connect-udp", &[VERSION], 501, "unsupported"),
+            ("h2c", &[VERSION], 501, "unsupported"),
             ("websocket", &[], 426, "websocket_version"),
             ("websocket", &[("sec-websocket-version", "8")], 426, "websocket_version"),
-            ("websocket", &[version, version], 426, "websocket_version"),
-            ("websocket", &[version, ("expect", "magic")], 417, "expectation"),
+            ("websocket", &[VERSION, VERSION], 426, "websocket_version"),
+            ("websocket", &[VERSION, ("expect", "magic")], 417, "expectation"),
         ];
         for (protocol, fields, status, reason) in cases {
             let mut browser = Browser::new(&stage);

@@ -167,7 +167,7 @@ const PAIRINGS: [(Spoken, Spoken); 4] = [
     (Spoken::Http2, Spoken::Http2),
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_server_judges_frames_as_without_a_proxy_in_every_pairing() {
     let cases = Cases::all();
     let mut server = Server::start().await;
