@@ -214,10 +214,17 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         self.poll_times(cx, worker)
     }
 
-    /// A worker that stops, or a listener that is gone, takes no more streams here.
+    /// A worker that stops, or a listener that is gone, takes no more streams here. While others are still sent here, a
+    /// connection that is new gets its first stream before it is told to go: a client that is told at once would only come
+    /// back, again and again, with nothing served.
     fn drain(&mut self, worker: &Rc<Worker<N>>) {
         let most = worker.adopted().settings().downstream.requests_per_connection;
-        if worker.phase_of(self.peer.listener) != Phase::Running || self.served >= most {
+        let goes = match worker.phase_of(self.peer.listener) {
+            Phase::Running => self.served >= most,
+            Phase::Leaving => self.served > 0,
+            Phase::Draining => true,
+        };
+        if goes {
             let now = self.clock.micros(Instant::now());
             self.streams.borrow_mut().codec.go_away(now);
         }

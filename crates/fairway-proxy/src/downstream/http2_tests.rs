@@ -445,6 +445,30 @@ async fn a_worker_that_drains_ends_the_connection_behind_the_last_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_while_a_worker_leaves_is_served_before_it_is_told_to_go() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        stage.worker.enter(Phase::Leaving);
+        let mut browser = Browser::new(&stage);
+        browser.flush().await;
+        sleep(Duration::from_secs(2)).await;
+        let id = browser.get("/0");
+        assert_eq!(browser.answered(id).await.status, 200);
+        browser.until("GOAWAY", |browser| browser.goes_away.is_some()).await;
+        browser.until("the end", |browser| browser.is_closed).await;
+        let mut idle = Browser::new(&stage);
+        idle.flush().await;
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(idle.goes_away, None);
+        stage.worker.enter(Phase::Draining);
+        idle.until("the end", |idle| idle.is_closed).await;
+        assert!(idle.goes_away.is_some(), "then everybody is told");
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_without_streams_ends_after_the_idle_time() {
     on_stage(async {
         let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
