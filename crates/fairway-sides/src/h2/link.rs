@@ -195,8 +195,6 @@ impl<S: Transport> Link<S> {
         let carried = &mut core.slots[slot];
         carried.is_taken = true;
         (carried.fate, carried.received, carried.left) = (Fate::Unsent, 0, None);
-        // Whoever has the room now tells by it whether anything of its request was sent.
-        carried.stream.sent = 0;
         Some(slot)
     }
 
