@@ -2,8 +2,9 @@
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
-//! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`], the codec
-//! [`h1`] behind the two [`sides`] of an exchange; beside them [`worker`], [`publish`], [`metrics`] and [`access_log`].
+//! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`]; the codecs
+//! are behind the two sides of an exchange, in [`fairway_sides`]. Beside them stand [`worker`], [`publish`], [`metrics`]
+//! and [`access_log`].
 //! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
 //! bounds them, memory and descriptors.
 
