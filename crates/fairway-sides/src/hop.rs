@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_http2::Note;
 use fairway_message::{Head, HeadLimits};
 
 use crate::h1::H1;
@@ -150,6 +151,10 @@ impl<S: Transport> Hop for AnyHop<S> {
 
     fn distrust(&mut self) {
         either!(self, hop => hop.distrust());
+    }
+
+    fn tell(&mut self, told: impl Fn(Note) + 'static) {
+        either!(self, hop => hop.tell(told));
     }
 
     fn share(&mut self) -> Share<Self> {

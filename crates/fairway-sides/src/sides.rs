@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_grpc::NotBase64;
+use fairway_http2::Note;
 use fairway_message::{BodySize, Head, HeadLimits, Malformed, Version};
 use fairway_runtime::clock::Instant;
 use fairway_runtime::wire::GATHER;
@@ -252,6 +253,13 @@ pub trait Hop: Upstream + 'static {
 
     /// It did not answer in time: no other exchange should use this.
     fn distrust(&mut self) {}
+
+    /// Who is told of what the endpoint does that is worth counting. HTTP/1 has nothing of the kind.
+    fn tell(&mut self, _told: impl Fn(Note) + 'static)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Room for an exchange beside those that are under way.
     fn share(&mut self) -> Share<Self>

@@ -39,7 +39,7 @@ impl Ledger {
             self.grown.give_back(u64::from(codec.reclaim_window()));
         }
         while let Some(note) = codec.noted() {
-            worker.counters.http2.note(note);
+            worker.counters.http2.clients.note(note);
             self.tell(note);
         }
     }

@@ -486,8 +486,25 @@ async fn play(name: &str, says: Says, expected: Gets, told: Told) -> Option<Stri
     let other = gets(&mut witness).await;
     drop((witness, client));
     settle().await;
-    let (rest, passing) = (stage.at_rest(), (got == expected) && is_told && other == Whole(200));
-    (!passing || rest.is_err()).then(|| format!("{name}: {got:?}, told {ends:?}, other {other:?}, {rest:?}"))
+    let counted = (faults(&stage, "stream_fault"), faults(&stage, "connection_fault"));
+    let is_counted = match told {
+        Nothing => counted == (0, 0),
+        // One that is above a GOAWAY is Fairway's to end, and no fault.
+        Reset(_) => counted.0 + faults(&stage, "goaway_received") > 0 && counted.1 == 0,
+        GoAway(_) => counted.1 == 1,
+    };
+    let passing = (got == expected) && is_told && is_counted && other == Whole(200);
+    let rest = stage.at_rest();
+    (!passing || rest.is_err())
+        .then(|| format!("{name}: {got:?}, told {ends:?}, counted {counted:?}, other {other:?}, {rest:?}"))
+}
+
+/// How many faults of endpoints of this kind were counted, whatever the reason.
+fn faults(stage: &Stage, event: &str) -> u64 {
+    let series = format!("fairway_upstream_http2_events_total{{event=\"{event}\",");
+    let metrics = stage.metrics();
+    let values = metrics.lines().filter(|line| line.starts_with(&series));
+    values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 async fn play_all(cases: &[(&str, Says, Gets, Told)]) {

@@ -224,7 +224,8 @@ impl Counters {
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
-            http2: self.http2.events(),
+            http2: self.http2.clients.counted(),
+            upstream_http2: self.http2.endpoints.counted(),
             series: self.series.borrow().series(),
         }
     }

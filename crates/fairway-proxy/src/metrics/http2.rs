@@ -1,4 +1,4 @@
-//! What is counted of clients' connections of HTTP/2.
+//! What is counted of connections of HTTP/2, with clients and with endpoints.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,27 +9,36 @@ use fairway_http2::Note;
 /// What happened, and why.
 pub(crate) type Event = (&'static str, &'static str);
 
-/// Of one worker.
-#[derive(Default)]
-pub(crate) struct Http2 {
-    streams: Rc<Cell<u64>>,
-    events: RefCell<BTreeMap<Event, u64>>,
-}
+/// What happened on connections, counted by reason; copies count together.
+#[derive(Clone, Default)]
+pub(crate) struct Events(Rc<RefCell<BTreeMap<Event, u64>>>);
 
-impl Http2 {
-    /// Open streams, as their number changes.
-    pub(crate) fn streams(&self) -> Rc<Cell<u64>> {
-        Rc::clone(&self.streams)
-    }
-
+impl Events {
     /// Something happened on a connection.
     pub(crate) fn note(&self, note: Note) {
-        let mut events = self.events.borrow_mut();
+        let mut events = self.0.borrow_mut();
         *events.entry((note.what.label(), note.reason)).or_default() += u64::from(note.count);
     }
 
     /// What was counted, copied.
-    pub(super) fn events(&self) -> BTreeMap<Event, u64> {
-        self.events.borrow().clone()
+    pub(super) fn counted(&self) -> BTreeMap<Event, u64> {
+        self.0.borrow().clone()
+    }
+}
+
+/// Of one worker.
+#[derive(Default)]
+pub(crate) struct Http2 {
+    streams: Rc<Cell<u64>>,
+    /// Of clients.
+    pub(crate) clients: Events,
+    /// Of endpoints.
+    pub(crate) endpoints: Events,
+}
+
+impl Http2 {
+    /// Open streams of clients, as their number changes.
+    pub(crate) fn streams(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.streams)
     }
 }

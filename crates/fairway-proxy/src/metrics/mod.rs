@@ -9,5 +9,6 @@ mod series;
 mod text;
 
 pub(crate) use counters::{Counters, Hedges, count};
+pub(crate) use http2::Events;
 pub(crate) use sample::{Gauges, Sample};
 pub(crate) use text::{write as write_text, write_memory, write_spread};

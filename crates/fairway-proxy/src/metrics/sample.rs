@@ -18,6 +18,7 @@ pub(crate) struct Sample {
     pub(crate) reasons: BTreeMap<Reason, u64>,
     /// Of clients' connections of HTTP/2.
     pub(crate) http2: BTreeMap<Event, u64>,
+    pub(crate) upstream_http2: BTreeMap<Event, u64>,
     pub(crate) series: Vec<Series>,
 }
 
@@ -52,6 +53,9 @@ impl Sample {
         }
         for (event, value) in other.http2 {
             *self.http2.entry(event).or_default() += value;
+        }
+        for (event, value) in other.upstream_http2 {
+            *self.upstream_http2.entry(event).or_default() += value;
         }
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;

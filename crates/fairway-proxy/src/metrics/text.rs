@@ -12,7 +12,7 @@ const REQUESTS: &str = "nginx_ingress_controller_";
 
 /// Writes everything of `sample`.
 pub(crate) fn write(sample: Sample, out: &mut String) {
-    let Sample { counts, hedges, gauges, open_connections, reasons, http2, series } = sample;
+    let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
     for (name, value) in &counts {
         head(out, &format!("fairway_{name}"), "counter");
         line(out, &format!("fairway_{name}"), "", *value);
@@ -46,9 +46,13 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         };
         line(out, name, &format!("{label}=\"{reason}\""), *value);
     }
-    head(out, "fairway_http2_events_total", "counter");
-    for ((event, reason), value) in &http2 {
-        line(out, "fairway_http2_events_total", &format!("event=\"{event}\",reason=\"{reason}\""), *value);
+    for (name, events) in
+        [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
+    {
+        head(out, name, "counter");
+        for ((event, reason), value) in events {
+            line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
+        }
     }
     let mut sorted: Vec<(String, Series)> =
         merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();

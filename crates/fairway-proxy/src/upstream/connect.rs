@@ -1,6 +1,6 @@
 //! Makes connections to endpoints: TCP, and TLS over it where the backend asks for it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_http2::{Note, Noted};
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_runtime::shortage::Shortage;
 use fairway_runtime::transport::Secured;
@@ -19,12 +20,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::fault::Fault;
+use crate::metrics::Events;
 use crate::network::Network;
 use crate::tls::Identities;
 use crate::tls::upstream::client_config;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
-use fairway_sides::sides::Spoken;
+use fairway_sides::sides::{Hop, Spoken};
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
@@ -34,12 +36,14 @@ pub(crate) struct Connector<N: Network> {
     network: Rc<N>,
     room: Rc<Room<N::Hop>>,
     workspace: Rc<Workspace>,
+    /// What endpoints do over HTTP/2.
+    events: Events,
     tls: RefCell<HashMap<(UpstreamTls, BackendProtocol), Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
-    pub(crate) fn new(network: N, room: Rc<Room<N::Hop>>, workspace: Rc<Workspace>) -> Self {
-        Self { network: Rc::new(network), room, workspace, tls: RefCell::new(HashMap::new()) }
+    pub(crate) fn new(network: N, room: Rc<Room<N::Hop>>, workspace: Rc<Workspace>, events: Events) -> Self {
+        Self { network: Rc::new(network), room, workspace, events, tls: RefCell::new(HashMap::new()) }
     }
 
     /// Forgets TLS settings: a new snapshot may bring other certificates.
@@ -56,7 +60,7 @@ impl<N: Network> Connector<N> {
     ) -> Connecting<N::Hop> {
         let network = Rc::clone(&self.network);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
-        let (address, protocol) = (to.address, to.protocol);
+        let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
         let secure = self.tls(to, identities);
         let connect = async move {
             let secure = secure?;
@@ -72,7 +76,11 @@ impl<N: Network> Connector<N> {
             let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
             Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
         };
-        Box::pin(async move { timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout)) })
+        Box::pin(async move {
+            let mut hop = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
+            hop.tell(watch(address, events));
+            Ok(hop)
+        })
     }
 
     /// What TLS towards `to` needs; none where the backend is in the clear.
@@ -106,6 +114,17 @@ impl<N: Network> Connector<N> {
         let made = Arc::new(made);
         self.tls.borrow_mut().insert(kind, Arc::clone(&made));
         Ok(made)
+    }
+}
+
+/// Counts what an endpoint does on one connection. Its first fault is logged, those that follow are only counted.
+fn watch(endpoint: SocketAddr, events: Events) -> impl Fn(Note) {
+    let is_told = Cell::new(false);
+    move |note| {
+        events.note(note);
+        if note.what == Noted::ConnectionFault && !is_told.replace(true) {
+            tracing::info!(%endpoint, reason = note.reason, "an endpoint's HTTP/2 connection is ended");
+        }
     }
 }
 

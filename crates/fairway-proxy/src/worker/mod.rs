@@ -77,7 +77,12 @@ impl<N: Network> Worker<N> {
         log.switch(switch(adopted.settings()));
         Self {
             options,
-            connector: Connector::new(network, Rc::clone(&room), Rc::clone(&reuse.workspace)),
+            connector: Connector::new(
+                network,
+                Rc::clone(&room),
+                Rc::clone(&reuse.workspace),
+                counters.http2.endpoints.clone(),
+            ),
             groups,
             budgets: Budgets::new(Instant::now()),
             waits: Waits::new(),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_http2::{Asks, By, Client, Code, Config, Event, Timeouts, Wait};
+use fairway_http2::{Asks, By, Client, Code, Config, Event, Note, Timeouts, Wait};
 use fairway_message::Head;
 
 use super::stream::{Arrival, Stream, Tools};
@@ -46,6 +46,9 @@ const DRAINING: u64 = 5_000_000;
 const RESET_PING: [u8; 8] = *b"a reset?";
 const DOUBT_PING: [u8; 8] = *b"hello...";
 
+/// Who hears what the codec notes.
+pub(super) type Told = Box<dyn Fn(Note)>;
+
 /// A connection to an endpoint.
 pub(super) struct Link<S> {
     pub(super) core: RefCell<Core>,
@@ -54,6 +57,7 @@ pub(super) struct Link<S> {
     pub(super) is_secure: bool,
     /// Whether the pool has let it go: it ends with its last stream.
     is_retired: Cell<bool>,
+    pub(super) told: RefCell<Option<Told>>,
     began: Instant,
 }
 
@@ -144,6 +148,7 @@ impl<S: Transport> Link<S> {
             wire: RefCell::new(wire),
             workspace: Rc::clone(workspace),
             is_retired: Cell::new(false),
+            told: RefCell::new(None),
             began: Instant::now(),
         });
         // Its own turns are bounded, as those of a client's connection.
@@ -250,6 +255,22 @@ impl<S: Transport> Link<S> {
     }
 
     fn poll(&self, cx: &mut Context<'_>, driven: &mut Driven) -> Poll<()> {
+        let turn = self.poll_turn(cx, driven);
+        self.tell();
+        turn
+    }
+
+    /// Passes on what the codec noted.
+    fn tell(&self) {
+        let next = || self.core.borrow_mut().codec.noted();
+        while let Some(note) = next() {
+            if let Some(told) = &*self.told.borrow() {
+                told(note);
+            }
+        }
+    }
+
+    fn poll_turn(&self, cx: &mut Context<'_>, driven: &mut Driven) -> Poll<()> {
         {
             let mut core = self.core.borrow_mut();
             if !core.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_http2::Client;
 use fairway_http2::fields::Connect;
+use fairway_http2::{Client, Note};
 use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
 
 use super::link::{Fate, Link, LinkState};
@@ -313,6 +313,10 @@ impl<S: Transport> Hop for H2Up<S> {
 
     fn distrust(&mut self) {
         self.link.distrust();
+    }
+
+    fn tell(&mut self, told: impl Fn(Note) + 'static) {
+        *self.link.told.borrow_mut() = Some(Box::new(told));
     }
 
     fn rest(&mut self) {}
