@@ -18,7 +18,8 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
         row(out, "listener", "none speaks this protocol: the connection is refused");
         return;
     };
-    row(out, "listener", &format!("{}, public port {}", listener.name, listener.public_port));
+    let spoken = words::versions(config.settings.downstream.http2);
+    row(out, "listener", &format!("{}, public port {}: {spoken}", listener.name, listener.public_port));
     let Some(table) = served.snapshot.table(&listener.table) else {
         row(out, "host", "none is configured: answered 404");
         return;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Match, PathMatch,
-    PathRewrite, Policy, RedirectTarget, TextMatch, UpstreamVerification,
+    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Http2Settings,
+    Match, PathMatch, PathRewrite, Policy, RedirectTarget, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -149,6 +149,16 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
         Balancing::PeakEwma => "peak EWMA of two",
         Balancing::LeastRequests => "least requests",
         Balancing::Random => "random",
+    }
+}
+
+/// What clients may speak.
+pub(super) fn versions(http2: Http2Settings) -> String {
+    match http2 {
+        Http2Settings { offered: true, streams } => {
+            format!("HTTP/2 with at most {streams} streams, HTTP/1.1")
+        }
+        Http2Settings { offered: false, .. } => "HTTP/1.1".to_owned(),
     }
 }
 
