@@ -89,8 +89,8 @@ deploy: ## deploy/fairway.yaml, from the chart
 testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
 	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 -timeout 20m ./...
 
-# 1,240 blocks of 2.5 s with 0.3 s of warm-up each are 58 minutes; connecting, probing and memory the rest.
-bench: build ## the paired benchmark beside nginx, HAProxy, Envoy and h2o: 20 blocks of each, 65 minutes
+# 1,750 blocks of 1 s with 0.3 s of warm-up each are 38 minutes; connecting, probing and memory the rest.
+bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, h2o and Traefik: 24 blocks of each, 40 minutes
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 

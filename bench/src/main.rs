@@ -81,10 +81,10 @@ struct RunArguments {
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Blocks for each peer and scenario.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=200))]
     blocks: u16,
-    /// Seconds of load in a block.
-    #[arg(long, default_value_t = 2.5, value_parser = seconds)]
+    /// Seconds of load in a block. What varies is the machine, from block to block: more blocks tell more than longer ones.
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
     /// A smoke test: two blocks of 0.3 s and 500 idle connections at most. Its figures mean little.
     #[arg(long)]

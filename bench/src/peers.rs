@@ -8,6 +8,7 @@ mod h2o;
 mod haproxy;
 mod nginx;
 mod peer;
+mod traefik;
 
 use anyhow::Context;
 use fairway_lab_measure::Release;
@@ -15,8 +16,15 @@ use fairway_lab_measure::Release;
 pub(crate) use peer::{Binaries, Need, Peer};
 
 /// In the order of the report; the first that is there is what the others are divided by.
-pub(crate) const ALL: [&Peer; 6] =
-    [&fairway::FAIRWAY, &floor::FLOOR, &nginx::NGINX, &haproxy::HAPROXY, &envoy::ENVOY, &h2o::H2O];
+pub(crate) const ALL: [&Peer; 7] = [
+    &fairway::FAIRWAY,
+    &floor::FLOOR,
+    &nginx::NGINX,
+    &haproxy::HAPROXY,
+    &envoy::ENVOY,
+    &h2o::H2O,
+    &traefik::TRAEFIK,
+];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
 pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
