@@ -49,6 +49,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
             let header = ProxyHeader { client: None, rest: bytes[length..].to_vec() };
             return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
         }
+        // The parser takes a port with a sign.
+        Some(line) if line.contains(&b'+') => return Err(NoHeader),
         _ => {}
     }
     let header = HeaderResult::parse(bytes);
@@ -129,6 +131,8 @@ mod tests {
     fn what_is_no_header_is_refused() {
         assert!(parse(b"GET / HTTP/1.1\r\n\r\n").is_err());
         assert!(parse(b"PROXY TCP4 nonsense\r\n").is_err());
+        assert!(parse(b"PROXY TCP4 192.0.2.7 192.0.2.1 +5555 80\r\n").is_err());
+        assert!(parse(b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 +80\r\n").is_err());
         assert!(parse(&[b"PROXY TCP4 ", &b"1".repeat(100)[..]].concat()).is_err());
     }
 }
