@@ -11,7 +11,7 @@ pub(crate) const INITIAL: u32 = 65_535;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inbound {
     /// Below zero when a setting made it smaller than what had been sent by then.
-    window: i64,
+    window: i32,
     /// What was consumed and not yet announced.
     credit: u32,
     most: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// A full window of this size.
     pub(crate) fn new(most: u32) -> Self {
-        Inbound { window: i64::from(most), credit: 0, most, surplus: 0 }
+        Inbound { window: signed(most), credit: 0, most, surplus: 0 }
     }
 
     /// Its size.
@@ -36,10 +36,9 @@ impl Inbound {
     #[inline]
     #[must_use]
     pub(crate) fn take(&mut self, bytes: u32) -> bool {
-        let bytes = i64::from(bytes);
         // An empty frame needs no window (RFC 9113 §6.9.1).
-        let fits = bytes <= self.window.max(0);
-        self.window -= if fits { bytes } else { 0 };
+        let fits = i64::from(bytes) <= i64::from(self.window.max(0));
+        self.window -= if fits { signed(bytes) } else { 0 };
         fits
     }
 
@@ -47,7 +46,7 @@ impl Inbound {
     /// stream flow-control windows" as the sender does (RFC 9113 §6.9.2).
     pub(crate) fn adjust(&mut self, by: u32) {
         self.most -= by;
-        self.window -= i64::from(by);
+        self.window -= signed(by);
     }
 
     /// What came was consumed. Gives the increment to announce as soon as it is half of the window.
@@ -58,13 +57,13 @@ impl Inbound {
         self.surplus -= swallowed;
         self.credit += bytes - swallowed;
         debug_assert!(
-            i64::from(self.credit) + self.window <= i64::from(self.most) + i64::from(self.surplus),
+            i64::from(self.credit) + i64::from(self.window) <= i64::from(self.most) + i64::from(self.surplus),
             "nothing is consumed that did not come"
         );
         if self.credit == 0 || self.credit < self.most / 2 {
             return None;
         }
-        self.window += i64::from(self.credit);
+        self.window += signed(self.credit);
         Some(std::mem::take(&mut self.credit))
     }
 
@@ -75,7 +74,7 @@ impl Inbound {
         self.surplus -= kept;
         self.most += by;
         let increment = by - kept + std::mem::take(&mut self.credit);
-        self.window += i64::from(increment);
+        self.window += signed(increment);
         increment
     }
 
@@ -96,11 +95,17 @@ impl Inbound {
 /// What we may send to the other side. A window "can become negative" when the initial size is reduced, and "a sender MUST
 /// track the negative flow-control window" (RFC 9113 §6.9.2).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outbound(i64);
+pub(crate) struct Outbound(i32);
+
+/// No window is larger than what 31 bits can say, and none is below zero by more.
+fn signed(bytes: u32) -> i32 {
+    debug_assert!(bytes <= LARGEST);
+    bytes as i32
+}
 
 impl Outbound {
     pub(crate) fn new(window: u32) -> Self {
-        Outbound(i64::from(window))
+        Outbound(signed(window))
     }
 
     /// What may be sent.
@@ -112,12 +117,12 @@ impl Outbound {
     /// Counts what was sent.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) {
-        self.0 -= bytes as i64;
+        self.0 -= bytes as i32;
     }
 
     /// Whether the window would not be too large after that.
     pub(crate) fn can_change(self, by: i64) -> bool {
-        self.0 + by <= i64::from(LARGEST)
+        i64::from(self.0) + by <= i64::from(LARGEST)
     }
 
     /// Changes the window; says whether it was closed and is open now, or `None` when it would be too large.
@@ -126,7 +131,7 @@ impl Outbound {
         if !self.can_change(by) {
             return None;
         }
-        let window = self.0 + by;
+        let window = (i64::from(self.0) + by) as i32;
         let opened = self.0 <= 0 && window > 0;
         self.0 = window;
         Some(opened)

@@ -62,6 +62,12 @@ impl Outbox {
         }
     }
 
+    /// Its memory, while nothing waits in it.
+    #[inline]
+    pub(crate) fn memory(&mut self) -> Option<&mut Vec<u8>> {
+        self.bytes.is_empty().then_some(&mut self.bytes)
+    }
+
     /// Gives back memory that nothing needs now.
     pub(crate) fn rest(&mut self) {
         self.bytes.shrink_to_fit();

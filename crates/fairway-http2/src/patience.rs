@@ -24,24 +24,35 @@ const PROGRESS: u32 = 4096;
 
 /// How long something waited for a window since it last made progress. Time in which the window was open is not the peer's
 /// doing and does not count.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    since: Option<u64>,
+    /// [`NEVER`] while nothing waits.
+    since: u64,
     /// What was waited before, in microseconds.
     spent: u32,
     /// What was sent in between.
     sent: u32,
 }
 
+/// No time.
+const NEVER: u64 = u64::MAX;
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { since: NEVER, spent: 0, sent: 0 }
+    }
+}
+
 impl Patience {
     /// The window is closed from now on, if it was not before.
     pub(crate) fn wait(&mut self, now: u64) {
-        self.since.get_or_insert(now);
+        self.since = self.since.min(now);
     }
 
     /// The window is open, or nothing waits for it any more.
     pub(crate) fn pause(&mut self, now: u64) {
-        if let Some(since) = self.since.take() {
+        if self.since != NEVER {
+            let since = std::mem::replace(&mut self.since, NEVER);
             let waited = u32::try_from(now.saturating_sub(since)).unwrap_or(u32::MAX);
             self.spent = self.spent.saturating_add(waited);
         }
@@ -57,7 +68,8 @@ impl Patience {
 
     /// When it is over, if nothing happens before.
     pub(crate) fn until(&self, micros: u32) -> Option<u64> {
-        self.since.map(|since| since.saturating_add(u64::from(micros.saturating_sub(self.spent))))
+        let waits = self.since != NEVER;
+        waits.then(|| self.since.saturating_add(u64::from(micros.saturating_sub(self.spent))))
     }
 }
 

@@ -48,6 +48,13 @@ impl<R> Session<R> {
         self.connection.wrote(count);
     }
 
+    /// The memory of what waits to be written, while nothing does: to be lent elsewhere meanwhile, and given before the next
+    /// frame.
+    #[inline]
+    pub fn outbox_memory(&mut self) -> Option<&mut Vec<u8>> {
+        self.connection.outbox_memory()
+    }
+
     /// How many body bytes the stream may send now. To be asked before they are read from elsewhere.
     #[inline]
     #[must_use]

@@ -203,7 +203,10 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
             if let Some((listener, stream)) = shaken {
                 let peer = Peer { listener, scheme, client };
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    return Box::pin(downstream::serve_http2(open, peer, Wire::new(stream))).await;
+                    if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
+                        serving.await;
+                    }
+                    return;
                 }
                 Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
             }

@@ -18,14 +18,7 @@ pub(crate) struct Buffers {
     pub(crate) parties: Parties,
     /// The host that routes: lower case, without port.
     pub(crate) host: String,
-    /// Path and query, when the target is absolute.
-    pub(crate) origin: Vec<u8>,
-    /// The normalised path, when it differs from the one received.
-    pub(crate) normalised: Vec<u8>,
-    /// The decoded path, when it differs from the one received.
-    pub(crate) decoded: Vec<u8>,
-    /// The target that is forwarded, when a rewrite made one.
-    pub(crate) target: Vec<u8>,
+    pub(crate) forms: Forms,
     /// The request's body on its way.
     pub(crate) body: RequestBody,
     /// What is held of the request's body for another attempt.
@@ -34,6 +27,72 @@ pub(crate) struct Buffers {
     pub(crate) text: Vec<u8>,
     /// Where the exchange is counted as being under way.
     pub(crate) under_way: Vec<UnderWay>,
+}
+
+/// What the request's target is besides what was received. Most requests have none of it, and no room for it.
+#[derive(Default)]
+pub(crate) struct Forms(Option<Box<Written>>);
+
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Path and query, when the target is absolute.
+    pub(crate) origin: Vec<u8>,
+    /// The normalised path, when it differs from the one received.
+    pub(crate) normalised: Vec<u8>,
+    /// The decoded path, when it differs from the one received.
+    pub(crate) decoded: Vec<u8>,
+    /// The target that is forwarded, when a rewrite made one.
+    pub(crate) target: Vec<u8>,
+}
+
+static NOTHING: Written =
+    Written { origin: Vec::new(), normalised: Vec::new(), decoded: Vec::new(), target: Vec::new() };
+
+impl Forms {
+    /// What was written of them.
+    #[inline]
+    pub(crate) fn read(&self) -> &Written {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// Where they are written. The room stays with the buffers.
+    pub(crate) fn write(&mut self) -> &mut Written {
+        self.0.get_or_insert_default()
+    }
+
+    /// No rewrite has made a target.
+    #[inline]
+    pub(crate) fn forget_target(&mut self) {
+        if let Some(written) = &mut self.0 {
+            written.target.clear();
+        }
+    }
+
+    /// The same forms, for another request.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        let Some(other) = &other.0 else { return };
+        let Written { origin, normalised, decoded, target } = self.write();
+        origin.clone_from(&other.origin);
+        normalised.clone_from(&other.normalised);
+        decoded.clone_from(&other.decoded);
+        target.clone_from(&other.target);
+    }
+
+    fn trim(&mut self, most: usize) {
+        let Some(written) = &mut self.0 else { return };
+        let Written { origin, normalised, decoded, target } = &mut **written;
+        for bytes in [origin, normalised, decoded, target] {
+            bytes.clear();
+            bytes.shrink_to(most);
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let Some(written) = &self.0 else { return 0 };
+        let Written { origin, normalised, decoded, target } = &**written;
+        let capacities = [origin, normalised, decoded, target].map(Vec::capacity);
+        size_of::<Written>() + capacities.iter().sum::<usize>()
+    }
 }
 
 /// Who asks, as the access log shows it.
@@ -65,8 +124,8 @@ impl Buffers {
         self.host.clear();
         self.under_way.clear();
         self.body.drop_copies();
-        let Self { origin, normalised, decoded, target, replay, text, .. } = self;
-        for bytes in [origin, normalised, decoded, target, replay, text] {
+        self.forms.trim(Self::MOST);
+        for bytes in [&mut self.replay, &mut self.text] {
             bytes.clear();
             bytes.shrink_to(Self::MOST);
         }
@@ -75,14 +134,10 @@ impl Buffers {
 
 impl Spare for Box<Buffers> {
     fn kept_bytes(&self) -> usize {
-        let Buffers { request, answer, host, origin, normalised, decoded, target, replay, text, .. } =
-            &**self;
-        let vectors = [origin, normalised, decoded, target, replay, text].map(Vec::capacity);
-        size_of::<Buffers>()
-            + request.kept_bytes()
-            + answer.kept_bytes()
-            + host.capacity()
-            + vectors.iter().sum::<usize>()
+        let Buffers { request, answer, host, forms, replay, text, .. } = &**self;
+        let heads = request.kept_bytes() + answer.kept_bytes();
+        let vectors = host.capacity() + replay.capacity() + text.capacity();
+        size_of::<Buffers>() + heads + forms.kept_bytes() + vectors
     }
 }
 
@@ -93,10 +148,7 @@ impl Default for Buffers {
             answer: Head::new(),
             parties: Parties::default(),
             host: String::new(),
-            origin: Vec::new(),
-            normalised: Vec::new(),
-            decoded: Vec::new(),
-            target: Vec::new(),
+            forms: Forms::default(),
             body: RequestBody::default(),
             replay: Vec::new(),
             text: Vec::new(),

@@ -63,6 +63,22 @@ impl Workspace {
         self.spares.borrow_mut().clear();
     }
 
+    /// Memory for a vector that has none.
+    #[inline]
+    pub fn lend(&self, bytes: &mut Vec<u8>) {
+        if bytes.capacity() == 0 {
+            *bytes = self.spare();
+        }
+    }
+
+    /// Takes the memory of a vector that nothing needs for now.
+    #[inline]
+    pub fn take_back(&self, bytes: &mut Vec<u8>) {
+        if bytes.capacity() > 0 {
+            self.give_back(std::mem::take(bytes));
+        }
+    }
+
     #[inline]
     fn spare(&self) -> Vec<u8> {
         self.spares.borrow_mut().take().unwrap_or_default()
@@ -123,17 +139,15 @@ impl Backlog {
 
     #[inline]
     fn reserve_from(&mut self, workspace: &Workspace) {
-        if self.bytes.capacity() == 0 {
-            self.bytes = workspace.spare();
-        }
+        workspace.lend(&mut self.bytes);
     }
 
     /// Gives the vector back if nothing is left in it.
     #[inline]
     pub fn release(&mut self, workspace: &Workspace) {
-        if self.is_empty() && self.bytes.capacity() > 0 {
+        if self.is_empty() {
             self.start = 0;
-            workspace.give_back(std::mem::take(&mut self.bytes));
+            workspace.take_back(&mut self.bytes);
         }
     }
 }
@@ -366,6 +380,11 @@ impl<S: Transport> Wire<S> {
             self.outbox.consume(count);
         }
         Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Gives the memory of the outbox back if nothing waits in it: what comes next is the peer's.
+    pub fn rest_outbox(&mut self, workspace: &Workspace) {
+        self.outbox.release(workspace);
     }
 
     /// Bytes that wait to be sent. More than any bound while TLS has encrypted some that the socket has not taken: they are as

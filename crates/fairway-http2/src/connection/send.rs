@@ -19,6 +19,11 @@ impl Connection {
         self.outbox.wrote(count);
     }
 
+    /// The memory of what waits to be written, while nothing does.
+    pub(crate) fn outbox_memory(&mut self) -> Option<&mut Vec<u8>> {
+        self.outbox.memory()
+    }
+
     /// Whether a stream is there and not reset.
     pub(crate) fn is_live(&self, id: u32) -> bool {
         self.streams.get(id).is_some_and(|stream| stream.life == Life::Live)

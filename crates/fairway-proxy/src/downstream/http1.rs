@@ -81,9 +81,12 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
                     if connection.served == 0 && connection.down.begins_http2() && offers_http2(worker) =>
                 {
                     // Prior knowledge: nothing but its first bytes says so.
-                    let ClientSide { down, peer, .. } = *connection;
+                    let (peer, wire) = take_apart(connection);
                     drop((buffers, registered));
-                    break Box::pin(super::spread::serve(open, peer, down.into_wire())).await;
+                    match super::spread::serve(open, peer, wire) {
+                        Some(serving) => break serving.await,
+                        None => break,
+                    }
                 }
                 Next::Request(buffers, arrival) => (buffers, arrival),
                 Next::Late => {
@@ -104,6 +107,13 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
             }
         }
     }
+}
+
+/// What another protocol goes on with. The rest is freed here, not when that ends.
+#[expect(clippy::boxed_local, reason = "the box is to be freed")]
+fn take_apart<S: Transport>(connection: Box<Connection<S>>) -> (Peer, Wire<S>) {
+    let ClientSide { down, peer, .. } = *connection;
+    (peer, down.into_wire())
 }
 
 /// Whether HTTP/2 is spoken at all.

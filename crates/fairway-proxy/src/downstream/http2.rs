@@ -190,7 +190,11 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         begin: &impl Fn(Request<N, H2Side>) -> F,
     ) -> Poll<()> {
         self.slots.listen(cx);
-        self.streams.borrow_mut().now = self.clock.micros(Instant::now());
+        {
+            let mut streams = self.streams.borrow_mut();
+            streams.now = self.clock.micros(Instant::now());
+            streams.lend_memory();
+        }
         self.drain(worker);
         let mut polled = 0;
         loop {
@@ -210,7 +214,11 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             }
         }
         self.loan = None;
-        self.ledger.look(worker, &mut self.streams.borrow_mut().codec);
+        {
+            let mut streams = self.streams.borrow_mut();
+            self.ledger.look(worker, &mut streams.codec);
+            streams.give_memory_back();
+        }
         self.poll_times(cx, worker)
     }
 

@@ -1,6 +1,7 @@
 //! Connections of HTTP/2 go to the worker that has the fewest: a few of them carry everything, and the kernel may have
 //! given all to one (docs/design/0030-connections-spread-over-workers.md). HTTP/1 never comes here.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use fairway_runtime::spread::Share;
@@ -13,12 +14,18 @@ use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Arrivals, Moved, Open, Worker};
 
-/// Serves the connection here until it ends, or hands it to another worker.
-pub(crate) async fn serve<N: Network, S: Transport + Send>(open: Open<N>, peer: Peer, wire: Wire<S>) {
+/// What serves the connection here until it ends; `None` where another worker has it now.
+///
+/// Boxed, and not an `async fn`: whoever waits for it has only room for a pointer, and nothing waits in between.
+pub(crate) fn serve<N: Network, S: Transport + Send>(
+    open: Open<N>,
+    peer: Peer,
+    wire: Wire<S>,
+) -> Option<Pin<Box<impl Future<Output = ()>>>> {
     let neighbours = open.neighbours();
     let share = neighbours.share();
     if share.worker() == neighbours.here() {
-        return Box::pin(http2::serve(open, peer, wire, share)).await;
+        return Some(Box::pin(http2::serve(open, peer, wire, share)));
     }
     let from = Some(neighbours.here());
     let serve = Box::new(move |open, share| begin(open, peer, wire, share));
@@ -27,6 +34,7 @@ pub(crate) async fn serve<N: Network, S: Transport + Send>(open: Open<N>, peer: 
         let share = neighbours.share_of(neighbours.here());
         (moved.serve)(open, share);
     }
+    None
 }
 
 /// Serves a connection that another worker accepted.

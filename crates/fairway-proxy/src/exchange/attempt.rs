@@ -45,8 +45,8 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
     let before = (lease.up().sent(), lease.up().received());
     let sent = if age == Age::Fresh { Instant::now() } else { now };
     let buffers = &*exchange.buffers;
-    let target =
-        if buffers.target.is_empty() { exchange.env.intake.received(buffers) } else { &buffers.target };
+    let rewritten = &buffers.forms.read().target;
+    let target = if rewritten.is_empty() { exchange.env.intake.received(buffers) } else { rewritten };
     let asks = exchange.env.rule.rule().policy.websocket;
     let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
     lease

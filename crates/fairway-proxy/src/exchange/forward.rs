@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
-use fairway_routing::BackendSlot;
+use fairway_routing::{BackendSlot, Replacing};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
@@ -54,18 +54,16 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
         prepare(&mut exchange.env, exchange.buffers);
     }
     async move {
-        let delivered = match &group {
+        // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
+        let answer = match &group {
             Ok(group) => deliver(exchange, group).await,
             Err(fault) => Err(*fault),
         };
-        match delivered {
-            Ok(delivered) => {
-                exchange.buffers.body.release(&mut exchange.buffers.replay);
-                conclude(exchange, delivered).await
-            }
-            Err(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
-            Err(fault) => respond::refuse(exchange, fault).await,
-        }
+        let delivered = match judge(exchange, answer) {
+            Ok(delivered) => delivered,
+            Err(instead) => return give_instead(exchange, instead).await,
+        };
+        Outcome::Ended(hand_on(exchange, delivered).await)
     }
 }
 
@@ -91,14 +89,14 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
     let append = env.adopted.settings().forwarded.append;
     forwarded::rewrite(buffers, &env.client, append, || env.worker.random(|random| random.u128(..)));
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
-    if normalised && buffers.target.is_empty() && !env.intake.is_plain() {
-        let mut target = std::mem::take(&mut buffers.target);
+    if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
+        let mut target = std::mem::take(&mut buffers.forms.write().target);
         target.extend_from_slice(env.intake.normalised(buffers));
         if env.intake.has_query(buffers) {
             target.push(b'?');
             target.extend_from_slice(env.intake.query(buffers));
         }
-        buffers.target = target;
+        buffers.forms.write().target = target;
     }
 }
 
@@ -117,21 +115,23 @@ fn deliver<'e, N: Network, D: Downstream>(
                 return Err(Fault::DeadlineExceeded);
             }
             let chosen = retry_state.next(&exchange.env, group)?;
-            let failed = match acquire(exchange, group, &mut retry_state, chosen).await {
-                Err(failed) => failed,
-                Ok(acquired) => match attempt(exchange, group, acquired, retry_state.now).await {
-                    Err(failed) => failed,
-                    Ok(answered) => {
-                        retry_state.confirm(exchange.env.worker, group, &answered.lease);
-                        if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
-                            return Ok(Delivered { answered, attempts: retry_state.attempts });
-                        }
-                        put_aside(exchange, answered);
-                        continue;
-                    }
-                },
+            let acquired = match acquire(exchange, group, &mut retry_state, chosen).await {
+                Ok(acquired) => acquired,
+                Err(failed) => {
+                    conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+                    continue;
+                }
             };
-            conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+            match attempt(exchange, group, acquired, retry_state.now).await {
+                Err(failed) => conclude_attempt(exchange, group, &mut retry_state, &failed)?,
+                Ok(answered) => {
+                    retry_state.confirm(exchange.env.worker, group, &answered.lease);
+                    if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
+                        return Ok(Delivered { answered, attempts: retry_state.attempts });
+                    }
+                    put_aside(exchange, answered);
+                }
+            }
         }
     }
 }
@@ -214,23 +214,43 @@ fn put_aside<N: Network, D: Downstream>(
     }
 }
 
-/// Hands the answer on, and the connections back.
-async fn conclude<'a, N: Network, D: Downstream>(
+/// What the client gets in place of the endpoint's answer.
+enum Instead<'a> {
+    Fault(Fault),
+    /// Another backend's page for this status.
+    Page(&'a Replacing, u16),
+}
+
+/// Whether the client gets the answer that was delivered.
+fn judge<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    delivered: Delivered<ToEndpoint<N>>,
-) -> Outcome<'a> {
+    answer: Result<Delivered<ToEndpoint<N>>, Fault>,
+) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
+    let delivered = answer.map_err(Instead::Fault)?;
+    exchange.buffers.body.release(&mut exchange.buffers.replay);
     let status = exchange.buffers.answer.status();
-    let switches = delivered.answered.reply.upgrade != Upgrade::None;
-    if !switches && exchange.env.intake.is_misled_by(status) {
-        put_aside(exchange, delivered.answered);
-        return respond::refuse(exchange, Fault::UpstreamNoWebsocket).await;
+    if delivered.answered.reply.upgrade != Upgrade::None {
+        return Ok(delivered);
     }
-    match respond::replacing(&exchange.env, status) {
-        Some(replacing) if !switches => {
-            put_aside(exchange, delivered.answered);
-            Outcome::Replaced(replacing, status)
-        }
-        _ => Outcome::Ended(hand_on(exchange, delivered).await),
+    let instead = if exchange.env.intake.is_misled_by(status) {
+        Instead::Fault(Fault::UpstreamNoWebsocket)
+    } else if let Some(replacing) = respond::replacing(&exchange.env, status) {
+        Instead::Page(replacing, status)
+    } else {
+        return Ok(delivered);
+    };
+    put_aside(exchange, delivered.answered);
+    Err(instead)
+}
+
+async fn give_instead<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    instead: Instead<'a>,
+) -> Outcome<'a> {
+    match instead {
+        Instead::Fault(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
+        Instead::Fault(fault) => respond::refuse(exchange, fault).await,
+        Instead::Page(replacing, status) => Outcome::Replaced(replacing, status),
     }
 }
 
@@ -287,7 +307,7 @@ fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N,
     Ending::Abort
 }
 
-/// Relays the final answer. Says what becomes of the client's connection, and whether the endpoint's can be reused.
+/// Relays the final answer, as [`relay`] does.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 fn answer<'e, N: Network, D: Downstream, U: Upstream>(
@@ -304,10 +324,7 @@ fn answer<'e, N: Network, D: Downstream, U: Upstream>(
     let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
-    async move {
-        relay(exchange, up, (began, encoder)).await?;
-        Ok((persistence, exchange.buffers.body.is_sent() && up.is_reusable()))
-    }
+    relay(exchange, up, (began, encoder, persistence))
 }
 
 /// Makes the answer's head what the client shall see.

@@ -34,10 +34,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     let Some(ticket) = env.worker.begin_copy(MOST) else { return };
     let mut mine = env.worker.lend_buffers();
     mine.request.clone_from(&buffers.request);
-    mine.origin.clone_from(&buffers.origin);
-    mine.normalised.clone_from(&buffers.normalised);
-    mine.decoded.clone_from(&buffers.decoded);
-    mine.target.clone_from(&buffers.target);
+    mine.forms.copy(&buffers.forms);
     let mut intake = env.intake.clone();
     intake.expectation = Expectation::Nothing;
     let (writer, reader) = copy(copying.mirror.most_body);

@@ -72,28 +72,38 @@ use environment::{Environment, Exchange, Unroutable};
 use respond::Outcome;
 
 /// Serves the request whose head stands in the buffers. Gives the client's side back, and says when it was over.
-pub(crate) async fn exchange<N: Network, D: Downstream>(
+///
+/// Not an `async fn`: that would keep its argument twice.
+pub(crate) fn exchange<N: Network, D: Downstream>(
     (worker, mut client_side, mut buffers, arrival): Request<N, D>,
-) -> (Box<ClientSide<D>>, Ending, Instant) {
+) -> impl Future<Output = (Box<ClientSide<D>>, Ending, Instant)> {
     worker.budgets.retries.earn();
-    let adopted = worker.adopted();
-    let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
-    let mut record = Record::new(Instant::now(), head_bytes);
-    record.sent_bytes = client_side.down.sent();
-    buffers.parties = parties(&worker, &client_side);
-    let ending = match admit(&worker, &adopted, &client_side.peer, (&mut buffers, arrival), &mut record) {
-        Ok(admitted) => serve(admitted, &mut client_side, &mut buffers, &mut record).await,
-        // Boxed, like all that is rare: every exchange would carry room for it.
-        Err(unroutable) => {
-            Box::pin(respond::unroutable(&worker, &mut client_side, &mut buffers, &unroutable, &mut record))
+    async move {
+        let adopted = worker.adopted();
+        let head_bytes = arrival.as_ref().map_or(0, |arrival| arrival.head_bytes);
+        let mut record = Record::new(Instant::now(), head_bytes);
+        record.sent_bytes = client_side.down.sent();
+        buffers.parties = parties(&worker, &client_side);
+        let ending = match admit(&worker, &adopted, &client_side.peer, (&mut buffers, arrival), &mut record) {
+            Ok(admitted) => serve(admitted, &mut client_side, &mut buffers, &mut record).await,
+            // Boxed, like all that is rare: every exchange would carry room for it.
+            Err(unroutable) => {
+                Box::pin(respond::unroutable(
+                    &worker,
+                    &mut client_side,
+                    &mut buffers,
+                    &unroutable,
+                    &mut record,
+                ))
                 .await
-        }
-    };
-    let ended = *record.ended.get_or_insert_with(Instant::now);
-    record.sent_bytes = client_side.down.sent() - record.sent_bytes;
-    worker.counters.exchange(&record);
-    worker.log.write(&record, &buffers, &client_side.peer);
-    (client_side, ending, ended)
+            }
+        };
+        let ended = *record.ended.get_or_insert_with(Instant::now);
+        record.sent_bytes = client_side.down.sent() - record.sent_bytes;
+        worker.counters.exchange(&record);
+        worker.log.write(&record, &buffers, &client_side.peer);
+        (client_side, ending, ended)
+    }
 }
 
 /// What an exchange begins with.
@@ -193,7 +203,7 @@ fn admit<'a, N: Network>(
     };
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
-    buffers.target.clear();
+    buffers.forms.forget_target();
     let verdict = decide(&env, 0, buffers);
     Ok((env, verdict))
 }

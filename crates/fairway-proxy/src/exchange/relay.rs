@@ -13,7 +13,7 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
-use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Upstream};
+use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,15 @@ enum Stage {
     Finished,
 }
 
-/// Relays to the end of the answer, whose head came at `began`.
+/// Relays to the end of the answer, whose head came at `began`. Says what becomes of the client's connection, which is what was
+/// planned, and whether the endpoint's can be reused.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    (began, mut encoder): (Instant, Option<Encoder>),
-) -> impl Future<Output = Result<(), Broken>> {
+    (began, mut encoder, planned): (Instant, Option<Encoder>, Persistence),
+) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
@@ -46,7 +47,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                 if env.intake.dialect.is_grpc() {
                     record.call.status = status_of(up.trailers()).or(record.call.status);
                 }
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok((planned, body.is_sent() && up.is_reusable())));
             }
             Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => Fault::DeadlineExceeded,
             Poll::Ready(Err(fault)) => fault,

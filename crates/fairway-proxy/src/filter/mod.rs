@@ -108,11 +108,11 @@ fn apply(edits: &FieldEdits, head: &mut Head) {
 
 /// Writes the new target to the buffers; a pattern that finds nothing leaves the request's own.
 fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
-    let mut target = std::mem::take(&mut buffers.target);
+    let mut target = std::mem::take(&mut buffers.forms.write().target);
     target.clear();
     let path = context.intake.path_in(rewrite.path_form(), buffers);
     if !rewrite.apply(path, context.intake.query(buffers), context.prefix, &mut target) {
         target.clear();
     }
-    buffers.target = target;
+    buffers.forms.write().target = target;
 }

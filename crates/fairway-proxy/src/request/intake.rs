@@ -54,7 +54,7 @@ enum PathShape {
 impl Intake {
     /// Checks the head in the buffers, and writes the host and the forms of the path to it.
     pub(crate) fn check(buffers: &mut Buffers, arrival: &Arrival) -> Result<Self, Fault> {
-        let Buffers { request, host, origin, normalised, decoded, text, .. } = buffers;
+        let Buffers { request, host, forms, text, .. } = buffers;
         let body = arrival.body.map_err(Fault::Malformed)?;
         let method = request.method();
         match method {
@@ -71,8 +71,9 @@ impl Intake {
         let shape = if path::is_plain(target.path) {
             PathShape::Plain
         } else {
-            path::normalise(target.path, normalised).map_err(Fault::Malformed)?;
-            path::decode(target.path, decoded).map_err(Fault::Malformed)?;
+            let forms = forms.write();
+            path::normalise(target.path, &mut forms.normalised).map_err(Fault::Malformed)?;
+            path::decode(target.path, &mut forms.decoded).map_err(Fault::Malformed)?;
             PathShape::Changed
         };
         host_of(request, &target, host)?;
@@ -85,7 +86,7 @@ impl Intake {
         let (version, dialect) = (request.version(), dialect_of(request));
         let origin = match target {
             Target { form: TargetForm::Absolute, authority: Some(authority), .. } => {
-                write_origin(&target, origin);
+                write_origin(&target, &mut forms.write().origin);
                 // It replaces `Host` (RFC 9112 §3.2.2).
                 text.clear();
                 text.extend_from_slice(authority);
@@ -107,7 +108,7 @@ impl Intake {
     pub(crate) fn normalised<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
             PathShape::Plain => &self.received(buffers)[..self.path],
-            PathShape::Changed => &buffers.normalised,
+            PathShape::Changed => &buffers.forms.read().normalised,
         }
     }
 
@@ -115,7 +116,7 @@ impl Intake {
     pub(crate) fn decoded<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
             PathShape::Plain => &self.received(buffers)[..self.path],
-            PathShape::Changed => &buffers.decoded,
+            PathShape::Changed => &buffers.forms.read().decoded,
         }
     }
 
@@ -146,7 +147,7 @@ impl Intake {
     pub(crate) fn received<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.origin {
             Origin::Target => buffers.request.target(),
-            Origin::Buffers => &buffers.origin,
+            Origin::Buffers => &buffers.forms.read().origin,
         }
     }
 }

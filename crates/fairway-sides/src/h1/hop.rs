@@ -266,7 +266,13 @@ impl<S: Transport> Upstream for H1<S> {
         limits: &HeadLimits,
     ) -> Poll<HeadRead<Reply>> {
         let Self { wire, workspace, parser, .. } = self;
-        let read = ready!(poll_head(cx, wire, workspace, |bytes| parser.response(answer, bytes, limits)));
+        let Poll::Ready(read) =
+            poll_head(cx, wire, workspace, |bytes| parser.response(answer, bytes, limits))
+        else {
+            // The answer may take long, and the request has left.
+            wire.rest_outbox(workspace);
+            return Poll::Pending;
+        };
         Poll::Ready(match read {
             HeadRead::Whole(_) if matches!(answer.status(), 100 | 102..=199) => {
                 strip_hop_by_hop(answer);

@@ -93,8 +93,8 @@ pub(super) struct Carried {
     is_taken: bool,
     /// Heads that came and were not read yet, the oldest first, each with what followed it.
     heads: Vec<(Head, HeadFacts)>,
-    /// Of heads that were read.
-    spare: Option<Head>,
+    /// Of a head that was read. Boxed: a stream that waits has none.
+    spare: Option<Box<Head>>,
     pub(super) fate: Fate,
     /// Bytes that came on it.
     pub(super) received: u64,
@@ -172,10 +172,13 @@ impl<S: Transport> Link<S> {
     /// A stream, with what it acts with. What it writes, the task sends.
     pub(super) fn act<T>(&self, slot: usize, act: impl FnOnce(&mut Carried, &mut Tools<'_, Asks>) -> T) -> T {
         let mut core = self.core.borrow_mut();
+        core.lend_memory(&self.workspace);
         let Core { codec, slots, .. } = &mut *core;
         let mut tools = Tools { codec, workspace: &self.workspace, now: self.now() };
         let done = act(&mut slots[slot], &mut tools);
-        if !core.codec.pending().is_empty() {
+        if core.codec.pending().is_empty() {
+            core.give_memory_back(&self.workspace);
+        } else {
             core.wake();
         }
         done
@@ -193,9 +196,14 @@ impl<S: Transport> Link<S> {
             return None;
         }
         core.wear.lent();
-        let slot = core.slots.iter().position(|one| !one.is_taken).unwrap_or_else(|| {
-            core.slots.push(Carried::default());
-            core.slots.len() - 1
+        let slots = &mut core.slots;
+        let slot = slots.iter().position(|one| !one.is_taken).unwrap_or_else(|| {
+            // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
+            if slots.len() == slots.capacity() {
+                slots.reserve_exact(4.max(slots.len() / 4));
+            }
+            slots.push(Carried::default());
+            slots.len() - 1
         });
         let carried = &mut core.slots[slot];
         carried.is_taken = true;
@@ -290,6 +298,7 @@ impl<S: Transport> Link<S> {
             }
             if !has_read && !has_written {
                 drop(core);
+                self.core.borrow_mut().give_memory_back(&self.workspace);
                 return self.poll_times(cx, driven);
             }
         }
@@ -301,6 +310,7 @@ impl<S: Transport> Link<S> {
         let mut core = self.core.borrow_mut();
         let mut wire = self.wire.borrow_mut();
         let now = self.now();
+        core.lend_memory(&self.workspace);
         match driven.held {
             Some(Wait::Flush) if !core.codec.pending().is_empty() => return false,
             Some(Wait::Release) if !std::mem::take(&mut core.has_released) => return false,
@@ -424,6 +434,19 @@ impl Core {
     fn wake(&self) {
         if let Some(driver) = &self.driver {
             driver.wake_by_ref();
+        }
+    }
+
+    /// Memory for what is to be written: the connection has none while it waits.
+    fn lend_memory(&mut self, workspace: &Workspace) {
+        if let Some(memory) = self.codec.outbox_memory() {
+            workspace.lend(memory);
+        }
+    }
+
+    fn give_memory_back(&mut self, workspace: &Workspace) {
+        if let Some(memory) = self.codec.outbox_memory() {
+            workspace.take_back(memory);
         }
     }
 
@@ -591,7 +614,7 @@ impl Carried {
             return self.broke(Fate::Broken);
         }
         self.left = facts.length.filter(|_| head.status() >= 200);
-        let mut kept = self.spare.take().unwrap_or_default();
+        let mut kept = self.spare.as_deref_mut().map(std::mem::take).unwrap_or_default();
         std::mem::swap(&mut kept, head);
         self.heads.push((kept, facts));
         if facts.end {
@@ -606,7 +629,7 @@ impl Carried {
         }
         let (mut head, facts) = self.heads.remove(0);
         std::mem::swap(into, &mut head);
-        self.spare = Some(head);
+        **self.spare.get_or_insert_default() = head;
         Some(facts)
     }
 

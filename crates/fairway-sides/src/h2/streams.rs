@@ -42,6 +42,10 @@ impl Streams {
     /// A stream began: gives its slot.
     pub fn open(&mut self, id: u32, end: bool) -> usize {
         let slot = self.slot(0).unwrap_or_else(|| {
+            // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
+            if self.streams.len() == self.streams.capacity() {
+                self.streams.reserve_exact(4.max(self.streams.len() / 4));
+            }
             self.streams.push(Stream::default());
             self.streams.len() - 1
         });
@@ -103,6 +107,20 @@ impl Streams {
             ring(slot);
         }
         promised > 0
+    }
+
+    /// Memory for what is to be written: the connection has none while it waits.
+    pub fn lend_memory(&mut self) {
+        if let Some(memory) = self.codec.outbox_memory() {
+            self.workspace.lend(memory);
+        }
+    }
+
+    /// Nothing is to be written for now.
+    pub fn give_memory_back(&mut self) {
+        if let Some(memory) = self.codec.outbox_memory() {
+            self.workspace.take_back(memory);
+        }
     }
 
     /// No stream is open: memory goes back.

@@ -3,13 +3,12 @@
 
 use fairway_message::Head;
 
-/// Names and values in one buffer.
+/// Names and values in one buffer, each behind its length.
 #[derive(Debug, Default)]
-pub(super) struct Trailers {
-    bytes: Vec<u8>,
-    /// The ends of each name and value.
-    ends: Vec<(usize, usize)>,
-}
+pub(super) struct Trailers(Vec<u8>);
+
+/// The bytes of a length.
+const LENGTH: usize = size_of::<u32>();
 
 impl Trailers {
     /// Of a message that came.
@@ -21,24 +20,34 @@ impl Trailers {
     pub(super) fn collect<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut trailers = Self::default();
         for (name, value) in fields {
-            trailers.bytes.extend_from_slice(name);
-            let end = trailers.bytes.len();
-            trailers.bytes.extend_from_slice(value);
-            trailers.ends.push((end, trailers.bytes.len()));
+            trailers.put(name);
+            trailers.put(value);
         }
         trailers
     }
 
+    fn put(&mut self, text: &[u8]) {
+        let length = u32::try_from(text.len()).expect("a head is far below 4 GiB");
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(text);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.0.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
-        starts
-            .zip(&self.ends)
-            .map(|(start, (name, value))| (&self.bytes[start..*name], &self.bytes[*name..*value]))
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
     }
+}
+
+/// The next name or value.
+fn take<'t>(rest: &mut &'t [u8]) -> Option<&'t [u8]> {
+    let (length, behind) = rest.split_first_chunk::<LENGTH>()?;
+    let (text, behind) = behind.split_at(u32::from_ne_bytes(*length) as usize);
+    *rest = behind;
+    Some(text)
 }
 
 #[cfg(test)]
