@@ -200,6 +200,8 @@ struct Times {
     now: u64,
     /// Our settings must be acknowledged until then.
     settings: Option<u64>,
+    /// A client's field block that has begun must be whole until then.
+    head: Option<u64>,
     ending: Ending,
     /// When something came last.
     heard: u64,
@@ -214,7 +216,16 @@ struct Times {
 impl Times {
     fn new(now: u64, settings: u32) -> Self {
         let settings = Some(now.saturating_add(u64::from(settings)));
-        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
+        Times {
+            now,
+            settings,
+            head: None,
+            ending: Ending::No,
+            heard: now,
+            asked: None,
+            stalled: None,
+            pings: 0,
+        }
     }
 
     /// Something came.

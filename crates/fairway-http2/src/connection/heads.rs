@@ -54,6 +54,7 @@ impl Connection {
         self.block.clear();
         self.block.extend_from_slice(block.fragment);
         self.reading = Reading::Block(open);
+        self.await_block(now);
         // Whoever opens a block must say something in it.
         if block.fragment.is_empty() { self.charge(now, Weight::Heavy).map(|()| None) } else { Ok(None) }
     }
@@ -90,6 +91,7 @@ impl Connection {
 
     /// A whole block of whatever stream.
     fn block<'a>(&mut self, now: u64, open: OpenBlock, block: &[u8], head: &mut Head) -> Came<'a> {
+        self.times.head = None;
         if let Some(stream) = self.streams.get(open.stream) {
             let (life, received) = (stream.life, stream.received);
             return match (life, received) {

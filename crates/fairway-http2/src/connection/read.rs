@@ -88,8 +88,15 @@ impl Connection {
             return self.begin_data(now, &header, input);
         }
         let end = HEADER_BYTES + header.length as usize;
-        let Some(payload) = input.get(HEADER_BYTES..end) else { return Ok(NEED_MORE) };
+        let Some(payload) = input.get(HEADER_BYTES..end) else {
+            if kind == Kind::Headers {
+                self.await_block(now);
+            }
+            return Ok(NEED_MORE);
+        };
         if kind == Kind::Headers && self.must_wait(header.stream) {
+            // All of it came; the rest of the wait is not the client's.
+            self.times.head = None;
             return Ok((0, Some(Event::Wait(Wait::Release))));
         }
         if !matches!(self.reading, Reading::Block(_)) {

@@ -2,7 +2,7 @@
 //! reads a clock.
 
 use super::control::SILENCE_PING;
-use super::{Connection, Ending, Reading};
+use super::{Connection, Ending, Reading, Role};
 use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::frame;
@@ -19,7 +19,7 @@ impl Connection {
             _ => None,
         };
         let window = self.windows.patience.until(self.config.timeouts.window);
-        [self.times.settings, ending, window, self.times.stalled, self.silent_until()]
+        [self.times.settings, self.times.head, ending, window, self.times.stalled, self.silent_until()]
             .into_iter()
             .flatten()
             .min()
@@ -48,6 +48,9 @@ impl Connection {
         }
         if due(self.times.settings) {
             return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
+        }
+        if due(self.times.head) {
+            return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "head_timeout")));
         }
         if due(self.windows.patience.until(self.config.timeouts.window)) {
             return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "connection_window_closed")));
@@ -78,6 +81,14 @@ impl Connection {
         match self.fail_stream(now, due?, fault) {
             Ok(event) => event,
             Err(fault) => Some(self.fail(fault)),
+        }
+    }
+
+    /// A field block has begun and is not whole: a client has so long for the rest, however many pieces it comes in.
+    pub(super) fn await_block(&mut self, now: u64) {
+        if self.role == Role::Server {
+            let until = now.saturating_add(u64::from(self.config.timeouts.head));
+            self.times.head.get_or_insert(until);
         }
     }
 
