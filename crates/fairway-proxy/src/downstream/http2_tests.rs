@@ -269,6 +269,34 @@ async fn a_client_that_leaves_takes_its_exchanges_with_it() {
     .await;
 }
 
+/// `count` requests in one write, each with `after` right behind it; gives how many of them were logged as cancelled.
+async fn cancelled_at_once(stage: &Stage, count: u32, after: impl Fn(&mut Browser, u32)) -> u64 {
+    let mut browser = Browser::new(stage);
+    for _ in 0..count {
+        let id = browser.get("/0");
+        after(&mut browser, id);
+    }
+    browser.flush().await;
+    sleep(Duration::from_millis(100)).await;
+    stage.at_rest().err().into_iter().for_each(|rest| assert_eq!(rest, "1 open connections"));
+    drop(browser);
+    comes_to_rest(stage).await;
+    stage.value("fairway_faults_total{reason=\"client_gone\"}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint() {
+    on_stage(async {
+        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+        let by_client = |browser: &mut Browser, id| browser.codec.reset(id, Code::Cancel);
+        assert_eq!(cancelled_at_once(&stage, 90, by_client).await, 90, "CVE-2023-44487");
+        assert_eq!(events(&stage, "reset_received", "cancel"), 90);
+        assert_eq!(stage.connects(), [], "nobody waits for an answer");
+        assert_eq!(stage.value("fairway_upstream_requests_total"), 0);
+    })
+    .await;
+}
+
 /// Reads a body of this length, slowly, and answers with its sum.
 async fn summing(mut stream: DuplexStream, length: usize) {
     assert!(read_head(&mut stream).await);
@@ -384,6 +412,33 @@ async fn what_ends_streams_and_connections_is_counted_by_reason() {
         assert_eq!(events(&stage, "warned", "abuse"), 1);
         assert_eq!(events(&stage, "connection_fault", "abuse"), 1);
         assert_eq!(events(&stage, "goaway_sent", "no_error"), 1);
+        drop(browser);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_block_without_end_is_given_up_with_the_time_for_a_head() {
+    on_stage(async {
+        let patience = Duration::from_secs(7);
+        let stage = Stage::new(
+            1,
+            |_, settings| settings.downstream.head_timeout = patience,
+            |_| Meeting::with(echoing),
+        );
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/0");
+        assert_eq!(browser.answered(id).await.status, 200);
+        // HEADERS with `:method: GET` and no END_HEADERS (RFC 9113 §6.2).
+        let began = Instant::now();
+        browser.stream.write_all(&[0, 0, 1, 1, 1, 0, 0, 0, 3, 0x82]).await.unwrap();
+        let mut rest = Vec::new();
+        browser.stream.read_to_end(&mut rest).await.unwrap();
+        let took = began.elapsed();
+        assert!((patience..patience + Duration::from_secs(1)).contains(&took), "{took:?}");
+        assert!(rest.ends_with(b"head_timeout"), "GOAWAY says why");
+        assert_eq!(events(&stage, "connection_fault", "head_timeout"), 1);
         drop(browser);
         comes_to_rest(&stage).await;
     })
