@@ -205,7 +205,7 @@ fn reading(then: Then) -> Work {
 }
 
 fn streaming(bytes: Vec<u8>) -> Work {
-    Work::Rush(Rush::Stream(Arc::new(bytes)))
+    Work::Rush(Rush::stream(&bytes))
 }
 
 fn server_name() -> ServerName<'static> {
