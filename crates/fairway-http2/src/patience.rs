@@ -28,6 +28,23 @@ impl Default for Timeouts {
     }
 }
 
+/// When something must have happened, or never: half as large as an `Option`, of which every connection has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Due(u64);
+
+impl Due {
+    pub(crate) const NEVER: Due = Due(u64::MAX);
+
+    /// So many microseconds from now.
+    pub(crate) fn after(now: u64, micros: u32) -> Due {
+        Due(now.saturating_add(u64::from(micros)))
+    }
+
+    pub(crate) fn time(self) -> Option<u64> {
+        (self != Due::NEVER).then_some(self.0)
+    }
+}
+
 /// Bytes that count as progress: a peer that opens its window for less must not hold memory for ever (CVE-2019-9511).
 const PROGRESS: u32 = 4096;
 

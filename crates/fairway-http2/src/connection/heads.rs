@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::fields::{Intake, Message, Outcome};
 use crate::frame::{self, END_HEADERS, END_STREAM, Header};
+use crate::patience::Due;
 use crate::priority::Priority;
 use crate::stream::{Half, Life, Past, Stream};
 use crate::verdict::Defect;
@@ -91,7 +92,7 @@ impl Connection {
 
     /// A whole block of whatever stream.
     fn block<'a>(&mut self, now: u64, open: OpenBlock, block: &[u8], head: &mut Head) -> Came<'a> {
-        self.times.head = None;
+        self.times.head = Due::NEVER;
         if let Some(stream) = self.streams.get(open.stream) {
             let (life, received) = (stream.life, stream.received);
             return match (life, received) {

@@ -6,6 +6,7 @@ use super::{Connection, Ending, Reading, Role};
 use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::frame;
+use crate::patience::Due;
 use crate::stream::Life;
 
 impl Connection {
@@ -19,10 +20,17 @@ impl Connection {
             _ => None,
         };
         let window = self.windows.patience.until(self.config.timeouts.window);
-        [self.times.settings, self.times.head, ending, window, self.times.stalled, self.silent_until()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.times.settings.time(),
+            self.times.head.time(),
+            ending,
+            window,
+            self.times.stalled,
+            self.silent_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn silent_until(&self) -> Option<u64> {
@@ -46,10 +54,10 @@ impl Connection {
         {
             self.go_away_at_last();
         }
-        if due(self.times.settings) {
+        if due(self.times.settings.time()) {
             return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
         }
-        if due(self.times.head) {
+        if due(self.times.head.time()) {
             return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "head_timeout")));
         }
         if due(self.windows.patience.until(self.config.timeouts.window)) {
@@ -86,9 +94,8 @@ impl Connection {
 
     /// A field block has begun and is not whole: a client has so long for the rest, however many pieces it comes in.
     pub(super) fn await_block(&mut self, now: u64) {
-        if self.role == Role::Server {
-            let until = now.saturating_add(u64::from(self.config.timeouts.head));
-            self.times.head.get_or_insert(until);
+        if self.role == Role::Server && self.times.head == Due::NEVER {
+            self.times.head = Due::after(now, self.config.timeouts.head);
         }
     }
 
