@@ -21,7 +21,7 @@ use crate::frame::{self, Setting};
 use crate::hpack::{Decoder, Encoder, Strings};
 use crate::notes::Notes;
 use crate::outbox::Outbox;
-use crate::patience::{Patience, Timeouts};
+use crate::patience::{Due, Patience, Timeouts};
 use crate::priority::Priority;
 use crate::stream::{Memory, Streams};
 
@@ -199,7 +199,9 @@ struct Times {
     /// The time that was told last.
     now: u64,
     /// Our settings must be acknowledged until then.
-    settings: Option<u64>,
+    settings: Due,
+    /// A client's field block that has begun must be whole until then.
+    head: Due,
     ending: Ending,
     /// When something came last.
     heard: u64,
@@ -213,8 +215,17 @@ struct Times {
 
 impl Times {
     fn new(now: u64, settings: u32) -> Self {
-        let settings = Some(now.saturating_add(u64::from(settings)));
-        Times { now, settings, ending: Ending::No, heard: now, asked: None, stalled: None, pings: 0 }
+        let settings = Due::after(now, settings);
+        Times {
+            now,
+            settings,
+            head: Due::NEVER,
+            ending: Ending::No,
+            heard: now,
+            asked: None,
+            stalled: None,
+            pings: 0,
+        }
     }
 
     /// Something came.
@@ -291,7 +302,7 @@ impl Connection {
 
     /// The window of a new stream. A peer that has not acknowledged our settings may still take it for the initial one.
     fn stream_window(&self) -> u32 {
-        let least = if self.times.settings.is_some() { flow::INITIAL } else { 0 };
+        let least = if self.times.settings != Due::NEVER { flow::INITIAL } else { 0 };
         self.config.stream_window.max(least)
     }
 

@@ -5,6 +5,9 @@
 pub struct Timeouts {
     /// To acknowledge our settings (RFC 9113 §6.5.3).
     pub settings: u32,
+    /// As a client to send a whole field block, from its first byte: one that has no end holds up its connection, and what
+    /// came of it is kept. How long an endpoint may take for an answer is for whoever waits for it to say.
+    pub head: u32,
     /// To open a window that a body waits for, for at least 4 KiB in all (CVE-2019-9517).
     pub window: u32,
     /// To say anything while streams are open, before it gets a PING.
@@ -15,7 +18,30 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Timeouts { settings: 10_000_000, window: 30_000_000, silence: 60_000_000, answer: 15_000_000 }
+        Timeouts {
+            settings: 10_000_000,
+            head: 10_000_000,
+            window: 30_000_000,
+            silence: 60_000_000,
+            answer: 15_000_000,
+        }
+    }
+}
+
+/// When something must have happened, or never: half as large as an `Option`, of which every connection has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Due(u64);
+
+impl Due {
+    pub(crate) const NEVER: Due = Due(u64::MAX);
+
+    /// So many microseconds from now.
+    pub(crate) fn after(now: u64, micros: u32) -> Due {
+        Due(now.saturating_add(u64::from(micros)))
+    }
+
+    pub(crate) fn time(self) -> Option<u64> {
+        (self != Due::NEVER).then_some(self.0)
     }
 }
 

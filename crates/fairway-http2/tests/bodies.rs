@@ -165,6 +165,7 @@ const fn config() -> Config {
         extended_connect: false,
         timeouts: fairway_http2::Timeouts {
             settings: 10_000_000,
+            head: 10_000_000,
             window: 30_000_000,
             silence: 60_000_000,
             answer: 15_000_000,

@@ -4,7 +4,7 @@
 
 mod support;
 
-use fairway_http2::frame::{ACK, Kind};
+use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
 use fairway_message::Head;
 use support::*;
@@ -139,6 +139,47 @@ fn silence_with_open_streams_is_asked_about() {
     let came = peer.server.pass(145 * SECOND);
     assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "silence"), "{came:?}");
     assert_eq!(goodbyes(&peer.sent()), [(1, Code::NoError)]);
+}
+
+/// The field block of a request for `/`, without the end.
+fn begun_block() -> Vec<u8> {
+    frame(Kind::Headers, END_STREAM, 1, &[0x82, 0x86, 0x84])
+}
+
+#[test]
+fn a_field_block_that_never_ends_is_awaited_for_as_long_as_a_head() {
+    let mut peer = Peer::new();
+    peer.now = SECOND;
+    peer.send(&begun_block());
+    for second in [4, 7, 10] {
+        peer.now = second * SECOND;
+        assert_eq!(peer.server.pass(peer.now), None);
+        // Pieces are no progress: each could come just in time.
+        peer.send(&frame(Kind::Continuation, 0, 1, &[0x84; 1024]));
+        assert_eq!(peer.server.deadline(), Some(11 * SECOND));
+    }
+    let came = peer.server.pass(11 * SECOND);
+    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
+    assert_eq!(goodbyes(&peer.sent()), [(0, Code::EnhanceYourCalm)]);
+    assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
+}
+
+#[test]
+fn a_frame_with_a_field_block_that_stops_in_its_middle_is_awaited_as_long() {
+    let mut peer = Peer::new();
+    let whole = [begun_block(), frame(Kind::Continuation, END_HEADERS, 1, &[])].concat();
+    for cut in 9..whole.len() {
+        let mut peer = Peer::new();
+        peer.send(&whole[..cut]);
+        assert_eq!(peer.server.deadline(), Some(10 * SECOND), "after {cut} bytes");
+        peer.now = 9 * SECOND;
+        peer.send(&whole[cut..]);
+        assert_eq!(peer.server.open_streams(), 1);
+        assert_eq!(peer.server.deadline(), Some(69 * SECOND), "silence, and nothing else");
+    }
+    peer.send(&whole[..9]);
+    let came = peer.server.pass(10 * SECOND);
+    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
 }
 
 #[test]

@@ -187,6 +187,11 @@ pub trait Downstream: Channel {
     /// nginx; what it sent before it left does not hide it. To be asked while nothing is read from the client.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
+    /// Whether the client is known to have gone without asking the system: before any work is done for it.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// The client shall see a failure, not an end.
     fn abort(&mut self);
 }

@@ -102,7 +102,7 @@ async fn requests_of_http_2_that_are_reset_cost_others_nothing_but_time() {
     ] {
         floods(kinds).await;
     }
-    flood(Kind::H2DataAfterEnd).await;
+    floods([Kind::H2DataAfterEnd, Kind::H2LateResets]).await;
 }
 
 #[tokio::test]

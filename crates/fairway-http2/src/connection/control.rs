@@ -7,6 +7,7 @@ use crate::fault::{Code, Fault};
 use crate::flow::{self, LARGEST};
 use crate::frame::{self, ACK, Header, Setting};
 use crate::notes::Noted;
+use crate::patience::Due;
 use crate::priority::Priority;
 use crate::stream::{Half, Life};
 
@@ -28,9 +29,9 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(Fault::connection(Code::FrameSize, "settings_ack_length"));
             }
-            match self.times.settings.take() {
-                Some(_) => self.settle_windows(),
-                None => self.charge(now, Weight::Heavy)?,
+            match std::mem::replace(&mut self.times.settings, Due::NEVER) {
+                Due::NEVER => self.charge(now, Weight::Heavy)?,
+                _ => self.settle_windows(),
             }
             return Ok(None);
         }

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::fields::{Intake, Message, Outcome};
 use crate::frame::{self, END_HEADERS, END_STREAM, Header};
+use crate::patience::Due;
 use crate::priority::Priority;
 use crate::stream::{Half, Life, Past, Stream};
 use crate::verdict::Defect;
@@ -54,6 +55,7 @@ impl Connection {
         self.block.clear();
         self.block.extend_from_slice(block.fragment);
         self.reading = Reading::Block(open);
+        self.await_block(now);
         // Whoever opens a block must say something in it.
         if block.fragment.is_empty() { self.charge(now, Weight::Heavy).map(|()| None) } else { Ok(None) }
     }
@@ -90,6 +92,7 @@ impl Connection {
 
     /// A whole block of whatever stream.
     fn block<'a>(&mut self, now: u64, open: OpenBlock, block: &[u8], head: &mut Head) -> Came<'a> {
+        self.times.head = Due::NEVER;
         if let Some(stream) = self.streams.get(open.stream) {
             let (life, received) = (stream.life, stream.received);
             return match (life, received) {

@@ -7,6 +7,7 @@ use crate::abuse::Weight;
 use crate::event::{Event, Wait};
 use crate::fault::{Code, Fault, Scope};
 use crate::frame::{self, FRAME_BYTES, HEADER_BYTES, Header, Kind};
+use crate::patience::Due;
 
 /// What came of one step: how much of the input it took, and an event if there is one.
 pub(super) type Step<'a> = (usize, Option<Event<'a>>);
@@ -88,8 +89,15 @@ impl Connection {
             return self.begin_data(now, &header, input);
         }
         let end = HEADER_BYTES + header.length as usize;
-        let Some(payload) = input.get(HEADER_BYTES..end) else { return Ok(NEED_MORE) };
+        let Some(payload) = input.get(HEADER_BYTES..end) else {
+            if kind == Kind::Headers {
+                self.await_block(now);
+            }
+            return Ok(NEED_MORE);
+        };
         if kind == Kind::Headers && self.must_wait(header.stream) {
+            // All of it came; the rest of the wait is not the client's.
+            self.times.head = Due::NEVER;
             return Ok((0, Some(Event::Wait(Wait::Release))));
         }
         if !matches!(self.reading, Reading::Block(_)) {

@@ -2,10 +2,11 @@
 //! reads a clock.
 
 use super::control::SILENCE_PING;
-use super::{Connection, Ending, Reading};
+use super::{Connection, Ending, Reading, Role};
 use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::frame;
+use crate::patience::Due;
 use crate::stream::Life;
 
 impl Connection {
@@ -19,10 +20,17 @@ impl Connection {
             _ => None,
         };
         let window = self.windows.patience.until(self.config.timeouts.window);
-        [self.times.settings, ending, window, self.times.stalled, self.silent_until()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.times.settings.time(),
+            self.times.head.time(),
+            ending,
+            window,
+            self.times.stalled,
+            self.silent_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn silent_until(&self) -> Option<u64> {
@@ -46,8 +54,11 @@ impl Connection {
         {
             self.go_away_at_last();
         }
-        if due(self.times.settings) {
+        if due(self.times.settings.time()) {
             return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
+        }
+        if due(self.times.head.time()) {
+            return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "head_timeout")));
         }
         if due(self.windows.patience.until(self.config.timeouts.window)) {
             return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "connection_window_closed")));
@@ -78,6 +89,13 @@ impl Connection {
         match self.fail_stream(now, due?, fault) {
             Ok(event) => event,
             Err(fault) => Some(self.fail(fault)),
+        }
+    }
+
+    /// A field block has begun and is not whole: a client has so long for the rest, however many pieces it comes in.
+    pub(super) fn await_block(&mut self, now: u64) {
+        if self.role == Role::Server && self.times.head == Due::NEVER {
+            self.times.head = Due::after(now, self.config.timeouts.head);
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{json, table};
 
 /// What attackers do.
-const ATTACKS: [(&str, &str); 36] = [
+const ATTACKS: [(&str, &str); 37] = [
     ("slow-heads", "request heads at 1 byte/s that never end"),
     ("slow-bodies", "request bodies at 1 byte/s"),
     ("slow-reads", "answers of 8 MiB, read at 1 byte/s"),
@@ -27,6 +27,7 @@ const ATTACKS: [(&str, &str); 36] = [
     ("tiny-chunks", "bodies in chunks of 1 byte"),
     ("chunk-extensions", "chunks of 1 byte with 900 bytes of extensions"),
     ("h2-rapid-reset", "requests that are reset at once"),
+    ("h2-late-resets", "requests that are reset in batches, once they are under way"),
     ("h2-zero-increments", "requests that the proxy must reset: WINDOW_UPDATE of 0"),
     ("h2-large-increments", "requests that the proxy must reset: WINDOW_UPDATE of too much"),
     ("h2-priority-lengths", "requests that the proxy must reset: PRIORITY of 4 bytes"),

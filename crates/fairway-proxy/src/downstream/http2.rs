@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http2::fields::Limits;
-use fairway_http2::{Config, Event, Wait};
+use fairway_http2::{Config, Event, Timeouts, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Span, Version};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
@@ -160,8 +160,12 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let now = Instant::now();
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
-        let most = worker.adopted().settings().downstream.http2.streams.clamp(1, MOST as u32);
-        let config = Config { streams: most, limits, extended_connect: true, ..Config::default() };
+        let adopted = worker.adopted();
+        let downstream = &adopted.settings().downstream;
+        let streams = downstream.http2.streams.clamp(1, MOST as u32);
+        let head = u32::try_from(downstream.head_timeout.as_micros()).unwrap_or(u32::MAX);
+        let timeouts = Timeouts { head, ..Timeouts::default() };
+        let config = Config { streams, limits, extended_connect: true, timeouts, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
         let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
         let clock = Clock::new(now);

@@ -269,6 +269,56 @@ async fn a_client_that_leaves_takes_its_exchanges_with_it() {
     .await;
 }
 
+/// Requests in one write, each with the frame `after` right behind it; gives how many of them ended as cancelled.
+async fn cancelled_at_once(stage: &Stage, after: impl Fn(u32) -> Vec<u8>) -> u64 {
+    let before = stage.value("fairway_faults_total{reason=\"client_gone\"}");
+    let mut browser = Browser::new(stage);
+    let mut bytes = Vec::new();
+    for _ in 0..ALL_AT_ONCE {
+        let id = browser.get("/0");
+        bytes.extend_from_slice(browser.codec.pending());
+        browser.codec.wrote(browser.codec.pending().len());
+        bytes.extend(after(id));
+    }
+    browser.stream.write_all(&bytes).await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    drop(browser);
+    comes_to_rest(stage).await;
+    stage.value("fairway_faults_total{reason=\"client_gone\"}") - before
+}
+
+const ALL_AT_ONCE: u64 = 90;
+
+/// A frame of this type and these flags on a stream.
+fn frame_on(id: u32, (kind, flags): (u8, u8), payload: &[u8]) -> Vec<u8> {
+    let header = [&[0, 0, payload.len() as u8, kind, flags][..], &id.to_be_bytes()].concat();
+    [&header, payload].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint() {
+    let ways: [fn(u32) -> Vec<u8>; 7] = [
+        // CVE-2023-44487
+        |id| frame_on(id, (3, 0), &8_u32.to_be_bytes()),
+        // CVE-2025-8671: WINDOW_UPDATE, PRIORITY, HEADERS and DATA for which the server must reset the stream.
+        |id| frame_on(id, (8, 0), &[0; 4]),
+        |id| frame_on(id, (8, 0), &0x7fff_ffff_u32.to_be_bytes()),
+        |id| frame_on(id, (2, 0), &[0; 4]),
+        |id| frame_on(id, (2, 0), &[&id.to_be_bytes()[..], &[16]].concat()),
+        |id| frame_on(id, (1, 5), &[0x82, 0x86, 0x84]),
+        |id| frame_on(id, (0, 1), b"x"),
+    ];
+    for (way, after) in ways.into_iter().enumerate() {
+        on_stage(async move {
+            let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
+            assert_eq!(cancelled_at_once(&stage, after).await, ALL_AT_ONCE, "way {way} is not counted");
+            assert_eq!(stage.connects(), [], "way {way}: nobody waits for an answer");
+            assert_eq!(stage.value("fairway_upstream_requests_total"), 0);
+        })
+        .await;
+    }
+}
+
 /// Reads a body of this length, slowly, and answers with its sum.
 async fn summing(mut stream: DuplexStream, length: usize) {
     assert!(read_head(&mut stream).await);
@@ -384,6 +434,33 @@ async fn what_ends_streams_and_connections_is_counted_by_reason() {
         assert_eq!(events(&stage, "warned", "abuse"), 1);
         assert_eq!(events(&stage, "connection_fault", "abuse"), 1);
         assert_eq!(events(&stage, "goaway_sent", "no_error"), 1);
+        drop(browser);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_block_without_end_is_given_up_with_the_time_for_a_head() {
+    on_stage(async {
+        let patience = Duration::from_secs(7);
+        let stage = Stage::new(
+            1,
+            |_, settings| settings.downstream.head_timeout = patience,
+            |_| Meeting::with(echoing),
+        );
+        let mut browser = Browser::new(&stage);
+        let id = browser.get("/0");
+        assert_eq!(browser.answered(id).await.status, 200);
+        // HEADERS with `:method: GET` and no END_HEADERS (RFC 9113 §6.2).
+        let began = Instant::now();
+        browser.stream.write_all(&[0, 0, 1, 1, 1, 0, 0, 0, 3, 0x82]).await.unwrap();
+        let mut rest = Vec::new();
+        browser.stream.read_to_end(&mut rest).await.unwrap();
+        let took = began.elapsed();
+        assert!((patience..patience + Duration::from_secs(1)).contains(&took), "{took:?}");
+        assert!(rest.ends_with(b"head_timeout"), "GOAWAY says why");
+        assert_eq!(events(&stage, "connection_fault", "head_timeout"), 1);
         drop(browser);
         comes_to_rest(&stage).await;
     })

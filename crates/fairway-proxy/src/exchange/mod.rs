@@ -84,7 +84,8 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let mut record = Record::new(Instant::now(), head_bytes);
         record.sent_bytes = client_side.down.sent();
         buffers.parties = parties(&worker, &client_side);
-        let ending = match admit(&worker, &adopted, &client_side.peer, (&mut buffers, arrival), &mut record) {
+        let asker = (&client_side.peer, client_side.down.is_gone());
+        let ending = match admit(&worker, &adopted, asker, (&mut buffers, arrival), &mut record) {
             Ok(admitted) => serve(admitted, &mut client_side, &mut buffers, &mut record).await,
             // Boxed, like all that is rare: every exchange would carry room for it.
             Err(unroutable) => {
@@ -178,11 +179,12 @@ async fn ask_on<'a, N: Network, D: Downstream>(
     }
 }
 
-/// Checks the request and finds its rule.
+/// Checks the request and finds its rule. A client that has gone already costs no more than that: a stream of HTTP/2 can be
+/// reset right behind its request, and whoever floods with those must not reach an endpoint.
 fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
-    peer: &Peer,
+    (peer, is_gone): (&Peer, bool),
     (buffers, arrival): (&mut Buffers, Result<Arrival, Malformed>),
     record: &mut Record<'a>,
 ) -> Result<(Environment<'a, N>, Verdict<'a>), Unroutable> {
@@ -204,7 +206,7 @@ fn admit<'a, N: Network>(
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.forms.forget_target();
-    let verdict = decide(&env, 0, buffers);
+    let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, buffers) };
     Ok((env, verdict))
 }
 

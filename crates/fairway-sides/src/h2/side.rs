@@ -154,6 +154,10 @@ impl Downstream for H2Side {
         if self.is_broken() { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    fn is_gone(&self) -> bool {
+        self.is_broken()
+    }
+
     fn abort(&mut self) {
         let mut streams = self.streams.borrow_mut();
         let (stream, tools) = streams.at(self.slot);

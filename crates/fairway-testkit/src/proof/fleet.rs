@@ -93,6 +93,12 @@ impl Fleet {
         self.members.iter().map(|member| member.address).collect()
     }
 
+    /// The processes of the running ones.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.program.id()).collect()
+    }
+
     /// How many run.
     #[must_use]
     pub fn size(&self) -> usize {

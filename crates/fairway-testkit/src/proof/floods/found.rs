@@ -46,10 +46,16 @@ pub struct Attacked {
     pub opened: u64,
     /// Requests that the proxy counted and that no well-behaved client sent.
     pub requests: f64,
+    /// Requests that reached a backend, well-behaved clients' among them.
+    pub forwarded: f64,
+    /// Connections that the proxy made to backends.
+    pub upstream_connections: f64,
     /// Their CPU time.
     pub attacker_cpu_seconds: f64,
     /// The proxy's CPU time, less what well-behaved clients cost it before.
     pub proxy_cpu_seconds: f64,
+    /// The backends' CPU time, with what well-behaved clients cost them.
+    pub backend_cpu_seconds: f64,
 }
 
 impl Attacked {
@@ -184,8 +190,11 @@ mod tests {
                 connections: 8,
                 opened: 8,
                 requests: 0.0,
+                forwarded: 0.0,
+                upstream_connections: 0.0,
                 attacker_cpu_seconds: 1.0,
                 proxy_cpu_seconds: 5.0,
+                backend_cpu_seconds: 1.0,
             },
             memory: Memory {
                 resident_before: 20 << 20,

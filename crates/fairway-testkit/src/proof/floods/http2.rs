@@ -16,6 +16,10 @@ use crate::proof::frames::{
 
 /// Streams, or frames, of one connection before the circle closes.
 const MANY: u32 = 5_000;
+/// Streams that are open when they are reset together.
+const BATCH: u32 = 100;
+/// What attackers ask for where they are to be there before the answer.
+const SLOW: &str = "/slow?delay=10s";
 /// What attackers ask for where they want no answer.
 const SMALL: &str = "/bytes/10";
 /// RFC 9113 §7.
@@ -37,7 +41,8 @@ pub(super) fn work(kind: Kind) -> Work {
             let opening = Frames::opening(&[]).get(1, SMALL).into_bytes();
             holding(opening, Then::Listen, None)
         }
-        _ => Work::Rush(Rush::Stream(Arc::new(bytes(kind)))),
+        Kind::H2LateResets => Work::Rush(Rush::Stream(Arc::new(late_resets()))),
+        _ => Work::Rush(Rush::stream(&bytes(kind))),
     }
 }
 
@@ -73,6 +78,19 @@ fn bytes(kind: Kind) -> Vec<u8> {
         _ => made_you_reset(opening, kind),
     };
     frames.into_bytes()
+}
+
+/// Batches of requests, and of resets behind each: two writes, so that the proxy has begun to serve what is cancelled.
+fn late_resets() -> Vec<Vec<u8>> {
+    let streams = |batch: u32| (batch * BATCH..(batch + 1) * BATCH).map(|number| 2 * number + 1);
+    let mut pieces = vec![Frames::opening(&[]).into_bytes()];
+    for batch in 0..MANY / BATCH {
+        let asked = streams(batch).fold(Frames::default(), |frames, stream| frames.get(stream, SLOW));
+        let reset = streams(batch)
+            .fold(Frames::default(), |frames, stream| frames.frame(RST_STREAM, 0, stream, &CANCEL));
+        pieces.extend([asked.into_bytes(), reset.into_bytes()]);
+    }
+    pieces
 }
 
 /// Requests after which the attacker makes the proxy reset the stream instead of doing so itself.

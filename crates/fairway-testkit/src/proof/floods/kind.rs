@@ -44,6 +44,8 @@ pub enum Kind {
     ChunkExtensions,
     /// Requests that their client resets at once (CVE-2023-44487).
     H2RapidReset,
+    /// Requests to a slow backend that their client resets in batches, once they are under way.
+    H2LateResets,
     /// Requests that the proxy must reset, because their window is to grow by 0 (CVE-2025-8671, as the next five).
     H2ZeroIncrements,
     /// Requests whose window is to grow beyond the largest.
@@ -82,7 +84,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of a table.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::SlowHeads,
         Self::SlowBodies,
         Self::SlowReads,
@@ -102,6 +104,7 @@ impl Kind {
         Self::TinyChunks,
         Self::ChunkExtensions,
         Self::H2RapidReset,
+        Self::H2LateResets,
         Self::H2ZeroIncrements,
         Self::H2LargeIncrements,
         Self::H2PriorityLengths,
@@ -181,6 +184,9 @@ impl Kind {
     fn words_of_http2(self) -> (&'static str, &'static str) {
         match self {
             Self::H2RapidReset => ("h2-rapid-reset", "requests that are reset at once"),
+            Self::H2LateResets => {
+                ("h2-late-resets", "requests that are reset in batches, once they are under way")
+            }
             Self::H2ZeroIncrements => {
                 ("h2-zero-increments", "requests that the proxy must reset: WINDOW_UPDATE of 0")
             }

@@ -156,11 +156,11 @@ impl Kind {
                 Work::Rush(Rush::Handshakes(Arc::new(config), server_name()))
             }
             Self::ConnectionChurn => Work::Rush(Rush::Connections),
-            Self::LargeHeads => streaming(large_head().repeat(16)),
-            Self::Pipelined => streaming(Request::get("nowhere.test", "/").bytes().repeat(1_000)),
-            Self::TinyChunks => streaming(chunked(b"1\r\nx\r\n", 50_000)),
+            Self::LargeHeads => streaming(&large_head().repeat(16)),
+            Self::Pipelined => streaming(&Request::get("nowhere.test", "/").bytes().repeat(1_000)),
+            Self::TinyChunks => streaming(&chunked(b"1\r\nx\r\n", 50_000)),
             Self::ChunkExtensions => {
-                streaming(chunked(format!("1;{}\r\nx\r\n", "e".repeat(900)).as_bytes(), 1_000))
+                streaming(&chunked(format!("1;{}\r\nx\r\n", "e".repeat(900)).as_bytes(), 1_000))
             }
             _ => http2::work(self),
         }
@@ -204,8 +204,8 @@ fn reading(then: Then) -> Work {
     Work::Hold(Holding { pieces: vec![request], then, step: SECOND, new_in_a_turn: AT_ONCE, receive_buffer })
 }
 
-fn streaming(bytes: Vec<u8>) -> Work {
-    Work::Rush(Rush::Stream(Arc::new(bytes)))
+fn streaming(bytes: &[u8]) -> Work {
+    Work::Rush(Rush::stream(bytes))
 }
 
 fn server_name() -> ServerName<'static> {

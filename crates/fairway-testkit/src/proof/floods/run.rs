@@ -88,6 +88,16 @@ async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
     resident(fairway.program().id())
 }
 
+/// What the proxy counts.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    requests: f64,
+    /// To backends.
+    forwarded: f64,
+    /// To backends.
+    connections: f64,
+}
+
 /// The proxy, its clients, and what it costs when nobody attacks.
 struct FloodRun {
     kind: Kind,
@@ -95,6 +105,7 @@ struct FloodRun {
     fairway: Fairway,
     clients: Clients,
     process: u32,
+    backends: Vec<u32>,
     ports: Vec<Port>,
     /// CPUs that well-behaved clients keep busy.
     quiet_cores: f64,
@@ -116,7 +127,8 @@ impl FloodRun {
         let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
         let ports = own.into_iter().chain(others).collect();
         let clients = Clients::new(site.endpoint(&fairway, kind.scheme()));
-        Self { kind, effort, fairway, clients, process, ports, quiet_cores: 0.0 }
+        let backends = fleet.processes();
+        Self { kind, effort, fairway, clients, process, backends, ports, quiet_cores: 0.0 }
     }
 
     async fn ask(&mut self, time: Duration) -> Probed {
@@ -167,28 +179,40 @@ impl FloodRun {
 
     /// Well-behaved clients for the whole time, and what both sides spend.
     async fn measure(&self, threads: &Threads, connections: usize) -> (Attacked, Probed) {
-        let requests = self.requests().await;
+        let counts = self.counts().await;
+        let backend = self.cpu_of_backends();
         let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), threads.cpu());
         let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
         let seconds = began.elapsed().as_secs_f64();
         let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
+        let backend = self.cpu_of_backends().saturating_sub(backend).as_secs_f64();
+        let after = self.counts().await;
         let attacked = Attacked {
             seconds,
             connections,
             opened: threads.opened(),
-            requests: (self.requests().await - requests - probed.sent as f64).max(0.0),
+            requests: (after.requests - counts.requests - probed.sent as f64).max(0.0),
+            forwarded: (after.forwarded - counts.forwarded).max(0.0),
+            upstream_connections: (after.connections - counts.connections).max(0.0),
             attacker_cpu_seconds: threads.cpu().saturating_sub(attacker).as_secs_f64(),
             proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
+            backend_cpu_seconds: backend,
         };
         (attacked, probed)
     }
 
-    /// Requests that the proxy counted; 0 while it does not tell.
-    async fn requests(&self) -> f64 {
-        self.fairway
-            .try_metrics()
-            .await
-            .map_or(0.0, |metrics| metrics.sum("nginx_ingress_controller_requests", &[]))
+    /// What the proxy counted so far; nothing while it does not tell.
+    async fn counts(&self) -> Counts {
+        let Ok(metrics) = self.fairway.try_metrics().await else { return Counts::default() };
+        Counts {
+            requests: metrics.sum("nginx_ingress_controller_requests", &[]),
+            forwarded: metrics.sum("fairway_upstream_requests_total", &[]),
+            connections: metrics.sum("fairway_upstream_connections_total", &[]),
+        }
+    }
+
+    fn cpu_of_backends(&self) -> Duration {
+        self.backends.iter().map(|backend| cpu_of_process(*backend)).sum()
     }
 
     async fn recover(&mut self, well: bool) -> Recovery {

@@ -16,8 +16,8 @@ use super::socket::{Heard, Waste, dial, discard, waste};
 /// What is done as often as possible. A round is one connection, one handshake, one request or one write.
 #[derive(Clone, Debug)]
 pub(super) enum Rush {
-    /// These bytes over and over, on every connection.
-    Stream(Arc<Vec<u8>>),
+    /// These pieces over and over, on every connection, each in a write of its own.
+    Stream(Arc<Vec<Vec<u8>>>),
     /// One of these requests after the other, on kept connections; the first bytes of each answer are awaited.
     Ask(Arc<Vec<Vec<u8>>>),
     /// Connections that are reset at once.
@@ -38,10 +38,17 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How long it rests when no connection takes or gives a byte.
 const REST: Duration = Duration::from_micros(300);
 
+impl Rush {
+    /// These bytes over and over, on every connection.
+    pub(super) fn stream(bytes: &[u8]) -> Self {
+        Self::Stream(Arc::new(bytes.chunks(PIECE).map(<[u8]>::to_vec).collect()))
+    }
+}
+
 /// Goes on until it is told to end.
 pub(super) fn rush(rush: &Rush, address: SocketAddr, connections: usize, control: &Control) {
     match rush {
-        Rush::Stream(bytes) => stream(bytes, address, connections, control),
+        Rush::Stream(pieces) => stream(pieces, address, connections, control),
         Rush::Connections => again(control, || connected(address, control).map(drop)),
         Rush::Hello(hello) => again(control, || {
             let mut stream = connected(address, control)?;
@@ -119,7 +126,7 @@ fn read_answer(stream: &mut TcpStream, length: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-fn stream(bytes: &[u8], address: SocketAddr, connections: usize, control: &Control) {
+fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize, control: &Control) {
     let mut open: Vec<Option<Streaming>> = (0..connections).map(|_| None).collect();
     let mut room = waste(BUFFER);
     let mut due = Instant::now();
@@ -128,9 +135,9 @@ fn stream(bytes: &[u8], address: SocketAddr, connections: usize, control: &Contr
         for slot in &mut open {
             if slot.is_none() {
                 control.count_opened(1);
-                *slot = dial(address, None).ok().map(|stream| Streaming { stream, at: 0 });
+                *slot = dial(address, None).ok().map(|stream| Streaming { stream, at: (0, 0) });
             }
-            match slot.as_mut().map(|connection| connection.step(bytes, &mut room)) {
+            match slot.as_mut().map(|connection| connection.step(pieces, &mut room)) {
                 Some(Progress::Wrote) => {
                     moved = true;
                     control.pace.rest(&mut due, 1);
@@ -149,7 +156,8 @@ fn stream(bytes: &[u8], address: SocketAddr, connections: usize, control: &Contr
 /// A connection and where it is in the bytes that it sends in a circle.
 struct Streaming {
     stream: TcpStream,
-    at: usize,
+    /// The piece, and how much of it was taken.
+    at: (usize, usize),
 }
 
 enum Progress {
@@ -160,17 +168,18 @@ enum Progress {
 }
 
 impl Streaming {
-    fn step(&mut self, bytes: &[u8], room: &mut Waste) -> Progress {
+    fn step(&mut self, pieces: &[Vec<u8>], room: &mut Waste) -> Progress {
         let mut step = Progress::Stuck;
         match discard(&self.stream, room) {
             Heard::End => return Progress::Ended,
             Heard::Bytes => step = Progress::Read,
             Heard::Silence => {}
         }
-        let piece = &bytes[self.at..bytes.len().min(self.at + PIECE)];
-        match (&self.stream).write(piece) {
+        let (piece, taken) = self.at;
+        match (&self.stream).write(&pieces[piece][taken..]) {
             Ok(length) => {
-                self.at = (self.at + length) % bytes.len();
+                let is_whole = taken + length == pieces[piece].len();
+                self.at = if is_whole { ((piece + 1) % pieces.len(), 0) } else { (piece, taken + length) };
                 Progress::Wrote
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => step,
