@@ -226,7 +226,7 @@ fn nginx(places: &Places<'_>) -> String {
 fn haproxy(places: &Places<'_>) -> String {
     let Places { http, https, backend, folder } = places;
     format!(
-        "defaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
+        "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
          frontend front\n  bind {http}\n  bind {https} ssl crt {}/both.pem alpn h2,http/1.1\n  default_backend web\n\
          backend web\n  server web {backend}\n",
         folder.display()

@@ -51,6 +51,7 @@ async fn report() {
     for direction in own["smuggling"].as_array().unwrap() {
         let (name, found) = (&direction["direction"], &direction["ambiguities"]);
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
+        assert_eq!(direction["given_up_early"], json!([]), "{name}: answered later");
     }
     for run in own["websocket"].as_array().unwrap() {
         assert_eq!(run["same"], run["cases"], "{run:#}");

@@ -7,7 +7,7 @@ mod syntax;
 
 use serde_json::{Value, json};
 
-use crate::client::{QUIET, exchange};
+use crate::client::{Silence, Turns, exchange};
 use crate::fronts::{Front, fairway};
 use crate::recorder::Recorder;
 
@@ -126,14 +126,15 @@ impl Outcome {
 }
 
 /// Asks one case of a proxy before `recorder`.
-async fn ask(front: &Front, recorder: &Recorder, input: Input, expected: Expected) -> Outcome {
+async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case) -> Outcome {
+    let (input, expected) = (case.input, case.expected);
     let before = recorder.count();
     let enough = |bytes: &[u8]| {
         let answers = bytes.windows(5).filter(|part| part == b"seen ").count();
         let is_switched = bytes.starts_with(b"HTTP/1.1 101") && bytes.ends_with(b"\r\n\r\n");
         matches!(expected, Expected::Seen(seen) if is_switched || (answers >= seen.len() && bytes.ends_with(b"\n")))
     };
-    let returned = exchange(front.http, &input.bytes(), QUIET, enough).await;
+    let returned = exchange(front.http, &input.bytes(), silence, enough).await;
     let seen: Vec<_> = recorder.requests(before).iter().map(crate::readers::Message::seen).collect();
     // Answers to HEAD have no content, and a change of protocol has no answer.
     let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
@@ -145,11 +146,12 @@ async fn ask(front: &Front, recorder: &Recorder, input: Input, expected: Expecte
 async fn every_rule_of_http1_is_kept_as_the_table_says() {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
+    let silence = Silence::Turns(Turns::of(front.http));
     let mut wrong = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for case in all() {
         assert!(names.insert(case.name), "two cases are called {}", case.name);
-        let outcome = ask(&front, &recorder, case.input, case.expected).await;
+        let outcome = ask(&front, &recorder, &silence, case).await;
         if let Some(how) = outcome.wrong(case.expected) {
             wrong.push(format!("{} (RFC {}): {how}", case.name, case.section));
         }
@@ -162,9 +164,10 @@ async fn every_rule_of_http1_is_kept_as_the_table_says() {
 pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
     let (mut same, mut status, mut refuses, mut accepts, mut otherwise) = (0, vec![], vec![], vec![], vec![]);
     let mut total = 0;
+    let silence = Silence::Turns(Turns::of(front.http));
     for case in all() {
         total += 1;
-        let outcome = ask(front, recorder, case.input, case.expected).await;
+        let outcome = ask(front, recorder, &silence, case).await;
         let wanted_seen = matches!(case.expected, Expected::Seen(_));
         let line = json!({"case": case.name, "section": case.section, "came": outcome.in_words()});
         match outcome.wrong(case.expected) {
