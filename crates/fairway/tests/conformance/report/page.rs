@@ -198,10 +198,16 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
     let measured = |proxy: &Value| -> Vec<Value> {
         list(&proxy["smuggling"]).filter(|it| !it["payloads"].is_null()).cloned().collect()
     };
-    let directions = proxies.first().map_or(0, |proxy| measured(proxy).len());
-    for number in 0..directions {
+    // Peers are asked in fewer directions.
+    let directions: Vec<Value> = proxies
+        .first()
+        .map_or_else(Vec::new, |proxy| measured(proxy).iter().map(|it| it["direction"].clone()).collect());
+    let run_of = |proxy: &Value, direction: &Value| {
+        measured(proxy).into_iter().find(|run| run["direction"] == *direction)
+    };
+    for direction in &directions {
         for proxy in proxies {
-            let run = &measured(proxy)[number];
+            let Some(run) = run_of(proxy, direction) else { continue };
             let cells: Vec<_> = ["payloads", "refused", "forwarded", "requests", "ambiguities"]
                 .map(|it| run[it].to_string())
                 .to_vec();
@@ -212,9 +218,9 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
     page.push_str(READERS);
     page.push_str("| direction | proxy | server | connections | requests | stricter | cut differently |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
-    for number in 0..directions {
+    for direction in &directions {
         for proxy in proxies {
-            let run = &measured(proxy)[number];
+            let Some(run) = run_of(proxy, direction) else { continue };
             for reader in list(&run["readers"]) {
                 let server = format!("{} {}", text(&reader["server"]), text(&reader["version"]));
                 let cells: Vec<_> = ["streams", "requests", "stricter", "different"]
