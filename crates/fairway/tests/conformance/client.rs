@@ -13,9 +13,9 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 /// Requests that a proxy answers while it says nothing on a connection, until that counts as waiting for more. Each takes two turns
-/// of its loop or more, and what is under way to or from a backend takes one at each step: a fifth of this is enough on a quiet
-/// machine and under a load of ten programs per core.
-const TURNS: u64 = 40;
+/// of its loop or more, and what is under way to or from a backend takes one at each step. Whether something came later is looked at
+/// in the end ([`Returned::was_given_up_early`]).
+pub(crate) const TURNS: u64 = 40;
 
 /// How long anything may take before it counts as broken.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,10 +33,10 @@ impl Turns {
         Arc::new(Self { address, taken: AtomicU64::new(0), probing: Mutex::default() })
     }
 
-    /// Waits until the server has taken [`TURNS`] turns that begin from now on.
-    pub(crate) async fn pass(&self) {
+    /// Waits until the server has taken so many turns that begin from now on.
+    pub(crate) async fn pass(&self, turns: u64) {
         // One may be under way already.
-        let last = self.taken.load(Ordering::Relaxed) + TURNS + 1;
+        let last = self.taken.load(Ordering::Relaxed) + turns + 1;
         while self.taken.load(Ordering::Relaxed) < last {
             let _own = self.probing.lock().await;
             if self.taken.load(Ordering::Relaxed) < last {
@@ -62,9 +62,9 @@ impl Turns {
 pub(crate) enum Silence {
     /// As long as this.
     Time(Duration),
-    /// While the server took turns.
-    Turns(Arc<Turns>),
-    /// The same, but not before there were so many answers, unless [`PATIENCE`] is over.
+    /// While the server took so many turns.
+    Turns(Arc<Turns>, u64),
+    /// The same with [`TURNS`], but not before there were so many answers, unless [`PATIENCE`] is over.
     TurnsAfter(usize, Arc<Turns>),
 }
 
@@ -73,7 +73,8 @@ impl Silence {
         match self {
             Self::Time(time) => sleep(*time).await,
             Self::TurnsAfter(answers, _) if came < *answers => sleep(PATIENCE).await,
-            Self::Turns(turns) | Self::TurnsAfter(_, turns) => turns.pass().await,
+            Self::Turns(turns, count) => turns.pass(*count).await,
+            Self::TurnsAfter(_, turns) => turns.pass(TURNS).await,
         }
     }
 }
@@ -133,6 +134,14 @@ impl Returned {
     /// Whether silence ended it: the server waits for more.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent.is_some()
+    }
+
+    /// Whether the connection is over: some close only a while after an answer that says so.
+    pub(crate) fn is_ended(&self) -> bool {
+        let text = self.text().to_ascii_lowercase();
+        let last =
+            text.rfind("http/1.").map_or("", |at| text[at..].split("\r\n\r\n").next().unwrap_or_default());
+        self.closed || last.contains("\r\nconnection: close")
     }
 
     /// Whether an answer of a backend came after the silence that ended the exchange.

@@ -25,6 +25,8 @@ pub(crate) struct Kept {
     pub(crate) requests: Vec<Message>,
     /// What broke a rule of HTTP/2.
     pub(crate) broken: Vec<String>,
+    /// Connections on which something came that is no request of HTTP/1.1.
+    refused: usize,
 }
 
 impl Kept {
@@ -83,8 +85,10 @@ impl Recorder {
         self.kept.lock().unwrap().requests[skip..].to_vec()
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.kept.lock().unwrap().requests.len()
+    /// How many requests were whole, and on how many connections something came that is none.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let kept = self.kept.lock().unwrap();
+        (kept.requests.len(), kept.refused)
     }
 }
 
@@ -119,6 +123,7 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
                 }
                 Ok(None) => break None,
                 Err(_) => {
+                    kept.lock().unwrap().refused += 1;
                     break Some(
                         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
                             .to_owned(),

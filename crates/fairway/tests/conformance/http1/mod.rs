@@ -7,7 +7,7 @@ mod syntax;
 
 use serde_json::{Value, json};
 
-use crate::client::{Silence, Turns, exchange};
+use crate::client::{Silence, TURNS, Turns, exchange};
 use crate::fronts::{Front, fairway};
 use crate::recorder::Recorder;
 
@@ -48,7 +48,7 @@ pub(crate) enum Expected {
     Refused(u16),
     /// This status without a request at the backend; the connection may stay.
     Answered(u16),
-    /// No answer within [`QUIET`], no request at the backend: the proxy waits for more.
+    /// No answer for [`PATIENCE`] turns, no request at the backend: the proxy waits for more.
     Waits,
     /// The backend sees these requests: `METHOD target content-bytes`.
     Seen(&'static [&'static str]),
@@ -103,6 +103,8 @@ pub(crate) struct Outcome {
     seen: Vec<String>,
     /// What the backend saw and what the client was answered differ.
     crossed: bool,
+    /// What reached the backend is no request of HTTP/1.1: the status is its own.
+    spoilt: bool,
 }
 
 impl Outcome {
@@ -114,21 +116,30 @@ impl Outcome {
             Expected::Waits => self.status.is_none() && !self.closed && self.seen.is_empty(),
             Expected::Seen(seen) => self.seen == seen && !self.crossed,
         };
-        (!right).then(|| self.in_words())
+        (!right || self.spoilt).then(|| self.in_words())
+    }
+
+    /// Nothing of it was forwarded as a whole.
+    fn is_refused(&self) -> bool {
+        self.seen.is_empty() && !self.spoilt
     }
 
     fn in_words(&self) -> String {
         let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
         let end = if self.closed { ", closed" } else { "" };
         let crossed = if self.crossed { ", answers differ" } else { "" };
-        format!("{status}{end}, seen {:?}{crossed}", self.seen)
+        let spoilt = if self.spoilt { ", the backend refused what came" } else { "" };
+        format!("{status}{end}, seen {:?}{crossed}{spoilt}", self.seen)
     }
 }
+
+/// A proxy may take long for 20,000 chunks.
+const PATIENCE: u64 = 5 * TURNS;
 
 /// Asks one case of a proxy before `recorder`.
 async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case) -> Outcome {
     let (input, expected) = (case.input, case.expected);
-    let before = recorder.count();
+    let (before, refused) = recorder.counts();
     let enough = |bytes: &[u8]| {
         let answers = bytes.windows(5).filter(|part| part == b"seen ").count();
         let is_switched = bytes.starts_with(b"HTTP/1.1 101") && bytes.ends_with(b"\r\n\r\n");
@@ -139,14 +150,15 @@ async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case)
     // Answers to HEAD have no content, and a change of protocol has no answer.
     let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
     let crossed = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
-    Outcome { status: returned.status(), closed: returned.closed, seen, crossed }
+    let spoilt = recorder.counts().1 > refused;
+    Outcome { status: returned.status(), closed: returned.is_ended(), seen, crossed, spoilt }
 }
 
 #[tokio::test]
 async fn every_rule_of_http1_is_kept_as_the_table_says() {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
-    let silence = Silence::Turns(Turns::of(front.http));
+    let silence = Silence::Turns(Turns::of(front.http), PATIENCE);
     let mut wrong = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for case in all() {
@@ -164,7 +176,7 @@ async fn every_rule_of_http1_is_kept_as_the_table_says() {
 pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
     let (mut same, mut status, mut refuses, mut accepts, mut otherwise) = (0, vec![], vec![], vec![], vec![]);
     let mut total = 0;
-    let silence = Silence::Turns(Turns::of(front.http));
+    let silence = Silence::Turns(Turns::of(front.http), PATIENCE);
     for case in all() {
         total += 1;
         let outcome = ask(front, recorder, &silence, case).await;
@@ -172,8 +184,8 @@ pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
         let line = json!({"case": case.name, "section": case.section, "came": outcome.in_words()});
         match outcome.wrong(case.expected) {
             None => same += 1,
-            Some(_) if !wanted_seen && outcome.seen.is_empty() => status.push(line),
-            Some(_) if wanted_seen && outcome.seen.is_empty() => refuses.push(line),
+            Some(_) if !wanted_seen && outcome.is_refused() => status.push(line),
+            Some(_) if wanted_seen && outcome.is_refused() => refuses.push(line),
             Some(_) if wanted_seen => otherwise.push(line),
             Some(_) => accepts.push(line),
         }

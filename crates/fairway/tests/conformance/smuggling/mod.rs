@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::client::{Silence, Turns, exchange};
+use crate::client::{Silence, TURNS, Turns, exchange};
 use crate::fronts::{Front, fairway, fairway_before_http2};
 use crate::readers::{disagreements, strict};
 use crate::recorder::Recorder;
@@ -116,7 +116,7 @@ impl Found {
             .collect();
         let (payloads, forwarded) = (self.payloads(), self.forwarded());
         json!({"direction": direction.name(), "payloads": payloads, "refused": payloads - forwarded,
-            "forwarded": forwarded, "silent": self.silent, "given_up_early": self.given_up_early,
+            "forwarded": forwarded, "given_up_early": self.given_up_early,
             "requests": self.requests, "ambiguities": self.ambiguities.len(),
             "examples": self.ambiguities.iter().take(5).collect::<Vec<_>>(), "families": families})
     }
@@ -135,7 +135,7 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
     for (number, payload) in payloads.iter().enumerate() {
         let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
         let bytes = numbered(&payload.bytes, number);
-        let silence = Silence::Turns(Arc::clone(&turns));
+        let silence = Silence::Turns(Arc::clone(&turns), TURNS);
         under_way.push(tokio::spawn(async move {
             let last = format!("{}last", mark(number));
             let enough = |came: &[u8]| came.windows(last.len()).any(|part| part == last.as_bytes());
@@ -149,9 +149,7 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
         all.push(one.await.unwrap());
     }
     // Connections that are silent stay open until here.
-    for _ in 0..5 {
-        turns.pass().await;
-    }
+    turns.pass(5 * TURNS).await;
     let mut found = Found::default();
     for (number, returned) in all.iter().enumerate() {
         let own = mark(number);
