@@ -101,10 +101,17 @@ pub(crate) struct Outcome {
     status: Option<u16>,
     closed: bool,
     seen: Vec<String>,
-    /// What the backend saw and what the client was answered differ.
-    crossed: bool,
-    /// What reached the backend is no request of HTTP/1.1: the status is its own.
-    spoilt: bool,
+    backend: Backend,
+}
+
+/// How what the backend did goes with what the client was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backend {
+    Agrees,
+    /// It saw other requests than the answers are of.
+    Differs,
+    /// What reached it is no request of HTTP/1.1: the status is its own.
+    Refused,
 }
 
 impl Outcome {
@@ -114,22 +121,27 @@ impl Outcome {
             Expected::Refused(status) => self.status == Some(status) && self.closed && self.seen.is_empty(),
             Expected::Answered(status) => self.status == Some(status) && self.seen.is_empty(),
             Expected::Waits => self.status.is_none() && !self.closed && self.seen.is_empty(),
-            Expected::Seen(seen) => self.seen == seen && !self.crossed,
+            Expected::Seen(seen) => self.seen == seen && self.backend == Backend::Agrees,
         };
-        (!right || self.spoilt).then(|| self.in_words())
+        (!right || self.backend == Backend::Refused).then(|| self.in_words())
     }
 
     /// Nothing of it was forwarded as a whole.
     fn is_refused(&self) -> bool {
-        self.seen.is_empty() && !self.spoilt
+        self.seen.is_empty() && self.backend != Backend::Refused
     }
 
     fn in_words(&self) -> String {
         let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
         let end = if self.closed { ", closed" } else { "" };
-        let crossed = if self.crossed { ", answers differ" } else { "" };
-        let spoilt = if self.spoilt { ", the backend refused what came" } else { "" };
-        format!("{status}{end}, seen {:?}{crossed}{spoilt}", self.seen)
+        let backend = match self.backend {
+            Backend::Agrees => "",
+            Backend::Differs => ", answers differ",
+            Backend::Refused => ", the backend refused what came",
+        };
+        // Some targets have thousands of bytes.
+        let seen: Vec<String> = self.seen.iter().map(|seen| seen.chars().take(100).collect()).collect();
+        format!("{status}{end}, seen {seen:?}{backend}")
     }
 }
 
@@ -149,9 +161,13 @@ async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case)
     let seen: Vec<_> = recorder.requests(before).iter().map(crate::readers::Message::seen).collect();
     // Answers to HEAD have no content, and a change of protocol has no answer.
     let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
-    let crossed = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
-    let spoilt = recorder.counts().1 > refused;
-    Outcome { status: returned.status(), closed: returned.is_ended(), seen, crossed, spoilt }
+    let differ = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
+    let backend = match recorder.counts().1 > refused {
+        true => Backend::Refused,
+        false if differ => Backend::Differs,
+        false => Backend::Agrees,
+    };
+    Outcome { status: returned.status(), closed: returned.is_ended(), seen, backend }
 }
 
 #[tokio::test]

@@ -56,8 +56,7 @@ result.
 
 const HTTP1_PEERS: &str = "
 What peers forward that Fairway refuses, in numbers of cases, with what RFC 9110 and 9112 say of forwarding it. What is forwarded is
-often mended: a peer that takes an unclear request and writes a clear one endangers nobody behind it. The differential below shows
-what stays unclear.
+often mended: a peer that takes an unclear request and writes a clear one endangers nobody behind it.
 ";
 
 const SMUGGLING: &str = "
