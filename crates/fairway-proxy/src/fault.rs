@@ -28,7 +28,7 @@ pub enum Fault {
     ClientStalled,
     /// The body is larger than the rule allows.
     BodyTooLarge,
-    /// CONNECT, or an upgrade that the rule does not allow, or one that has a body.
+    /// CONNECT, an upgrade that the rule does not allow, one that has a body, or OPTIONS for Fairway itself.
     Unsupported,
     /// TRACE: it would answer with what only the endpoint may see (RFC 9110 §9.3.8).
     MethodNotAllowed,

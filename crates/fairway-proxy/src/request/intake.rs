@@ -57,12 +57,18 @@ impl Intake {
         let Buffers { request, host, forms, text, .. } = buffers;
         let body = arrival.body.map_err(Fault::Malformed)?;
         let method = request.method();
+        // A CONNECT without a host and a port asks for nothing that could be supported (RFC 9112 §3.2.3). In HTTP/2 its target is
+        // another pseudo field, which was checked with its block.
         match method {
-            Method::Connect => return Err(Fault::Unsupported),
+            Method::Connect if request.version() == Version::Http2 => return Err(Fault::Unsupported),
             Method::Trace => return Err(Fault::MethodNotAllowed),
+            Method::Options => count_down(request)?,
             _ => {}
         }
         let target = Target::parse(method, request.target()).map_err(Fault::Malformed)?;
+        if method == Method::Connect {
+            return Err(Fault::Unsupported);
+        }
         // An absolute form too may ask the server as a whole (RFC 9112 §3.2.4): it has the same path.
         if target.path == b"*" {
             return Err(Fault::Unsupported);
@@ -173,6 +179,18 @@ fn host_of(request: &Head, target: &Target<'_>, host: &mut String) -> Result<(),
     Ok(())
 }
 
+/// Who gets `Max-Forwards: 0` answers itself, and who gets more forwards one less (RFC 9110 §7.6.2). What is no number stays.
+fn count_down(request: &mut Head) -> Result<(), Fault> {
+    let Some(value) = request.named(b"Max-Forwards") else { return Ok(()) };
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Ok(());
+    }
+    let left = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
+    let left = left.checked_sub(1).ok_or(Fault::Unsupported)?;
+    request.set(b"Max-Forwards", left.to_string().as_bytes());
+    Ok(())
+}
+
 /// A request with a body cannot switch: its bytes could be taken for the new protocol's.
 fn check_upgrade(request: &Head, body: BodySize, upgrade: Upgrade) -> Result<(), Fault> {
     match (upgrade, body) {
@@ -208,6 +226,30 @@ impl fairway_routing::Fields for Fields<'_> {
         match name {
             "host" => self.0.first(Known::Host),
             _ => self.0.named(name.as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_forwarded_as_often_as_they_say() {
+        for (value, left) in [
+            ("0", None),
+            ("000", None),
+            ("1", Some("0")),
+            ("007", Some("6")),
+            ("99999999999999999999", Some("18446744073709551614")),
+            ("+1", Some("+1")),
+            ("", Some("")),
+        ] {
+            let mut head = Head::new();
+            head.start_request(b"OPTIONS", b"/");
+            head.append(b"max-forwards", value.as_bytes());
+            let found = count_down(&mut head).ok().map(|()| head.named(b"Max-Forwards").unwrap().to_vec());
+            assert_eq!(found, left.map(|left| left.as_bytes().to_vec()), "{value}");
         }
     }
 }

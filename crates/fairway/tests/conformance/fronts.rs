@@ -1,6 +1,7 @@
 //! Proxies to ask: the binary of this checkout, and for the report nginx, HAProxy and Envoy where they are in the
 //! cache of the laboratory (`make lab-peers`). Each sends everything to one backend.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,19 +86,14 @@ pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     Front { name: "Fairway", version, http, https, _running: Running::Fairway(Box::new(fairway), manifests) }
 }
 
-/// The peers that are on this machine.
-pub(crate) async fn peers(backend: SocketAddr) -> Vec<Front> {
-    let mut found = Vec::new();
-    for peer in PEERS {
-        if let Some(command) = (peer.command)() {
-            found.push(start(peer, command, backend).await);
-        }
-    }
-    found
+/// The names of Fairway and of the peers that are on this machine.
+pub(crate) fn names() -> Vec<&'static str> {
+    let peers = PEERS.into_iter().filter(|peer| (peer.command)().is_some()).map(|peer| peer.name);
+    iter::once("Fairway").chain(peers).collect()
 }
 
-/// Another proxy of this name, before another backend; none where it is not set up to speak this version to one.
-pub(crate) async fn another(name: &str, backend: SocketAddr, spoken: Spoken) -> Option<Front> {
+/// A proxy of this name; none where it is not set up to speak this version to one.
+pub(crate) async fn named(name: &str, backend: SocketAddr, spoken: Spoken) -> Option<Front> {
     let Some(peer) = PEERS.into_iter().find(|peer| peer.name == name) else {
         return Some(fairway_to(backend, spoken).await);
     };
@@ -214,11 +210,12 @@ fn nginx(places: &Places<'_>) -> String {
         "daemon off;\nworker_processes 1;\npid {folder}/nginx.pid;\nerror_log stderr crit;\nevents {{}}\n\
          http {{\n  access_log off;\n{paths}\
          \x20 map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}\n\
+         \x20 map $http_host $host_or_own {{ default $http_host; '' $host; }}\n\
          \x20 upstream web {{ server {backend}; keepalive 16; }}\n\
          \x20 server {{\n    listen {http};\n    listen {https} ssl;\n    http2 on;\n\
          \x20   ssl_certificate {folder}/tls.crt;\n    ssl_certificate_key {folder}/tls.key;\n\
          \x20   location / {{\n      proxy_pass http://web;\n      proxy_http_version 1.1;\n\
-         \x20     proxy_set_header Host $http_host;\n      proxy_set_header Upgrade $http_upgrade;\n\
+         \x20     proxy_set_header Host $host_or_own;\n      proxy_set_header Upgrade $http_upgrade;\n\
          \x20     proxy_set_header Connection $connection_upgrade;\n    }}\n  }}\n}}\n"
     )
 }
@@ -226,7 +223,7 @@ fn nginx(places: &Places<'_>) -> String {
 fn haproxy(places: &Places<'_>) -> String {
     let Places { http, https, backend, folder } = places;
     format!(
-        "defaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
+        "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
          frontend front\n  bind {http}\n  bind {https} ssl crt {}/both.pem alpn h2,http/1.1\n  default_backend web\n\
          backend web\n  server web {backend}\n",
         folder.display()

@@ -10,7 +10,7 @@ use fairway_testkit::client::{Client, Request, TlsOffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use crate::client::exchange;
+use crate::client::{Silence, exchange};
 use crate::fronts::{Front, fairway};
 use crate::recorder::Recorder;
 
@@ -38,7 +38,7 @@ const NO_APPLICATION_PROTOCOL: u8 = 120;
 const QUIET: Duration = Duration::from_secs(5);
 
 async fn reaction(address: SocketAddr, bytes: &[u8]) -> Reaction {
-    let returned = exchange(address, bytes, QUIET, |came| came.len() >= 7).await;
+    let returned = exchange(address, bytes, &Silence::Time(QUIET), |came| came.len() >= 7).await;
     match returned.bytes[..] {
         [22, 3, _, _, _, 2, ..] => ServerHello,
         [21, 3, _, 0, 2, _, description, ..] => Alert(description),

@@ -141,6 +141,8 @@ pub(super) const CASES: &[Case] = &[
     case("chunk-sixteen-digits", "9112 §7.1", Chunks(b"0000000000000003\r\nabc\r\n0\r\n\r\n"), POST),
     case("chunk-seventeen-digits", "9112 §7.1", Chunks(b"00000000000000003\r\nabc\r\n0\r\n\r\n"), BAD),
     case("chunk-64-bits-wrapped-to-3", "9112 §7.1", Chunks(b"10000000000000003\r\nabc\r\n0\r\n\r\n"), BAD),
+    // No number may overflow; a body that grows over the limit is refused when it does, whatever its chunks announce (RFC 9110
+    // §15.5.14 says no time).
     case("chunk-32-bits-wrapped-to-3", "9112 §7.1", Chunks(b"100000003\r\nabc\r\n0\r\n\r\n"), Waits),
     case("chunk-of-all-bits", "9112 §7.1", Chunks(b"ffffffffffffffff\r\nabc\r\n0\r\n\r\n"), Waits),
     case("chunk-plus", "9112 §7.1", Chunks(b"+3\r\nabc\r\n0\r\n\r\n"), BAD),

@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: eGhlIHNhbXBsZSBub25jZQ==\r\n\
             Sec-WebSocket-Version: 13\r\n\r\n"), BAD),
-    // Whether a key is one is for the endpoint to say.
+    // Whether a key is one is for the endpoint to say: it is the server of RFC 6455, and nothing is a tunnel before its 101.
     case("websocket-short-key", "6455 §4.2.1",
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"), Seen(&["GET /switch 0"])),
@@ -131,11 +131,12 @@ pub(super) const CASES: &[Case] = &[
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
             Sec-WebSocket-Version: 13, 8\r\n\r\n"), Refused(426)),
-    case("websocket-with-length", "6455 §4.1",
+    // A request for an upgrade may have a body (RFC 9110 §7.8): these are not malformed, but not supported.
+    case("websocket-with-length", "9110 §15.6.2",
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
             Content-Length: 3\r\n\r\nabc"), Refused(501)),
-    case("websocket-with-chunks", "6455 §4.1",
+    case("websocket-with-chunks", "9110 §15.6.2",
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
             Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), Refused(501)),

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::scan;
+use super::{peers, scan};
 
 const BEGIN: &str = "\
 # Conformance
 
-See how Fairway keeps the rules of HTTP/1 and HTTP/2 and what it does with smuggling payloads. `make
-conformance` asks nginx, HAProxy and Envoy the same; the tables name whose results are kept. This page is generated from
+See how Fairway keeps the rules of HTTP/1, HTTP/2, WebSocket and TLS and what it does with smuggling payloads, and how it compares
+with nginx, HAProxy and Envoy in the rules of HTTP/1 and HTTP/2. This page is generated from
 [conformance.json](../conformance/conformance.json); repeat it with
 
 ```sh
@@ -24,7 +24,8 @@ the smuggling differential with strict and lenient readers, TLS, WebSocket) runs
 [conformance/servers](../conformance/servers).
 
 The peers run with their defaults: one listener, one route, one endpoint. Their operators can make some of them
-stricter.
+stricter. [peers.md](../conformance/peers.md) says how their results were looked at, and why they have no rows for smuggling,
+WebSocket and TLS.
 ";
 
 const HTTP2: &str = "
@@ -40,9 +41,22 @@ const HTTP1: &str = "
 
 Each case is a few bytes, the section of the RFC, and what must come of them. *As expected* is Fairway's table:
 where an RFC leaves a choice (as in a `Content-Length` of `3, 3`), Fairway refuses, and a peer that accepts is not
-wrong. *Stricter* counts cases that Fairway forwards and the peer refuses, *laxer* those that Fairway refuses and
-the peer forwards.
+wrong. *Refused otherwise* counts cases that both refuse, with another status or without the connection's end;
+*stricter* those that Fairway forwards and the peer refuses, *laxer* those that Fairway refuses and the peer forwards.
 
+";
+
+const HTTP2_PEERS: &str = "
+What peers do in the cases that they fail but for 3.5, case 2. Each was sent again as raw frames, straight to the peer, with the same
+result.
+
+| proxy | cases | what it does |
+| --- | --- | --- |
+";
+
+const HTTP1_PEERS: &str = "
+What peers forward that Fairway refuses, in numbers of cases, with what RFC 9110 and 9112 say of forwarding it. What is forwarded is
+often mended: a peer that takes an unclear request and writes a clear one endangers nobody behind it.
 ";
 
 const SMUGGLING: &str = "
@@ -80,12 +94,8 @@ counts cases in which the server's verdict and every byte that comes back are th
 | --- | --- | --- | --- |
 ";
 
-const LATER: &str = "
-h1→h2 and h2→h2 run with `make test`; these results are of before, and the next `make conformance` adds them.
-";
-
 const TOWARDS_HTTP2: &str = "
-Towards endpoints of HTTP/2 only Fairway is measured. The backend reads frames itself and keeps names, values and bodies as
+Towards endpoints of HTTP/2 the backend reads frames itself and keeps names, values and bodies as
 they are; each request must keep the rules of RFC 9113 §8, and written down as lines of HTTP/1 by somebody who looks at
 nothing, it must be one request for every reader.
 ";
@@ -100,19 +110,19 @@ pub(super) fn of(results: &Value) -> String {
     page.push_str(HTTP1);
     http1(&mut page, &proxies);
     page.push_str(SMUGGLING);
-    smuggling(&mut page, &proxies);
-    let all = |proxy: &&Value| list(&proxy["smuggling"]).all(|it| !it["payloads"].is_null());
-    page.push_str(if proxies.iter().all(all) { TOWARDS_HTTP2 } else { LATER });
-    websocket(&mut page, &proxies);
-    scan::section(&mut page, &proxies);
+    let own = &proxies[..1];
+    smuggling(&mut page, own);
+    page.push_str(TOWARDS_HTTP2);
+    websocket(&mut page, own);
+    scan::section(&mut page, own);
     page
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -131,13 +141,25 @@ fn http2(page: &mut String, proxies: &[&Value]) {
         let _ = writeln!(page, "| {} | {} | {} |", called(proxy), cell(&run["cleartext"]), cell(&run["tls"]));
     }
     page.push('\n');
-    for proxy in proxies {
-        for transport in ["cleartext", "tls"] {
-            let failed: Vec<_> = list(&proxy["h2spec"][transport]["failed"]).map(text).collect();
-            if !failed.is_empty() {
-                let _ = writeln!(page, "* {}, {transport}: {}", text(&proxy["name"]), failed.join("; "));
-            }
+    let [own, others @ ..] = proxies else { return };
+    for transport in ["cleartext", "tls"] {
+        let failed: Vec<_> = list(&own["h2spec"][transport]["failed"]).map(text).collect();
+        if !failed.is_empty() {
+            let _ = writeln!(page, "* {}, {transport}: {}", text(&own["name"]), failed.join("; "));
         }
+    }
+    if others.is_empty() {
+        return;
+    }
+    page.push_str(HTTP2_PEERS);
+    let unknown: Vec<_> = others.iter().flat_map(|proxy| peers::http2(page, proxy)).collect();
+    unexplained(page, &unknown);
+}
+
+/// What is not in the tables of [`peers`].
+fn unexplained(page: &mut String, cases: &[String]) {
+    if !cases.is_empty() {
+        let _ = writeln!(page, "\nNot looked at yet: {}", wrapped(cases));
     }
 }
 
@@ -159,16 +181,11 @@ fn http1(page: &mut String, proxies: &[&Value]) {
             run["as_expected"]
         );
     }
-    for proxy in proxies {
-        for (what, title) in
-            [("refuses", "stricter"), ("accepts", "laxer"), ("forwards_otherwise", "forwarded otherwise")]
-        {
-            let cases: Vec<_> =
-                list(&proxy["http1"][what]).map(|it| format!("`{}`", text(&it["case"]))).collect();
-            if !cases.is_empty() {
-                let _ = writeln!(page, "\n{}, {title}: {}", text(&proxy["name"]), wrapped(&cases));
-            }
-        }
+    if proxies.len() > 1 {
+        page.push_str(HTTP1_PEERS);
+        let mut unknown = peers::taken(page, proxies);
+        unknown.extend(peers::otherwise(page, proxies));
+        unexplained(page, &unknown);
     }
 }
 
@@ -198,10 +215,16 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
     let measured = |proxy: &Value| -> Vec<Value> {
         list(&proxy["smuggling"]).filter(|it| !it["payloads"].is_null()).cloned().collect()
     };
-    let directions = proxies.first().map_or(0, |proxy| measured(proxy).len());
-    for number in 0..directions {
+    // Peers are asked in fewer directions.
+    let directions: Vec<Value> = proxies
+        .first()
+        .map_or_else(Vec::new, |proxy| measured(proxy).iter().map(|it| it["direction"].clone()).collect());
+    let run_of = |proxy: &Value, direction: &Value| {
+        measured(proxy).into_iter().find(|run| run["direction"] == *direction)
+    };
+    for direction in &directions {
         for proxy in proxies {
-            let run = &measured(proxy)[number];
+            let Some(run) = run_of(proxy, direction) else { continue };
             let cells: Vec<_> = ["payloads", "refused", "forwarded", "requests", "ambiguities"]
                 .map(|it| run[it].to_string())
                 .to_vec();
@@ -212,9 +235,9 @@ fn smuggling(page: &mut String, proxies: &[&Value]) {
     page.push_str(READERS);
     page.push_str("| direction | proxy | server | connections | requests | stricter | cut differently |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
-    for number in 0..directions {
+    for direction in &directions {
         for proxy in proxies {
-            let run = &measured(proxy)[number];
+            let Some(run) = run_of(proxy, direction) else { continue };
             for reader in list(&run["readers"]) {
                 let server = format!("{} {}", text(&reader["server"]), text(&reader["version"]));
                 let cells: Vec<_> = ["streams", "requests", "stricter", "different"]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::client::{QUIET, exchange};
+use crate::client::{Silence, TURNS, Turns, exchange};
 use crate::fronts::{Front, fairway, fairway_before_http2};
 use crate::readers::{disagreements, strict};
 use crate::recorder::Recorder;
@@ -87,6 +87,12 @@ pub(crate) struct Found {
     families: BTreeMap<&'static str, (usize, usize)>,
     /// Requests that left the proxy whole.
     requests: usize,
+    /// What came to the backend, by connection.
+    streams: Vec<Vec<u8>>,
+    /// Payloads behind which the proxy waits for more.
+    silent: usize,
+    /// Those of them that were answered later, so that the wait was too short.
+    given_up_early: Vec<String>,
     /// What two readers cut differently, or an answer that came to another payload.
     pub(crate) ambiguities: Vec<String>,
 }
@@ -110,7 +116,8 @@ impl Found {
             .collect();
         let (payloads, forwarded) = (self.payloads(), self.forwarded());
         json!({"direction": direction.name(), "payloads": payloads, "refused": payloads - forwarded,
-            "forwarded": forwarded, "requests": self.requests, "ambiguities": self.ambiguities.len(),
+            "forwarded": forwarded, "given_up_early": self.given_up_early,
+            "requests": self.requests, "ambiguities": self.ambiguities.len(),
             "examples": self.ambiguities.iter().take(5).collect::<Vec<_>>(), "families": families})
     }
 }
@@ -120,40 +127,53 @@ const AT_ONCE: usize = 32;
 
 /// Sends every payload of a direction through `front`, and judges what came to `recorder`.
 pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: Direction) -> Found {
-    let (first_stream, address) = (recorder.streams().len(), front.http);
+    let (before, address) = (recorder.lengths(), front.http);
+    let turns = Turns::of(address);
     let payloads = direction.payloads();
     let gate = Arc::new(Semaphore::new(AT_ONCE));
     let mut under_way = Vec::new();
     for (number, payload) in payloads.iter().enumerate() {
         let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
         let bytes = numbered(&payload.bytes, number);
+        let silence = Silence::Turns(Arc::clone(&turns), TURNS);
         under_way.push(tokio::spawn(async move {
             let last = format!("{}last", mark(number));
             let enough = |came: &[u8]| came.windows(last.len()).any(|part| part == last.as_bytes());
-            let returned = exchange(address, &bytes, QUIET, enough).await;
+            let returned = exchange(address, &bytes, &silence, enough).await;
             drop(permit);
-            returned.seen()
+            returned
         }));
     }
+    let mut all = Vec::new();
+    for one in under_way {
+        all.push(one.await.unwrap());
+    }
+    // Connections that are silent stay open until here.
+    turns.pass(5 * TURNS).await;
     let mut found = Found::default();
-    for (number, one) in under_way.into_iter().enumerate() {
+    for (number, returned) in all.iter().enumerate() {
         let own = mark(number);
+        found.silent += usize::from(returned.is_silent());
+        if returned.was_given_up_early() {
+            found.given_up_early.push(format!("{}{own}", payloads[number].family));
+        }
         // An answer may be to a request without a number, as `OPTIONS *`, but not to one with another number.
         let is_strange = |seen: &String| seen.contains("/p0") && !seen.contains(&own);
-        let strangers: Vec<_> = one.await.unwrap().into_iter().filter(is_strange).collect();
+        let strangers: Vec<_> = returned.seen().into_iter().filter(is_strange).collect();
         if !strangers.is_empty() {
             found.ambiguities.push(format!("{}{own}: answered {strangers:?}", payloads[number].family));
         }
     }
-    judge(&mut found, &payloads, &recorder.streams()[first_stream..]);
+    found.streams = recorder.streams_behind(&before);
+    judge(&mut found, &payloads);
     found.ambiguities.extend(recorder.broken());
     found
 }
 
 /// Reads what was forwarded as every reader would.
-fn judge(found: &mut Found, payloads: &[Payload], streams: &[Vec<u8>]) {
+fn judge(found: &mut Found, payloads: &[Payload]) {
     let mut forwarded = BTreeSet::new();
-    for stream in streams {
+    for stream in &found.streams {
         let reading = strict(stream);
         found.requests += reading.messages.len();
         for seen in &reading.messages {
@@ -191,13 +211,15 @@ async fn no_payload_leaves_that_two_readers_cut_differently() {
         let found = differential(front, recorder, direction).await;
         let (payloads, forwarded) = (found.payloads(), found.forwarded());
         println!(
-            "{}: {payloads} payloads, {forwarded} forwarded, {} requests",
+            "{}: {payloads} payloads, {forwarded} forwarded, {} silent, {} requests",
             direction.name(),
+            found.silent,
             found.requests
         );
         let (count, first) =
             (found.ambiguities.len(), found.ambiguities.iter().take(10).cloned().collect::<Vec<_>>());
         assert!(first.is_empty(), "{}: {count} ambiguities:\n{}", direction.name(), first.join("\n"));
+        assert_eq!(found.given_up_early, Vec::<String>::new(), "{}: answered later", direction.name());
         // A proxy that refused everything would show nothing.
         assert!(
             forwarded * 20 > payloads && forwarded < payloads,
@@ -217,9 +239,8 @@ pub(crate) async fn report(
 ) -> Vec<Value> {
     let mut reports = Vec::new();
     for &direction in directions {
-        let first = recorder.streams().len();
         let mut found = differential(front, recorder, direction).await;
-        let streams = recorder.streams()[first..].to_vec();
+        let streams = std::mem::take(&mut found.streams);
         let mut readers = Vec::new();
         for server in servers {
             let read = server.read_all(&streams).await;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::client::exchange;
+use crate::client::{Silence, Turns, exchange};
 use crate::fronts::{self, Front, HAPROXY, NGINX, Peer};
 use crate::readers::{Message, Rest, strict};
 
@@ -106,11 +106,12 @@ impl Server {
     pub(crate) async fn read_all(&self, streams: &[Vec<u8>]) -> Read {
         let gate = Arc::new(Semaphore::new(16));
         let mut under_way = Vec::new();
+        let turns = Turns::of(self.address);
         for stream in streams.iter().flat_map(|stream| behind_upgrades(stream)) {
             let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
-            let (address, stream) = (self.address, stream.to_vec());
+            let (address, stream, turns) = (self.address, stream.to_vec(), Arc::clone(&turns));
             under_way.push(tokio::spawn(async move {
-                let read = read(address, &stream).await;
+                let read = read(address, &stream, turns).await;
                 drop(permit);
                 read
             }));
@@ -154,7 +155,7 @@ enum Verdict {
 }
 
 /// Sends a stream, with a last request behind it if it is whole, and compares what was seen.
-async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
+async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, Verdict) {
     let reading = strict(stream);
     let mut wanted: Vec<String> = reading.messages.iter().map(Message::seen).collect();
     let mut bytes = stream.to_vec();
@@ -169,9 +170,8 @@ async fn read(address: SocketAddr, stream: &[u8]) -> (usize, Verdict) {
     let all = wanted.clone();
     // An answer to HEAD does not show what was seen.
     wanted.retain(|seen| !seen.starts_with("HEAD "));
-    // A server that waits for more is given up after this silence; a whole stream ends by itself.
-    let quiet = Duration::from_millis(if is_whole { 30_000 } else { 400 });
-    let returned = exchange(address, &bytes, quiet, |_| false).await;
+    // What the last request does not end ends when there is no answer too many.
+    let returned = exchange(address, &bytes, &Silence::TurnsAfter(wanted.len(), turns), |_| false).await;
     // http.server of Python merges the slashes at the beginning of a target (CVE-2021-28861).
     let merged = |seen: String| seen.replacen(" //", " /", 1);
     let seen: Vec<_> = returned.seen().into_iter().map(merged).collect();
