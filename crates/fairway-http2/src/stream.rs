@@ -131,7 +131,6 @@ pub(crate) struct Streams {
     slots: Vec<Stream>,
     /// A bit for each slot that has a stream.
     taken: Vec<u64>,
-    count: usize,
     /// Open addressing by id: slots, or [`NONE`].
     index: Vec<u16>,
     /// Those that have something to send and a window.
@@ -142,7 +141,7 @@ impl Streams {
     /// How many records there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.count
+        self.taken.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Gives back memory that no stream needs.
@@ -267,7 +266,6 @@ impl Streams {
         }
         let bit = self.taken[full].trailing_ones();
         self.taken[full] |= 1 << bit;
-        self.count += 1;
         full * 64 + bit as usize
     }
 
@@ -297,7 +295,6 @@ impl Streams {
         self.unlink(at);
         self.schedule.leave(slot);
         self.taken[usize::from(slot) / 64] &= !(1 << (slot % 64));
-        self.count -= 1;
         Some(std::mem::replace(&mut self.slots[usize::from(slot)], Stream::new(0, 0, 0)))
     }
 
