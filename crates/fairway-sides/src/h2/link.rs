@@ -131,7 +131,7 @@ impl<S: Transport> Link<S> {
         let before = codec.pending().len();
         match head(codec) {
             Some(id) => {
-                lent.begin((slot, id), codec).stream.head_left(codec.pending().len() - before, follow)
+                lent.begin((slot, id), codec).stream.head_left(codec.pending().len() - before, follow);
             }
             // The endpoint takes fewer than it did when the slot was lent.
             None => lent.at(slot).fate = Fate::Refused,
