@@ -170,6 +170,14 @@ impl<R> Session<R> {
         self.connection.open_streams()
     }
 
+    /// A number for a stream that was reported or opened and not released: no other has it meanwhile, and it is below the most
+    /// streams that were open at once. Whoever keeps something of each stream finds it by this.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, stream: u32) -> Option<usize> {
+        self.connection.slot(stream)
+    }
+
     /// What happened that may be worth counting and was not told yet, one thing a call: to be asked until there is nothing.
     #[inline]
     pub fn noted(&mut self) -> Option<Note> {

@@ -129,8 +129,9 @@ const NONE: u16 = u16::MAX;
 pub(crate) struct Streams {
     /// Records keep their place; one that is over has the id 0.
     slots: Vec<Stream>,
-    vacant: Vec<u16>,
-    /// Open addressing by id: slots, or [`NONE`]. Ids rise by two, so probing is rare.
+    /// A bit for each slot that has a stream.
+    taken: Vec<u64>,
+    /// Open addressing by id: slots, or [`NONE`].
     index: Vec<u16>,
     /// Those that have something to send and a window.
     schedule: Schedule,
@@ -140,7 +141,7 @@ impl Streams {
     /// How many records there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
+        self.taken.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Gives back memory that no stream needs.
@@ -153,7 +154,7 @@ impl Streams {
 
     pub(crate) fn kept_bytes(&self) -> usize {
         let slots = self.slots.capacity() * size_of::<Stream>();
-        let numbers = (self.index.capacity() + self.vacant.capacity()) * size_of::<u16>();
+        let numbers = self.index.capacity() * size_of::<u16>() + self.taken.capacity() * size_of::<u64>();
         slots + numbers + self.schedule.kept_bytes()
     }
 
@@ -162,9 +163,12 @@ impl Streams {
         self.iter().filter(|stream| stream.counts()).count()
     }
 
+    /// Where in the index a stream would be if it were the only one. Ids rise by two; times the golden ratio, neighbours lie
+    /// far apart. Next to each other they would be one long run, which [`Streams::unlink`] goes through.
     #[inline]
     fn home(&self, id: u32) -> usize {
-        (id >> 1) as usize & (self.index.len() - 1)
+        let bits = self.index.len().trailing_zeros();
+        ((id >> 1).wrapping_mul(0x9e37_79b1) >> (u32::BITS - bits)) as usize
     }
 
     /// Where in the index a stream is.
@@ -181,6 +185,12 @@ impl Streams {
                 _ => at = (at + 1) & (self.index.len() - 1),
             }
         }
+    }
+
+    /// The slot of a stream: no other has it before this one is removed.
+    #[inline]
+    pub(crate) fn slot(&self, id: u32) -> Option<usize> {
+        self.place(id).map(|at| usize::from(self.index[at]))
     }
 
     #[inline]
@@ -240,8 +250,8 @@ impl Streams {
             self.grow();
         }
         let id = stream.id;
-        let slot = self.vacant.pop().unwrap_or(self.slots.len() as u16);
-        match self.slots.get_mut(usize::from(slot)) {
+        let slot = self.take_slot();
+        match self.slots.get_mut(slot) {
             Some(vacant) => *vacant = stream,
             None => {
                 // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
@@ -251,7 +261,18 @@ impl Streams {
                 self.slots.push(stream);
             }
         }
-        self.link(id, slot);
+        self.link(id, slot as u16);
+    }
+
+    /// The lowest vacant slot: streams that begin together are served in their order.
+    fn take_slot(&mut self) -> usize {
+        let full = self.taken.iter().take_while(|word| **word == u64::MAX).count();
+        if full == self.taken.len() {
+            self.taken.push(0);
+        }
+        let bit = self.taken[full].trailing_ones();
+        self.taken[full] |= 1 << bit;
+        full * 64 + bit as usize
     }
 
     fn grow(&mut self) {
@@ -279,7 +300,7 @@ impl Streams {
         let slot = self.index[at];
         self.unlink(at);
         self.schedule.leave(slot);
-        self.vacant.push(slot);
+        self.taken[usize::from(slot) / 64] &= !(1 << (slot % 64));
         Some(std::mem::replace(&mut self.slots[usize::from(slot)], Stream::new(0, 0, 0)))
     }
 
@@ -389,6 +410,33 @@ mod tests {
         assert_eq!(memory.of(1), Past::Unknown);
     }
 
+    #[test]
+    fn the_lowest_vacant_slot_is_taken_and_kept() {
+        let mut streams = Streams::default();
+        (0..130).for_each(|number| streams.insert(Stream::new(2 * number + 1, 1, 1)));
+        assert_eq!([1, 129, 259].map(|id| streams.slot(id)), [Some(0), Some(64), Some(129)]);
+        for id in [201, 5, 129] {
+            streams.remove(id);
+        }
+        for id in [301, 303, 305, 307] {
+            streams.insert(Stream::new(id, 1, 1));
+        }
+        assert_eq!(
+            [301, 303, 305, 307].map(|id| streams.slot(id)),
+            [Some(2), Some(64), Some(100), Some(130)]
+        );
+        assert_eq!((streams.slot(5), streams.len()), (None, 131));
+    }
+
+    #[test]
+    fn streams_in_a_row_do_not_stand_in_each_others_way() {
+        let mut streams = Streams::default();
+        (0..128).for_each(|number| streams.insert(Stream::new(2 * number + 1001, 1, 1)));
+        let run = |from: usize| streams.index.iter().cycle().skip(from).take_while(|at| **at != NONE).count();
+        let longest = (0..streams.index.len()).map(run).max();
+        assert!(longest < Some(8), "{longest:?}");
+    }
+
     proptest! {
         #[test]
         fn streams_are_found_as_in_a_map(steps in prop::collection::vec((any::<bool>(), 0..200u32), 0..400)) {
@@ -404,6 +452,9 @@ mod tests {
                 }
                 prop_assert_eq!(streams.len(), map.len());
                 prop_assert_eq!(streams.get(id).map(|stream| stream.id), map.get(&id).copied());
+                let slots: std::collections::BTreeSet<_> =
+                    map.iter().filter_map(|id| streams.slot(*id)).collect();
+                prop_assert_eq!(slots.len(), map.len());
             }
             for number in 0..200u32 {
                 let id = (number % 50) * 2 + 1 + (number / 50) * 512;

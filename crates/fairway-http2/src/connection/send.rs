@@ -34,6 +34,12 @@ impl Connection {
         self.streams.len()
     }
 
+    /// Where the record of a stream is.
+    #[inline]
+    pub(crate) fn slot(&self, id: u32) -> Option<usize> {
+        self.streams.slot(id)
+    }
+
     /// Sends a response, interim or final; says whether the stream is there to take it.
     pub(crate) fn send_response(&mut self, id: u32, head: &Head, end: bool) -> bool {
         let interim = (100..200).contains(&head.status());

@@ -138,12 +138,28 @@ pub(super) fn index_of(name: &[u8]) -> Option<usize> {
     }
     let mut index = usize::from(NAMES.first[bucket(name)]);
     while index > 0 {
-        if TABLE[index - 1].name.eq_ignore_ascii_case(name) {
+        if is_same(name, TABLE[index - 1].name) {
             return Some(index);
         }
         index = usize::from(NAMES.next[index]);
     }
     None
+}
+
+/// Equal without case, eight bytes at a time; `lower` has nothing but lower case, `-` and `:`, and a name no control character.
+#[inline]
+fn is_same(name: &[u8], lower: &[u8]) -> bool {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    if name.len() != lower.len() {
+        return false;
+    }
+    let (names, lowers) = (name.rchunks_exact(8), lower.rchunks_exact(8));
+    let first = names.remainder().iter().zip(lowers.remainder());
+    let differs = first.fold(0, |differs, (byte, lower)| differs | ((byte | 0x20) ^ lower));
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    let rest =
+        names.zip(lowers).fold(0, |differs, (name, lower)| differs | ((word(name) | CASE) ^ word(lower)));
+    u64::from(differs) | rest == 0
 }
 
 /// The index of a field of a name whose lowest index this is, with this value.
@@ -187,6 +203,13 @@ mod tests {
         }
         for name in ["", "x", "accept-", "content-lengtH1", ":pat"] {
             assert_eq!(index_of(name.as_bytes()), None, "{name}");
+        }
+        for entry in &TABLE {
+            for at in 0..entry.name.len() {
+                let mut other = entry.name.to_vec();
+                other[at] ^= 2;
+                assert_eq!(index_of(&other), None, "{:?}", str::from_utf8(&other));
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use fairway_http2::{Asks, By, Client, Code, Config, Event, Note, Timeouts, Wait};
 use fairway_message::Head;
 
-use super::stream::{Arrival, Stream, Tools};
+use super::carried::{Carried, Fate, HeadFacts, Lent, RESET_PING};
+use super::stream::{Arrival, Follow, Time, Tools};
 use super::wear::Wear;
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::transport::Transport;
@@ -26,9 +27,6 @@ const TURN: usize = 16;
 /// How long an endpoint may take nothing of what waits for it.
 const WRITE: Duration = Duration::from_secs(60);
 
-/// Heads that may wait in a stream: interim answers and the final one. The codec allows no more of them.
-const HEADS: usize = 16;
-
 /// How long an endpoint may say nothing while streams are open before it gets a PING, in microseconds. Servers of gRPC take
 /// one in five minutes, and end the connection of a client that sends more while they have nothing to say.
 const SILENCE: u32 = 310_000_000;
@@ -36,14 +34,10 @@ const SILENCE: u32 = 310_000_000;
 /// After so much silence an endpoint is asked whether it is there before it gets a request, in microseconds.
 const DOUBT: u64 = 10_000_000;
 
-/// The rest of a body that nobody wants any more, where it is known to be so small, is read rather than cancelled.
-const WORTH_DRAINING: u64 = 64 * 1024;
-
-/// How long that may take, in microseconds.
+/// How long the rest of a body may take that nobody wants, in microseconds.
 const DRAINING: u64 = 5_000_000;
 
-/// What our PINGs carry that ask whether the endpoint has seen a reset, and whether it is there.
-const RESET_PING: [u8; 8] = *b"a reset?";
+/// What our PING carries that asks whether the endpoint is there.
 const DOUBT_PING: [u8; 8] = *b"hello...";
 
 /// Who hears what the codec notes.
@@ -74,56 +68,13 @@ pub(super) enum LinkState {
 /// What exchanges and the task act on.
 pub(super) struct Core {
     pub(super) codec: Client,
-    slots: Vec<Carried>,
+    lent: Lent,
     driver: Option<Waker>,
-    /// Whether an exchange ended since reading was held up.
-    has_released: bool,
     pub(super) state: LinkState,
     wear: Wear,
     /// When something came last, and when the endpoint was asked since whether it is there.
     heard: u64,
     asked: Option<u64>,
-}
-
-/// One exchange's stream.
-#[derive(Default)]
-pub(super) struct Carried {
-    pub(super) stream: Stream,
-    /// Whether an exchange has the slot.
-    is_taken: bool,
-    /// Heads that came and were not read yet, the oldest first, each with what followed it.
-    heads: Vec<(Head, HeadFacts)>,
-    /// Of a head that was read. Boxed: a stream that waits has none.
-    spare: Option<Box<Head>>,
-    pub(super) fate: Fate,
-    /// Bytes that came on it.
-    pub(super) received: u64,
-    /// Of the answer's body, where its head says how long it is.
-    left: Option<u64>,
-    /// Nobody wants what is left of it, which is awaited since then.
-    drained_since: Option<u64>,
-    waker: Option<Waker>,
-}
-
-/// What the codec says of a head.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeadFacts {
-    /// Nothing follows.
-    pub(super) end: bool,
-    /// The length that it announces.
-    pub(super) length: Option<u64>,
-}
-
-/// What became of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fate {
-    #[default]
-    Unsent,
-    UnderWay,
-    /// The endpoint has not acted on it and says so (RFC 9113 §8.7).
-    Refused,
-    /// It was reset, or its connection broke.
-    Broken,
 }
 
 impl<S: Transport> Link<S> {
@@ -134,9 +85,8 @@ impl<S: Transport> Link<S> {
             Config { streams: 100, connection_window: 100 * 64 * 1024, timeouts, ..Config::default() };
         let core = Core {
             codec: Client::new(config, 0),
-            slots: Vec::new(),
+            lent: Lent::default(),
             driver: None,
-            has_released: false,
             state: LinkState::Open,
             wear: Wear::default(),
             heard: 0,
@@ -166,66 +116,63 @@ impl<S: Transport> Link<S> {
 
     /// The codec's time.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        Time::Since(self.began).micros()
     }
 
     /// A stream, with what it acts with. What it writes, the task sends.
     pub(super) fn act<T>(&self, slot: usize, act: impl FnOnce(&mut Carried, &mut Tools<'_, Asks>) -> T) -> T {
         let mut core = self.core.borrow_mut();
         core.lend_memory(&self.workspace);
-        let Core { codec, slots, .. } = &mut *core;
-        let mut tools = Tools { codec, workspace: &self.workspace, now: self.now() };
-        let done = act(&mut slots[slot], &mut tools);
-        if core.codec.pending().is_empty() {
-            core.give_memory_back(&self.workspace);
-        } else {
-            core.wake();
-        }
+        let Core { codec, lent, .. } = &mut *core;
+        let mut tools = Tools { codec, workspace: &self.workspace, now: Time::Since(self.began) };
+        let done = act(lent.at(slot), &mut tools);
+        core.send(&self.workspace);
         done
+    }
+
+    /// Opens the stream of a slot with what `head` writes.
+    pub(super) fn open(&self, slot: usize, follow: Follow, head: impl FnOnce(&mut Client) -> Option<u32>) {
+        let mut core = self.core.borrow_mut();
+        core.lend_memory(&self.workspace);
+        let Core { codec, lent, .. } = &mut *core;
+        let before = codec.pending().len();
+        match head(codec) {
+            Some(id) => {
+                lent.begin((slot, id), codec).stream.head_left(codec.pending().len() - before, follow);
+            }
+            // The endpoint takes fewer than it did when the slot was lent.
+            None => lent.at(slot).fate = Fate::Refused,
+        }
+        core.send(&self.workspace);
     }
 
     /// Room for an exchange; `None` when there is none for now.
     pub(super) fn take_slot(&self) -> Option<usize> {
         let mut core = self.core.borrow_mut();
-        let unsent = core.slots.iter().filter(|one| one.is_taken && one.fate == Fate::Unsent).count();
-        let others = unsent + core.wear.unseen();
-        if core.codec.streams_left() <= others {
+        if !core.has_room() && core.lent.has_drained() {
             core.drain_no_more(&self.workspace, self.now(), DRAINING);
         }
-        if core.state != LinkState::Open || core.codec.streams_left() <= others {
+        if core.state != LinkState::Open || !core.has_room() {
             return None;
         }
         core.wear.lent();
-        let slots = &mut core.slots;
-        let slot = slots.iter().position(|one| !one.is_taken).unwrap_or_else(|| {
-            // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
-            if slots.len() == slots.capacity() {
-                slots.reserve_exact(4.max(slots.len() / 4));
-            }
-            slots.push(Carried::default());
-            slots.len() - 1
-        });
-        let carried = &mut core.slots[slot];
-        carried.is_taken = true;
-        (carried.fate, carried.received, carried.left) = (Fate::Unsent, 0, None);
-        Some(slot)
+        Some(core.lent.take())
     }
 
     /// The exchange is over.
     pub(super) fn give_back(&self, slot: usize) {
-        let now = self.now();
         let mut core = self.core.borrow_mut();
         let is_open = core.state == LinkState::Open && !self.is_retired.get();
-        let Core { codec, slots, wear, .. } = &mut *core;
-        let mut tools = Tools { codec, workspace: &self.workspace, now };
-        slots[slot].leave(&mut tools, wear, is_open);
+        let Core { codec, lent, wear, .. } = &mut *core;
+        let mut tools = Tools { codec, workspace: &self.workspace, now: Time::Since(self.began) };
+        lent.leave(slot, &mut tools, (wear, is_open));
         core.wake();
     }
 
     /// Whether new exchanges should go elsewhere: it is worn, or the endpoint takes none at all.
     pub(super) fn is_spent(&self) -> bool {
         let core = self.core.borrow();
-        let takes_none = core.codec.streams_left() == 0 && core.slots.iter().all(|one| !one.is_taken);
+        let takes_none = core.codec.streams_left() == 0 && core.lent.taken() == 0;
         core.state != LinkState::Open
             || core.codec.is_leaving()
             // By the time when something came last: the clock is not asked for it.
@@ -285,13 +232,13 @@ impl<S: Transport> Link<S> {
                 core.driver = Some(cx.waker().clone());
             }
         }
+        let now = self.now();
         for _ in 0..TURN {
-            let has_read = self.read(cx, driven);
-            self.core.borrow_mut().take_turns(self.now());
+            let has_read = self.read(cx, driven, now);
+            self.core.borrow_mut().take_turns(now);
             let has_written = self.write(cx, driven);
             let core = self.core.borrow();
-            let is_over = core.slots.iter().all(|one| !one.is_taken);
-            if core.state != LinkState::Open || (is_over && self.is_retired.get()) {
+            if core.state != LinkState::Open || (core.lent.taken() == 0 && self.is_retired.get()) {
                 drop(core);
                 self.end(cx);
                 return Poll::Ready(());
@@ -306,14 +253,12 @@ impl<S: Transport> Link<S> {
         Poll::Pending
     }
 
-    fn read(&self, cx: &mut Context<'_>, driven: &mut Driven) -> bool {
+    fn read(&self, cx: &mut Context<'_>, driven: &mut Driven, now: u64) -> bool {
         let mut core = self.core.borrow_mut();
         let mut wire = self.wire.borrow_mut();
-        let now = self.now();
         core.lend_memory(&self.workspace);
         match driven.held {
             Some(Wait::Flush) if !core.codec.pending().is_empty() => return false,
-            Some(Wait::Release) if !std::mem::take(&mut core.has_released) => return false,
             None => {}
             Some(_) => {
                 driven.held = None;
@@ -450,6 +395,21 @@ impl Core {
         }
     }
 
+    /// What exchanges wrote leaves.
+    fn send(&mut self, workspace: &Workspace) {
+        if self.codec.pending().is_empty() {
+            self.give_memory_back(workspace);
+        } else {
+            self.wake();
+        }
+    }
+
+    /// Whether the endpoint takes a stream more than those that are lent, and those that it may still count.
+    fn has_room(&self) -> bool {
+        let unsent = self.lent.taken() - self.codec.open_streams();
+        self.codec.streams_left() > unsent + self.wear.unseen()
+    }
+
     /// Takes what it can of the input; gives how much that was.
     fn take(&mut self, now: u64, bytes: &[u8], driven: &mut Driven, workspace: &Workspace) -> usize {
         let mut used = 0;
@@ -497,7 +457,7 @@ impl Core {
                 Event::GoAway { last, .. } => self.refuse_above(last),
                 // Some wait to be told what the endpoint understands.
                 Event::Settings => {
-                    self.slots.iter().filter(|one| one.fate == Fate::Unsent).for_each(Carried::wake);
+                    self.lent.all_taken().filter(|one| one.fate == Fate::Unsent).for_each(|one| one.wake());
                 }
                 Event::Priority { .. } | Event::Pong(_) => {}
             }
@@ -505,8 +465,8 @@ impl Core {
     }
 
     fn with(&mut self, stream: u32, act: impl FnOnce(&mut Carried)) {
-        let found = self.slots.iter_mut().find(|one| one.is_taken && one.stream.id == stream);
-        if let Some(carried) = found {
+        if let Some(slot) = self.lent.find(stream, &self.codec) {
+            let carried = self.lent.at(slot);
             act(carried);
             carried.wake();
         }
@@ -522,7 +482,7 @@ impl Core {
     }
 
     fn refuse_above(&mut self, last: u32) {
-        let refused = self.slots.iter_mut().filter(|one| one.is_taken && one.stream.id > last);
+        let refused = self.lent.all_taken().filter(|one| one.stream.id > last);
         refused.for_each(|one| {
             one.broke(Fate::Refused);
             one.wake();
@@ -534,7 +494,7 @@ impl Core {
             return;
         }
         self.state = state;
-        for one in self.slots.iter_mut().filter(|one| one.is_taken) {
+        for one in self.lent.all_taken() {
             // What came as a whole can still be read.
             if one.fate != Fate::Refused && one.stream.arrival != Arrival::Whole {
                 one.broke(Fate::Broken);
@@ -555,7 +515,7 @@ impl Core {
     fn hear(&mut self, now: u64) {
         self.heard = now;
         if self.asked.take().is_some() {
-            self.slots.iter().filter(|one| one.is_taken).for_each(Carried::wake);
+            self.lent.all_taken().for_each(|one| one.wake());
         }
     }
 
@@ -577,21 +537,20 @@ impl Core {
 
     /// The end of an answer that nobody waits for.
     fn end_drained(&mut self, stream: u32, end: bool, workspace: &Workspace, now: u64) {
-        let Self { codec, slots, .. } = self;
-        let drained = |one: &&mut Carried| one.drained_since.is_some() && one.stream.id == stream;
-        if end && let Some(one) = slots.iter_mut().find(drained) {
-            one.close(&mut Tools { codec, workspace, now });
+        if end
+            && self.lent.has_drained()
+            && let Some(slot) = self.lent.find(stream, &self.codec)
+            && self.lent.at(slot).drained_since.is_some()
+        {
+            self.lent.close(slot, &mut Tools { codec: &mut self.codec, workspace, now: Time::Is(now) });
         }
     }
 
     /// What is not there after so many microseconds is cancelled after all.
     fn drain_no_more(&mut self, workspace: &Workspace, now: u64, within: u64) {
-        let Self { codec, slots, wear, .. } = self;
-        for one in slots.iter_mut().filter(|one| one.drained_since.is_some_and(|since| since + within <= now))
-        {
-            let mut tools = Tools { codec, workspace, now };
-            one.leave(&mut tools, wear, false);
-        }
+        let Self { codec, lent, wear, .. } = self;
+        let mut tools = Tools { codec, workspace, now: Time::Is(now) };
+        lent.drain_no_more(within, &mut tools, wear);
     }
 
     /// Wakes exchanges that waited for room and have it now.
@@ -603,73 +562,7 @@ impl Core {
     }
 
     pub(super) fn carried(&mut self, slot: usize) -> &mut Carried {
-        &mut self.slots[slot]
-    }
-}
-
-impl Carried {
-    fn head_came(&mut self, head: &mut Head, facts: HeadFacts, bytes: usize) {
-        self.received += bytes as u64;
-        if self.heads.len() >= HEADS {
-            return self.broke(Fate::Broken);
-        }
-        self.left = facts.length.filter(|_| head.status() >= 200);
-        let mut kept = self.spare.as_deref_mut().map(std::mem::take).unwrap_or_default();
-        std::mem::swap(&mut kept, head);
-        self.heads.push((kept, facts));
-        if facts.end {
-            self.stream.ended(true);
-        }
-    }
-
-    /// The next head, in exchange for one that is used again.
-    pub(super) fn read_head(&mut self, into: &mut Head) -> Option<HeadFacts> {
-        if self.heads.is_empty() {
-            return None;
-        }
-        let (mut head, facts) = self.heads.remove(0);
-        std::mem::swap(into, &mut head);
-        **self.spare.get_or_insert_default() = head;
-        Some(facts)
-    }
-
-    /// Nobody serves it any more. A known rest of an answer that is small is awaited, so that it need not be cancelled.
-    fn leave(&mut self, tools: &mut Tools<'_, Asks>, wear: &mut Wear, may_drain: bool) {
-        self.heads.clear();
-        self.waker = None;
-        let is_worth_it = self.left.is_some_and(|left| left <= WORTH_DRAINING);
-        if may_drain && is_worth_it && self.stream.begin_drain(tools) {
-            self.drained_since = Some(tools.now);
-            return;
-        }
-        if self.stream.is_under_way() && wear.reset(tools.now) {
-            self.close(tools);
-            return tools.codec.ping(RESET_PING);
-        }
-        self.close(tools);
-    }
-
-    fn close(&mut self, tools: &mut Tools<'_, Asks>) {
-        self.stream.close(tools);
-        (self.is_taken, self.drained_since) = (false, None);
-    }
-
-    fn broke(&mut self, fate: Fate) {
-        self.fate = fate;
-        self.stream.arrival = Arrival::Broken;
-    }
-
-    /// The exchange wants to be polled when something changes.
-    pub(super) fn waits(&mut self, cx: &Context<'_>) {
-        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.waker = Some(cx.waker().clone());
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
-        }
+        self.lent.at(slot)
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP/2 towards clients: the streams of a connection, and one of them as the client's side of an exchange. The only
 //! module that knows HTTP/2.
 
+mod carried;
 mod link;
 mod side;
 mod stream;

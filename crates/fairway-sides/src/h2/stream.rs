@@ -6,6 +6,7 @@ use fairway_message::Head;
 
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Failure};
+use fairway_runtime::clock::Instant;
 use fairway_runtime::wire::{Backlog, Workspace};
 
 /// What comes.
@@ -57,11 +58,29 @@ pub(super) struct Stream {
     pub(super) sent: u64,
 }
 
-/// The codec's end, the memory that streams share, and the time in microseconds: what a stream acts with.
+/// The codec's end, the memory that streams share, and the time: what a stream acts with.
 pub(super) struct Tools<'c, R> {
     pub(super) codec: &'c mut Session<R>,
     pub(super) workspace: &'c Workspace,
-    pub(super) now: u64,
+    pub(super) now: Time,
+}
+
+/// The time of a codec. Few that act on a stream ask for it.
+#[derive(Clone, Copy)]
+pub(super) enum Time {
+    /// In microseconds.
+    Is(u64),
+    /// What has passed since then: the clock is read when somebody asks.
+    Since(Instant),
+}
+
+impl Time {
+    pub(super) fn micros(self) -> u64 {
+        match self {
+            Self::Is(micros) => micros,
+            Self::Since(began) => u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 impl Default for Stream {
@@ -200,7 +219,7 @@ impl Stream {
             self.sent += taken as u64;
             self.outbox.consume(taken);
             if taken < all {
-                tools.codec.want_to_send(tools.now, self.id);
+                tools.codec.want_to_send(tools.now.micros(), self.id);
                 return false;
             }
             self.outbox.release(tools.workspace);
@@ -224,7 +243,7 @@ impl Stream {
         }
         let room = tools.codec.room(self.id);
         if room == 0 && self.departure == Departure::Body {
-            tools.codec.want_to_send(tools.now, self.id);
+            tools.codec.want_to_send(tools.now.micros(), self.id);
             return Ok(None);
         }
         Ok(Some(room.max(1)))

@@ -1,4 +1,4 @@
-//! The streams of one client's connection, by slots, by which the connection knows their exchanges.
+//! The streams of one client's connection, by the codec's slots, by which the connection knows their exchanges, too.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use fairway_http2::{Answers, Config, Server};
 use fairway_message::Head;
 use fairway_runtime::wire::Workspace;
 
-use super::stream::{Arrival, Follow, Stream, Tools};
+use super::stream::{Arrival, Follow, Stream, Time, Tools};
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub type SharedStreams = Rc<RefCell<Streams>>;
@@ -39,23 +39,25 @@ impl Streams {
         Rc::new(RefCell::new(streams))
     }
 
-    /// A stream began: gives its slot.
+    /// The codec reported that a stream began: gives its slot.
     pub fn open(&mut self, id: u32, end: bool) -> usize {
-        let slot = self.slot(0).unwrap_or_else(|| {
+        let slot = self.slot(id).expect("a stream that was reported has a slot until it is closed");
+        if self.streams.len() <= slot {
             // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
-            if self.streams.len() == self.streams.capacity() {
-                self.streams.reserve_exact(4.max(self.streams.len() / 4));
+            if self.streams.capacity() <= slot {
+                self.streams
+                    .reserve_exact((slot + 1 - self.streams.len()).max(4).max(self.streams.len() / 4));
             }
-            self.streams.push(Stream::default());
-            self.streams.len() - 1
-        });
+            self.streams.resize_with(slot + 1, Stream::default);
+        }
         self.streams[slot].begin(id, if end { Arrival::Whole } else { Arrival::Coming });
         slot
     }
 
     /// The slot of a stream, while it has one.
+    #[inline]
     pub fn slot(&self, id: u32) -> Option<usize> {
-        self.streams.iter().position(|stream| stream.id == id)
+        self.codec.slot(id)
     }
 
     /// How many streams have slots.
@@ -132,7 +134,7 @@ impl Streams {
     /// A stream, with what it acts with.
     pub(super) fn at(&mut self, slot: usize) -> (&mut Stream, Tools<'_, Answers>) {
         let Self { codec, workspace, now, streams, .. } = self;
-        (&mut streams[slot], Tools { codec, workspace, now: *now })
+        (&mut streams[slot], Tools { codec, workspace, now: Time::Is(*now) })
     }
 
     pub(super) fn stream(&self, slot: usize) -> &Stream {

@@ -5,10 +5,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http2::fields::Connect;
-use fairway_http2::{Client, Note};
+use fairway_http2::Note;
 use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
 
-use super::link::{Fate, Link, LinkState};
+use super::carried::Fate;
+use super::link::{Link, LinkState};
 use super::side::length;
 use super::stream::{Arrival, Follow};
 use super::trailers::Trailers;
@@ -73,21 +74,6 @@ impl<S: Transport> H2Up<S> {
         if self.link.is_secure { b"https" } else { b"http" }
     }
 
-    /// Opens the stream with what `head` writes.
-    fn send(&self, follow: Follow, head: impl FnOnce(&mut Client) -> Option<u32>) {
-        self.link.act(self.slot(), |carried, tools| {
-            let before = tools.codec.pending().len();
-            let Some(id) = head(tools.codec) else {
-                // The endpoint takes fewer than it did when the slot was lent.
-                carried.fate = Fate::Refused;
-                return;
-            };
-            carried.fate = Fate::UnderWay;
-            carried.stream.begin(id, Arrival::Coming);
-            carried.stream.head_left(tools.codec.pending().len() - before, follow);
-        });
-    }
-
     /// Keeps a request for a tunnel until the endpoint's SETTINGS are known: whether it understands it, nobody knows before
     /// (RFC 8441 §3).
     fn ask_later(&mut self, request: &Head, target: &[u8]) {
@@ -108,7 +94,7 @@ impl<S: Transport> H2Up<S> {
         }
         let Handshake { request, target } = &**handshake;
         let connect = Connect { protocol: b"websocket", scheme: self.scheme(), path: target };
-        self.send(Follow::Tunnel, |codec| codec.send_connect(request, &connect));
+        self.link.open(self.slot(), Follow::Tunnel, |codec| codec.send_connect(request, &connect));
         let key = request.first(Known::SecWebsocketKey).unwrap_or_default();
         self.asked = Asked::Tunnel(websocket::accept(key));
         true
@@ -237,7 +223,10 @@ impl<S: Transport> Upstream for H2Up<S> {
         }
         self.asked = if request.method() == Method::Head { Asked::Head } else { Asked::Other };
         let (scheme, body) = (self.scheme(), length(plan.body));
-        self.send(Follow::Body(body), |codec| codec.send_head(request, plan.target, scheme, body == Some(0)));
+        let end = body == Some(0);
+        self.link.open(self.slot(), Follow::Body(body), |codec| {
+            codec.send_head(request, plan.target, scheme, end)
+        });
     }
 
     fn poll_answer(
