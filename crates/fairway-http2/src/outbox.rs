@@ -3,7 +3,7 @@
 /// What body bytes may fill. Control frames and heads go beyond it.
 const ROOM: usize = 128 * 1024;
 
-/// Memory that stays when everything was written: owners write before they let more than that wait, if the peer takes it.
+/// Memory that stays when everything was written.
 const KEPT: usize = 64 * 1024;
 
 /// Answers to control frames that may wait; a peer that does not read them is not read either.

@@ -102,16 +102,18 @@ impl<F: Future> Slots<F> {
         self.bell.is_silent()
     }
 
-    /// Polls each exchange that is to be polled once, and hands its slot to `then` with what came of it if it is over. Says
-    /// how many were polled.
-    pub fn poll_round(&mut self, mut then: impl FnMut(usize, Option<F::Output>)) -> usize {
+    /// Polls each exchange that is to be polled once, and hands the slots of those that are over to `over` with what came
+    /// of them. Says how many were polled.
+    pub fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
         let mut polled = 0;
         for (index, word) in self.bell.ready.iter().enumerate() {
             let mut bits = word.swap(0, Ordering::SeqCst);
             while bits != 0 {
                 let slot = index * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                then(slot, poll(&mut self.slots, slot, &self.frames));
+                if let Some(output) = poll(&mut self.slots, slot, &self.frames) {
+                    over(slot, output);
+                }
                 polled += 1;
             }
         }

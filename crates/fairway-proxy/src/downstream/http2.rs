@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http2::fields::Limits;
-use fairway_http2::{Config, Event, Server, Timeouts, Wait};
+use fairway_http2::{Config, Event, Timeouts, Wait};
 use fairway_message::{BodySize, Head, Known, Malformed, Span, Version};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
@@ -34,12 +34,6 @@ use fairway_sides::websocket;
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;
-
-/// Requests that begin before their exchanges are polled: those are still in the processor's cache then.
-const REQUESTS: usize = 16;
-
-/// What may wait to be written before the next exchange is polled: with a small answer more it fits what the codec keeps.
-const PIECE: usize = 60 * 1024;
 
 /// Polls of exchanges, and reads counted as several, in one turn of the task: other connections come first then.
 const TURN: usize = 256;
@@ -209,9 +203,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let mut polled = 0;
         loop {
             let has_read = self.read(cx, worker, begin);
-            let (round, written) = self.poll_exchanges(cx);
+            let round = self.poll_exchanges();
             polled += round + 8 * usize::from(has_read);
-            let has_written = self.write(cx, written);
+            let has_written = self.write(cx);
             if self.is_over() {
                 return Poll::Ready(());
             }
@@ -300,44 +294,49 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         is_over
     }
 
-    /// Polls each exchange that is ready once. Says how many, and what of their answers was written meanwhile.
-    fn poll_exchanges(&mut self, cx: &mut Context<'_>) -> (usize, Written) {
-        let Self { wire, slots, sides, streams, .. } = self;
-        let mut written = Written::default();
-        let polled = slots.poll_round(|slot, over| {
-            let mut streams = streams.borrow_mut();
-            if let Some((side, _, _)) = over {
-                streams.close(slot);
-                sides[slot] = Some(side);
-            }
-            if streams.codec.pending().len() >= PIECE {
-                written.send(cx, wire, &mut streams.codec);
-            }
-        });
-        (polled, written)
+    fn poll_exchanges(&mut self) -> usize {
+        let Self { slots, sides, streams, .. } = self;
+        slots.poll_round(|slot, (side, _, _)| {
+            streams.borrow_mut().close(slot);
+            sides[slot] = Some(side);
+        })
     }
 
-    /// Writes what waits. Says whether that, or what was written before, made room which an exchange waits for.
-    fn write(&mut self, cx: &mut Context<'_>, mut written: Written) -> bool {
+    /// Writes what waits. Says whether that made room which an exchange waits for.
+    fn write(&mut self, cx: &mut Context<'_>) -> bool {
         if self.stage == Stage::Broken {
             return false;
         }
         let Self { wire, streams, slots, clock, .. } = self;
         let mut shared = streams.borrow_mut();
-        written.send(cx, wire, &mut shared.codec);
+        let mut failed = false;
+        let mut moved = false;
+        while !shared.codec.pending().is_empty() {
+            match wire.poll_write(cx, shared.codec.pending()) {
+                Poll::Ready(Ok(count)) => {
+                    shared.codec.wrote(count);
+                    moved = true;
+                }
+                Poll::Ready(Err(_)) => {
+                    failed = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
         if let Poll::Ready(Err(_)) = wire.poll_flush(cx) {
-            written.failed = true;
+            failed = true;
         }
         let mut has_room = false;
-        if written.moved {
+        if moved {
             clock.moved = Instant::now();
             has_room = shared.take_turns(|slot| slots.ring(slot));
         }
         drop(shared);
-        if written.failed {
+        if failed {
             self.break_off();
         }
-        has_room || written.failed
+        has_room || failed
     }
 
     /// The client has gone.
@@ -463,31 +462,6 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     }
 }
 
-/// What came of writing.
-#[derive(Default)]
-struct Written {
-    /// Bytes left.
-    moved: bool,
-    /// Nobody is there.
-    failed: bool,
-}
-
-impl Written {
-    /// Writes what waits, as far as it is taken.
-    fn send<S: Transport>(&mut self, cx: &mut Context<'_>, wire: &mut Wire<S>, codec: &mut Server) {
-        while !self.failed && !codec.pending().is_empty() {
-            match wire.poll_write(cx, codec.pending()) {
-                Poll::Ready(Ok(count)) => {
-                    codec.wrote(count);
-                    self.moved = true;
-                }
-                Poll::Ready(Err(_)) => self.failed = true,
-                Poll::Pending => break,
-            }
-        }
-    }
-}
-
 /// What events of the codec act on.
 struct Intake<'c, N: Network, F, B> {
     worker: &'c Rc<Worker<N>>,
@@ -501,11 +475,10 @@ struct Intake<'c, N: Network, F, B> {
 }
 
 impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intake<'_, N, F, B> {
-    /// Takes what it can of the input, or as much as has [`REQUESTS`]; gives how much that was.
+    /// Takes what it can of the input; gives how much that was.
     fn take(&mut self, now: u64, bytes: &[u8]) -> (usize, Reading) {
         let mut used = 0;
-        let last = *self.served + REQUESTS as u64;
-        while *self.served < last {
+        loop {
             let loan = self.loan.get_or_insert_with(|| self.worker.lend_buffers());
             let mut streams = self.streams.borrow_mut();
             let (count, event) = streams.codec.receive(now, &bytes[used..], &mut loan.request);
@@ -544,7 +517,6 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                 Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
             }
         }
-        (used, Reading::Residue)
     }
 
     /// Acts on a stream that has a slot, and has its exchange look.
