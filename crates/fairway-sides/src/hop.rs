@@ -153,6 +153,10 @@ impl<S: Transport> Hop for AnyHop<S> {
         either!(self, hop => hop.distrust());
     }
 
+    fn abandon(&mut self) {
+        either!(self, hop => hop.abandon());
+    }
+
     fn tell(&mut self, told: impl Fn(Note) + 'static) {
         either!(self, hop => hop.tell(told));
     }

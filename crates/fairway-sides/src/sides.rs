@@ -259,6 +259,10 @@ pub trait Hop: Upstream + 'static {
     /// It did not answer in time: no other exchange should use this.
     fn distrust(&mut self) {}
 
+    /// What is under way is given up: the endpoint shall see a failure, not an end, and no port of ours waits for stray
+    /// segments of it (TIME-WAIT). Of a connection that carries other exchanges, dropping what was lent is enough.
+    fn abandon(&mut self) {}
+
     /// Who is told of what the endpoint does that is worth counting. HTTP/1 has nothing of the kind.
     fn tell(&mut self, _told: impl Fn(Note) + 'static)
     where

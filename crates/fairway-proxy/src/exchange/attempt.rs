@@ -69,6 +69,8 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         };
         // A stream that an endpoint resets on a connection that goes on is no sign of a connection that was dead already.
         let age = if lease.up().is_quiet() { Age::Fresh } else { age };
+        // A client that resets its requests would else have the system run out of ports: each closed here is kept a minute.
+        lease.up().abandon();
         let failed = Failed { fault, progress, age, endpoint: lease.index() };
         note_failure(&exchange.env, group, lease.endpoint(), &failed);
         Err(failed)

@@ -291,7 +291,10 @@ fn hand_on<N: Network, D: Downstream>(
                     drop(lease);
                     Box::pin(respond::end_early(exchange, fault)).await
                 }
-                Err(Broken { fault, end: End::Missing }) => fail_mid_answer(exchange, fault),
+                Err(Broken { fault, end: End::Missing }) => {
+                    lease.up().abandon();
+                    fail_mid_answer(exchange, fault)
+                }
             }
         }
     }

@@ -5,6 +5,9 @@ use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Answer, Backend, Client, Request};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
 use crate::support::{HOST, Running, Setup};
 
 async fn in_the_clear(proxy: &Running) -> Client {
@@ -46,4 +49,32 @@ async fn a_client_that_leaves_a_silent_endpoint_takes_its_request_with_it() {
         drop(left);
     }
     proxy.expect_metric("fairway_connections_open", 0).await;
+}
+
+/// What an endpoint sees at last of a request whose client leaves, after it said `before`.
+async fn end_of_a_request(before: &[u8]) -> std::io::ErrorKind {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Setup::to(&[listener.local_addr().unwrap()]).start();
+    let mut client = in_the_clear(&proxy).await;
+    client.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    let (mut connection, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        connection.read_buf(&mut head).await.unwrap();
+    }
+    connection.write_all(before).await.unwrap();
+    if !before.is_empty() {
+        client.read_bytes(12).await.unwrap();
+    }
+    drop(client);
+    connection.read(&mut [0]).await.expect_err("a failure and not an end").kind()
+}
+
+/// Else each would keep a port of the proxy's machine for a minute (TIME-WAIT), and a client that resets its requests could
+/// use them up.
+#[tokio::test]
+async fn what_a_client_gives_up_is_reset_at_the_endpoint() {
+    for before in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome"] {
+        assert_eq!(end_of_a_request(before).await, std::io::ErrorKind::ConnectionReset, "{before:?}");
+    }
 }

@@ -312,6 +312,10 @@ impl<S: Transport> Hop for H1<S> {
     fn rest(&mut self) {
         self.wire.rest(&self.workspace);
     }
+
+    fn abandon(&mut self) {
+        self.wire.abort();
+    }
 }
 
 fn poll_head<S: Transport>(

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_http2::fields::Connect;
 use fairway_http2::Note;
+use fairway_http2::fields::Connect;
 use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
 
 use super::carried::Fate;
