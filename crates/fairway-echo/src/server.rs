@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +24,9 @@ use crate::retry::Retries;
 use crate::tasks::Tasks;
 use crate::transport::{ResetOrder, Transport};
 
+/// Connections that may wait to be accepted, as in a server written in Go: with tokio's 128, a burst loses segments, and a
+/// second or more with each.
+const BACKLOG: u32 = 4096;
 /// How long accepting rests when it fails, so that a lack of descriptors does not spin.
 const REST: Duration = Duration::from_millis(20);
 /// A proxy may add a few fields to a head that already has its hundred.
@@ -57,9 +60,7 @@ impl EchoServer {
     pub async fn bind(options: EchoOptions) -> io::Result<Self> {
         let (tls, secure) = match &options.tls {
             None => (None, Vec::new()),
-            Some(tls) => {
-                (Some(TlsAcceptor::from(Arc::new(tls.server_config()?))), listeners(&tls.listen).await?)
-            }
+            Some(tls) => (Some(TlsAcceptor::from(Arc::new(tls.server_config()?))), listeners(&tls.listen)?),
         };
         let backend = Arc::new(Backend {
             identity: options.identity,
@@ -67,7 +68,7 @@ impl EchoServer {
             retries: Retries::default(),
             tasks: Tasks::default(),
         });
-        let plain = listeners(&options.listen).await?;
+        let plain = listeners(&options.listen)?;
         Ok(Self { plain, secure, tls, backend, on_sigterm: options.on_sigterm })
     }
 
@@ -106,13 +107,20 @@ impl EchoServer {
     }
 }
 
-async fn listeners(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+fn listeners(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     let mut bound = Vec::with_capacity(addresses.len());
     for address in addresses {
-        let listener = TcpListener::bind(address).await;
+        let listener = listen(*address);
         bound.push(listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?);
     }
     Ok(bound)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept_all(
