@@ -10,7 +10,7 @@ use std::time::Duration;
 use fairway_runtime::transport::{ASKED_AGAIN, Transport, UpstreamStream};
 use fairway_runtime::wire::Workspace;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::{Hop, Spoken};
@@ -54,9 +54,13 @@ impl Network for TcpNetwork {
     type Hop = AnyHop<UpstreamStream<TcpStream>>;
 
     async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(to).await?;
+        let unused = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A connect that is given up may be established by then: ended with a reset, it leaves no port waiting (TIME-WAIT).
+        SockRef::from(&unused).set_linger(Some(Duration::ZERO))?;
+        let stream = unused.connect(to).await?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
+        socket.set_linger(None)?;
         // The first question takes an interval, too.
         let questions =
             u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
@@ -73,9 +77,32 @@ impl Network for TcpNetwork {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_connect_that_is_given_up_leaves_no_port_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let address = listener.local_addr().unwrap();
+        let mut connect = Box::pin(network.connect(address));
+        // Begun, and never looked at again, though the listener has it.
+        let begun = poll_fn(|cx| Poll::Ready(connect.as_mut().poll(cx).is_pending())).await;
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        assert!(begun);
+        drop(connect);
+        let end = accepted.read(&mut [0]).await;
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+
+        let (connected, accepted) = tokio::join!(network.connect(address), listener.accept());
+        drop(connected.unwrap());
+        assert_eq!(accepted.unwrap().0.read(&mut [0]).await.unwrap(), 0, "what was connected ends as usual");
+    }
 
     #[tokio::test]
     async fn a_vanished_endpoint_shows_while_an_answer_is_awaited() {
