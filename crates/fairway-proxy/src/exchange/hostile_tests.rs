@@ -582,25 +582,28 @@ async fn an_endpoint_that_dies_at_every_byte_of_an_answer() {
     }
 }
 
+/// Endpoints that say to each request what its number, from 1, asks for; and how many requests there were.
+fn numbered(says: impl Fn(usize, u32) -> Vec<u8> + 'static) -> (Stage, Rc<Cell<usize>>) {
+    let requests = Rc::new(Cell::new(0));
+    let (count, says) = (Rc::clone(&requests), Rc::new(says));
+    let (stage, _) = stage(2, move |_, mut raw| {
+        let (count, says) = (Rc::clone(&count), Rc::clone(&says));
+        async move {
+            raw.say(frame(SETTINGS, 0, 0, &[])).await;
+            while let Some(id) = raw.request().await {
+                count.set(count.get() + 1);
+                raw.say(says(count.get(), id)).await;
+            }
+        }
+    });
+    (stage, requests)
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_same_request_twice_is_not_taken_for_one_that_was_not_sent() {
     on_stage(async {
-        let requests = Rc::new(Cell::new(0));
-        let count = Rc::clone(&requests);
-        let (stage, _) = stage(2, move |_, mut raw| {
-            let count = Rc::clone(&count);
-            async move {
-                raw.say(frame(SETTINGS, 0, 0, &[])).await;
-                while let Some(id) = raw.request().await {
-                    count.set(count.get() + 1);
-                    if count.get() == 3 {
-                        raw.say(word(RESET, id, 2)).await;
-                    } else {
-                        raw.say(head(id, END, &[])).await;
-                    }
-                }
-            }
-        });
+        let (stage, requests) =
+            numbered(|number, id| if number == 3 { word(RESET, id, 2) } else { head(id, END, &[]) });
         let mut client = stage.client();
         for (number, expected) in [(1, 200), (2, 200), (3, 502)] {
             assert_eq!(client.ask(POST).await.unwrap().status, expected, "{number}");
@@ -613,19 +616,8 @@ async fn the_same_request_twice_is_not_taken_for_one_that_was_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_post_that_is_refused_on_a_stream_that_was_used_before_goes_elsewhere() {
     on_stage(async {
-        let requests = Rc::new(Cell::new(0));
-        let count = Rc::clone(&requests);
-        let (stage, _) = stage(2, move |_, mut raw| {
-            let count = Rc::clone(&count);
-            async move {
-                raw.say(frame(SETTINGS, 0, 0, &[])).await;
-                while let Some(id) = raw.request().await {
-                    count.set(count.get() + 1);
-                    let refuses = count.get() == 3;
-                    raw.say(if refuses { word(RESET, id, 7) } else { head(id, END, &[]) }).await;
-                }
-            }
-        });
+        let (stage, requests) =
+            numbered(|number, id| if number == 3 { word(RESET, id, 7) } else { head(id, END, &[]) });
         let mut client = stage.client();
         for _ in 0..3 {
             assert_eq!(client.ask(POST).await.unwrap().status, 200);

@@ -406,7 +406,7 @@ impl Core {
 
     /// Whether the endpoint takes a stream more than those that are lent, and those that it may still count.
     fn has_room(&self) -> bool {
-        let unsent = self.lent.taken() - self.codec.open_streams();
+        let unsent = self.lent.taken().saturating_sub(self.codec.open_streams());
         self.codec.streams_left() > unsent + self.wear.unseen()
     }
 
