@@ -19,6 +19,8 @@ pub struct Slots<F> {
     frames: Rc<Frames<F>>,
     bell: Arc<Bell>,
     slots: Vec<Slot<F>>,
+    /// Those that are not polled before they are released.
+    held: [u64; WORDS],
 }
 
 struct Slot<F> {
@@ -53,8 +55,9 @@ impl Bell {
         }
     }
 
-    fn is_silent(&self) -> bool {
-        self.ready.iter().all(|word| word.load(Ordering::SeqCst) == 0)
+    /// Whether nobody is to be polled but for those that are held.
+    fn is_silent(&self, held: &[u64; WORDS]) -> bool {
+        self.ready.iter().zip(held).all(|(word, held)| word.load(Ordering::SeqCst) & !held == 0)
     }
 }
 
@@ -71,7 +74,7 @@ impl Wake for Pull {
 impl<F: Future> Slots<F> {
     /// None yet; they will run in these frames.
     pub fn new(frames: Rc<Frames<F>>) -> Self {
-        Self { frames, bell: Arc::default(), slots: Vec::new() }
+        Self { frames, bell: Arc::default(), slots: Vec::new(), held: [0; WORDS] }
     }
 
     /// An exchange begins. It is polled with the next round.
@@ -89,6 +92,17 @@ impl<F: Future> Slots<F> {
         self.bell.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
     }
 
+    /// The exchange that just began in this slot is not polled before it is released.
+    pub fn hold(&mut self, slot: usize) {
+        self.held[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// It is polled with the next round.
+    pub fn release(&mut self, slot: usize) {
+        self.held[slot / 64] &= !(1 << (slot % 64));
+        self.ring(slot);
+    }
+
     /// From now on wakers only set their bits: the connection looks at them before it waits.
     pub fn listen(&self, cx: &Context<'_>) {
         let task = self.bell.task.get_or_init(|| cx.waker().clone());
@@ -99,7 +113,7 @@ impl<F: Future> Slots<F> {
     /// The connection is about to wait. Says whether it may: no exchange is to be polled.
     pub fn rest(&self) -> bool {
         self.bell.is_heard.store(false, Ordering::SeqCst);
-        self.bell.is_silent()
+        self.bell.is_silent(&self.held)
     }
 
     /// Polls each exchange that is to be polled once, and hands the slots of those that are over to `over` with what came
@@ -107,7 +121,11 @@ impl<F: Future> Slots<F> {
     pub fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
         let mut polled = 0;
         for (index, word) in self.bell.ready.iter().enumerate() {
-            let mut bits = word.swap(0, Ordering::SeqCst);
+            let held = self.held[index];
+            let mut bits = match held {
+                0 => word.swap(0, Ordering::SeqCst),
+                _ => word.fetch_and(held, Ordering::SeqCst) & !held,
+            };
             while bits != 0 {
                 let slot = index * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;

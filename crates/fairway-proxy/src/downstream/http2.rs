@@ -23,8 +23,10 @@ use fairway_runtime::spread::Share;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Wire, Workspace};
 
+use super::conduct::Conduct;
 use super::ledger::Ledger;
 use crate::exchange::{ClientSide, Ending, Request, exchange};
+use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
@@ -110,8 +112,7 @@ struct Connection<N: Network, S, F> {
     loan: Option<Loan<N>>,
     peer: Peer,
     ledger: Ledger,
-    /// Streams until now.
-    served: u64,
+    conduct: Conduct,
     stage: Stage,
     reading: Reading,
     clock: Clock,
@@ -179,7 +180,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             loan: None,
             peer,
             ledger: Ledger::new(worker, peer.client),
-            served: 0,
+            conduct: Conduct::new(now),
             stage,
             reading,
             clock,
@@ -203,7 +204,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let mut polled = 0;
         loop {
             let has_read = self.read(cx, worker, begin);
-            let round = self.poll_exchanges();
+            let round = self.poll_exchanges(worker);
             polled += round + 8 * usize::from(has_read);
             let has_written = self.write(cx);
             if self.is_over() {
@@ -232,8 +233,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     fn drain(&mut self, worker: &Rc<Worker<N>>) {
         let most = worker.adopted().settings().downstream.requests_per_connection;
         let goes = match worker.phase_of(self.peer.listener) {
-            Phase::Running => self.served >= most,
-            Phase::Leaving => self.served > 0,
+            Phase::Running => self.conduct.served >= most,
+            Phase::Leaving => self.conduct.served > 0,
             Phase::Draining => true,
         };
         if goes {
@@ -252,10 +253,10 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         if self.stage != Stage::Open || !self.may_read() {
             return false;
         }
-        let Self { wire, workspace, streams, slots, sides, loan, peer, served, reading, clock, .. } = self;
+        let Self { wire, workspace, streams, slots, sides, loan, peer, conduct, reading, clock, .. } = self;
         let now = Instant::now();
         let micros = clock.micros(now);
-        let mut intake = Intake { worker, streams, slots, sides, loan, peer, served, begin };
+        let mut intake = Intake { worker, streams, slots, sides, loan, peer, conduct, begin };
         let mut next = Reading::Hungry;
         let take = |bytes: &[u8]| {
             let used;
@@ -294,10 +295,13 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         is_over
     }
 
-    fn poll_exchanges(&mut self) -> usize {
-        let Self { slots, sides, streams, .. } = self;
+    fn poll_exchanges(&mut self, worker: &Worker<N>) -> usize {
+        let Self { slots, sides, streams, conduct, .. } = self;
+        conduct.release(streams.borrow().unanswered(), worker.takebacks().are_many(), slots);
         slots.poll_round(|slot, (side, _, _)| {
-            streams.borrow_mut().close(slot);
+            let departed = streams.borrow_mut().close(slot);
+            conduct.departed(departed);
+            worker.takebacks().note(departed);
             sides[slot] = Some(side);
         })
     }
@@ -341,15 +345,17 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 
     /// The client has gone.
     fn break_off(&mut self) {
-        self.stage = Stage::Broken;
-        for slot in self.streams.borrow_mut().all_broke() {
-            self.slots.ring(slot);
-        }
+        self.end(Stage::Broken);
     }
 
     /// The connection ends with an error that the client is told.
     fn close(&mut self) {
-        self.stage = Stage::Closing;
+        self.end(Stage::Closing);
+    }
+
+    fn end(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.conduct.let_all_go(&mut self.slots);
         for slot in self.streams.borrow_mut().all_broke() {
             self.slots.ring(slot);
         }
@@ -376,8 +382,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
-            self.clock.look(now, waits, (self.served, idle));
-            let rests = self.clock.rested_after == self.served;
+            self.clock.look(now, waits, (self.conduct.served, idle));
+            let rests = self.clock.rested_after == self.conduct.served;
             let limit = match (waits, idle) {
                 (true, _) => Some(self.clock.moved + settings.write_timeout),
                 (false, true) if rests => Some(self.clock.used + settings.idle_timeout),
@@ -410,8 +416,13 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.conduct.due().is_some_and(|due| due <= now) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let codec = codec.map(|codec| self.clock.began + Duration::from_micros(codec));
-            let Some(next) = limit.into_iter().chain(codec).min() else { return Poll::Pending };
+            let held = self.conduct.due();
+            let Some(next) = limit.into_iter().chain(codec).chain(held).min() else { return Poll::Pending };
             self.clock.deadline.set(now, next.saturating_duration_since(now));
             if self.clock.deadline.poll_passed(cx).is_pending() {
                 return Poll::Pending;
@@ -428,6 +439,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 Some(Event::Reset { stream, .. }) => {
                     if let Some(slot) = streams.slot(stream) {
                         streams.broke(slot);
+                        self.conduct.let_go(slot, &mut self.slots);
                         self.slots.ring(slot);
                     }
                 }
@@ -443,9 +455,10 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 
     /// Nothing is asked for now: memory goes back.
     fn rest(&mut self) {
-        self.clock.rested_after = self.served;
+        self.clock.rested_after = self.conduct.served;
         self.slots.clear();
         self.sides = Vec::new();
+        self.conduct.rest();
         self.streams.borrow_mut().rest();
         self.wire.rest(&self.workspace);
     }
@@ -470,7 +483,7 @@ struct Intake<'c, N: Network, F, B> {
     sides: &'c mut Vec<Option<Box<ClientSide<H2Side>>>>,
     loan: &'c mut Option<Loan<N>>,
     peer: &'c Peer,
-    served: &'c mut u64,
+    conduct: &'c mut Conduct,
     begin: &'c B,
 }
 
@@ -512,7 +525,12 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                         self.slots.ring(slot);
                     }
                 }
-                Event::Reset { stream, .. } => self.at(stream, Streams::broke, streams),
+                Event::Reset { stream, .. } => {
+                    if let Some(slot) = streams.slot(stream) {
+                        self.conduct.let_go(slot, self.slots);
+                    }
+                    self.at(stream, Streams::broke, streams);
+                }
                 Event::Writable { .. } => _ = streams.take_turns(|slot| self.slots.ring(slot)),
                 Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
             }
@@ -542,10 +560,16 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
             Box::new(ClientSide { down, deadline: Deadline::unset(), peer: *self.peer, served: 0 })
         });
         side.down.renew();
-        side.served = *self.served;
-        *self.served += 1;
+        side.served = self.conduct.served;
+        self.conduct.served += 1;
         let exchange = (self.begin)((Rc::clone(self.worker), side, loan, arrival));
         self.slots.begin(slot, exchange);
+        if self.worker.takebacks().are_many()
+            && self.conduct.is_exceeded_by(self.streams.borrow().unanswered())
+        {
+            self.conduct.hold(slot, self.slots);
+            count(&self.worker.counters.http2.held);
+        }
     }
 }
 

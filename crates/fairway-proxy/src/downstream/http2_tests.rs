@@ -81,7 +81,7 @@ impl Browser {
         id
     }
 
-    fn get(&mut self, path: &str) -> u32 {
+    pub(super) fn get(&mut self, path: &str) -> u32 {
         self.ask(b"GET", path.as_bytes(), true)
     }
 
@@ -187,7 +187,7 @@ pub(super) async fn comes_to_rest(stage: &Stage) {
 }
 
 /// Answers with the path as body, each after as many milliseconds as the path says.
-async fn echoing(mut stream: DuplexStream) {
+pub(super) async fn echoing(mut stream: DuplexStream) {
     while let Some(path) = read_path(&mut stream).await {
         let wait = path.trim_start_matches('/').parse().unwrap_or(0);
         sleep(Duration::from_millis(wait)).await;

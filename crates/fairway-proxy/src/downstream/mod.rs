@@ -1,5 +1,8 @@
 //! A client's connection, by the protocol that it speaks.
 
+mod conduct;
+#[cfg(test)]
+mod conduct_tests;
 #[cfg(test)]
 mod grpc_tests;
 mod http1;

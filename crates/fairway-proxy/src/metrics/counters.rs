@@ -215,6 +215,7 @@ impl Counters {
             ("upstream_stale_connections_total", attempts.stale.get()),
             ("upstream_ejections_total", attempts.ejected.get()),
             ("upstream_lost_non_idempotent_total", attempts.lost.get()),
+            ("http2_held_requests_total", self.http2.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
         ];

@@ -30,6 +30,8 @@ impl Events {
 #[derive(Default)]
 pub(crate) struct Http2 {
     streams: Rc<Cell<u64>>,
+    /// Requests that waited before they began, because clients took back too many.
+    pub(crate) held: Cell<u64>,
     /// Of clients.
     pub(crate) clients: Events,
     /// Of endpoints.

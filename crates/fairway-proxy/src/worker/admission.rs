@@ -1,5 +1,5 @@
 //! Whether a worker takes more work: it may be stopping, or the process may be short of memory or of
-//! descriptors.
+//! descriptors. Or clients may take back so much of what they ask for that they have to earn it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use fairway_runtime::memory::Memory;
 use fairway_runtime::stopping::Stopping;
 
 use super::neighbours::Neighbours;
+use super::takebacks::Takebacks;
 use crate::upstream::Room;
 
 /// Whether a worker takes more work, or another one does.
@@ -16,10 +17,11 @@ pub(super) struct Admission<H, O> {
     pub(super) memory: Arc<Memory>,
     pub(super) room: Rc<Room<H>>,
     pub(super) neighbours: Neighbours<O>,
+    pub(super) takebacks: Takebacks,
 }
 
 impl<H, O> Admission<H, O> {
     pub(super) fn new(memory: Arc<Memory>, room: Rc<Room<H>>, neighbours: Neighbours<O>) -> Self {
-        Self { stopping: Stopping::new(), memory, room, neighbours }
+        Self { stopping: Stopping::new(), memory, room, neighbours, takebacks: Takebacks::default() }
     }
 }

@@ -4,6 +4,7 @@ mod admission;
 mod adopted;
 mod neighbours;
 mod reuse;
+mod takebacks;
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -35,6 +36,7 @@ pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
 use reuse::Reuse;
+use takebacks::Takebacks;
 
 /// What the windows of clients' uploads may grow by in a worker, all connections together.
 const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
@@ -136,6 +138,13 @@ impl<N: Network> Worker<N> {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.reuse.trim();
         self.log.flush();
+        match self.takebacks().tick() {
+            Some(true) => tracing::warn!(
+                "clients take back most of what they ask for over HTTP/2: their requests are held until some were answered"
+            ),
+            Some(false) => tracing::info!("clients of HTTP/2 want their answers again: no request is held"),
+            None => {}
+        }
     }
 
     /// What was counted until now.
@@ -184,6 +193,11 @@ impl<N: Network> Worker<N> {
         let most = self.adopted().settings().downstream.connections_per_worker.map(u64::from);
         let most = most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections());
         !self.is_shedding() && self.counters.open_connections() < most && self.admission.room.make(1)
+    }
+
+    /// What clients took back lately.
+    pub(crate) fn takebacks(&self) -> &Takebacks {
+        &self.admission.takebacks
     }
 
     /// The other workers.

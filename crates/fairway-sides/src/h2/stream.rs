@@ -4,6 +4,7 @@
 use fairway_http2::{Code, Session};
 use fairway_message::Head;
 
+use super::streams::Departed;
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Failure};
 use fairway_runtime::clock::Instant;
@@ -265,6 +266,15 @@ impl Stream {
             backlog.release(tools.workspace);
         }
         (self.came, self.follow) = (None, Trailers::default());
+    }
+
+    /// How it would be left now, seen from an endpoint of ours.
+    pub(super) fn departed(&self) -> Departed {
+        match (self.departure, self.arrival) {
+            (Departure::Head, Arrival::Broken) => Departed::TakenBack,
+            (Departure::Head, _) => Departed::GivenUp,
+            _ => Departed::Answered,
+        }
     }
 
     /// Whether closing it means to cancel it.

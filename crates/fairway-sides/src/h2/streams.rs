@@ -25,6 +25,19 @@ pub struct Streams {
     /// Of the codec, in microseconds.
     pub now: u64,
     streams: Vec<Stream>,
+    /// Those whose final heads are still to come.
+    unanswered: usize,
+}
+
+/// How a stream was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departed {
+    /// Its answer had begun.
+    Answered,
+    /// The client wanted none any more before it began.
+    TakenBack,
+    /// It was not answered, and that was not the client's wish.
+    GivenUp,
 }
 
 impl Streams {
@@ -35,7 +48,8 @@ impl Streams {
         (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
     ) -> SharedStreams {
         let codec = Server::new(config, now);
-        let streams = Self { codec, peer, workspace: Rc::clone(workspace), now, streams: Vec::new() };
+        let streams =
+            Self { codec, peer, workspace: Rc::clone(workspace), now, streams: Vec::new(), unanswered: 0 };
         Rc::new(RefCell::new(streams))
     }
 
@@ -50,6 +64,7 @@ impl Streams {
             }
             self.streams.resize_with(slot + 1, Stream::default);
         }
+        self.unanswered += 1;
         self.streams[slot].begin(id, if end { Arrival::Whole } else { Arrival::Coming });
         slot
     }
@@ -89,10 +104,18 @@ impl Streams {
         })
     }
 
+    /// How many streams wait for their final heads.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
     /// The exchange is over; its slot can have another stream.
-    pub fn close(&mut self, slot: usize) {
+    pub fn close(&mut self, slot: usize) -> Departed {
         let (stream, mut tools) = self.at(slot);
+        let departed = stream.departed();
         stream.close(&mut tools);
+        self.unanswered -= usize::from(departed != Departed::Answered);
+        departed
     }
 
     /// Hands the slots of streams to `ring` whose exchanges waited for room and have it now, in the order of their priority
@@ -145,9 +168,11 @@ impl Streams {
     pub(super) fn send_head(&mut self, slot: usize, head: &Head, follow: Follow) {
         let (stream, Tools { codec, .. }) = self.at(slot);
         let is_final = head.status() >= 200;
+        let is_first = is_final && stream.departed() != Departed::Answered;
         let before = codec.pending().len();
         if codec.send_head(stream.id, head, is_final && follow == Follow::Body(Some(0))) && is_final {
             stream.head_left(codec.pending().len() - before, follow);
+            self.unanswered -= usize::from(is_first);
         }
     }
 }
