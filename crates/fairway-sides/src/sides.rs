@@ -20,6 +20,17 @@ pub enum BodyStep {
     End,
 }
 
+/// How a request of a shared connection was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departed {
+    /// Its answer had begun.
+    Answered,
+    /// The client wanted none any more before it began.
+    TakenBack,
+    /// It was not answered, and that was not the client's wish.
+    GivenUp,
+}
+
 /// Why a side cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {

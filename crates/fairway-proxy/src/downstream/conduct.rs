@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_runtime::clock::Instant;
 use fairway_runtime::slots::{MOST, Slots};
-use fairway_sides::h2::Departed;
+use fairway_sides::sides::Departed;
 
 /// Requests that a new connection may have waiting.
 const FIRST: u16 = 4;
@@ -25,7 +25,13 @@ pub(super) struct Conduct {
     pub(super) served: u64,
     /// How many may wait for their answers, where requests are held.
     trust: u16,
-    /// Slots whose exchanges have not begun, the oldest first.
+    /// Those that are held. Boxed: few connections ever have one.
+    line: Option<Box<Line>>,
+}
+
+/// Requests that have not begun; at least one.
+struct Line {
+    /// Their slots, the oldest first.
     held: VecDeque<u8>,
     /// When the oldest begins in any case.
     due: Instant,
@@ -33,8 +39,8 @@ pub(super) struct Conduct {
 
 impl Conduct {
     /// Of a connection that begins.
-    pub(super) fn new(now: Instant) -> Self {
-        Self { served: 0, trust: FIRST, held: VecDeque::new(), due: now }
+    pub(super) fn new() -> Self {
+        Self { served: 0, trust: FIRST, line: None }
     }
 
     /// A request is over, or its client has left.
@@ -48,60 +54,59 @@ impl Conduct {
 
     /// Whether one more has to wait, where `waiting` are there with it.
     pub(super) fn is_exceeded_by(&self, waiting: usize) -> bool {
-        !self.held.is_empty() || waiting > usize::from(self.trust)
+        self.line.is_some() || waiting > usize::from(self.trust)
     }
 
     /// This one waits.
     pub(super) fn hold<F: Future>(&mut self, slot: usize, slots: &mut Slots<F>) {
-        if self.held.is_empty() {
-            self.due = Instant::now() + PATIENCE;
-        }
-        self.held.push_back(slot as u8);
+        let line = self
+            .line
+            .get_or_insert_with(|| Box::new(Line { held: VecDeque::new(), due: Instant::now() + PATIENCE }));
+        line.held.push_back(slot as u8);
         slots.hold(slot);
     }
 
     /// When there is something to do for those that are held.
     pub(super) fn due(&self) -> Option<Instant> {
-        (!self.held.is_empty()).then_some(self.due)
+        self.line.as_ref().map(|line| line.due)
     }
 
-    /// Lets begin what may, of `waiting` requests in all; everything where requests are not held any more.
-    pub(super) fn release<F: Future>(&mut self, waiting: usize, holds: bool, slots: &mut Slots<F>) {
-        if self.held.is_empty() {
-            return;
-        }
+    /// Lets begin what may, of `waiting` requests in all; everything where requests are not `held` any more.
+    pub(super) fn release<F: Future>(&mut self, waiting: usize, held: bool, slots: &mut Slots<F>) {
+        let Some(line) = &mut self.line else { return };
         let now = Instant::now();
-        while let Some(&slot) = self.held.front() {
-            let begun = waiting.saturating_sub(self.held.len());
-            let is_due = self.due <= now;
-            if holds && !is_due && begun >= usize::from(self.trust) {
-                break;
+        let mut begun = waiting.saturating_sub(line.held.len());
+        while let Some(&slot) = line.held.front() {
+            let is_due = line.due <= now;
+            if held && !is_due && begun >= usize::from(self.trust) {
+                return;
             }
             if is_due {
-                self.due = now + PATIENCE;
+                line.due = now + PATIENCE;
             }
-            self.held.pop_front();
+            line.held.pop_front();
+            begun += 1;
             slots.release(usize::from(slot));
         }
+        self.line = None;
     }
 
     /// The client does not want this one any more, which is to be seen at once.
     pub(super) fn let_go<F: Future>(&mut self, slot: usize, slots: &mut Slots<F>) {
-        if let Some(at) = self.held.iter().position(|&held| usize::from(held) == slot) {
-            self.held.remove(at);
+        let Some(line) = &mut self.line else { return };
+        if let Some(at) = line.held.iter().position(|&held| usize::from(held) == slot) {
+            line.held.remove(at);
             slots.release(slot);
+        }
+        if line.held.is_empty() {
+            self.line = None;
         }
     }
 
     /// The same of all.
     pub(super) fn let_all_go<F: Future>(&mut self, slots: &mut Slots<F>) {
-        for slot in self.held.drain(..) {
+        for slot in self.line.take().into_iter().flat_map(|line| line.held) {
             slots.release(usize::from(slot));
         }
-    }
-
-    /// Nothing is asked for now: memory goes back.
-    pub(super) fn rest(&mut self) {
-        self.held = VecDeque::new();
     }
 }

@@ -180,7 +180,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             loan: None,
             peer,
             ledger: Ledger::new(worker, peer.client),
-            conduct: Conduct::new(now),
+            conduct: Conduct::new(),
             stage,
             reading,
             clock,
@@ -458,7 +458,6 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         self.clock.rested_after = self.conduct.served;
         self.slots.clear();
         self.sides = Vec::new();
-        self.conduct.rest();
         self.streams.borrow_mut().rest();
         self.wire.rest(&self.workspace);
     }

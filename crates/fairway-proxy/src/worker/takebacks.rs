@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use fairway_sides::h2::Departed;
+use fairway_sides::sides::Departed;
 
 /// Fewer than this, in about a second, are everyday life: people who leave a page, calls whose time is over.
 const MANY: u32 = 64;

@@ -11,5 +11,5 @@ mod up;
 mod wear;
 
 pub use side::H2Side;
-pub use streams::{Departed, SharedStreams, Streams};
+pub use streams::{SharedStreams, Streams};
 pub use up::H2Up;

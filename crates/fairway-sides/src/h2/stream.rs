@@ -4,9 +4,8 @@
 use fairway_http2::{Code, Session};
 use fairway_message::Head;
 
-use super::streams::Departed;
 use super::trailers::Trailers;
-use crate::sides::{BodyStep, Failure};
+use crate::sides::{BodyStep, Departed, Failure};
 use fairway_runtime::clock::Instant;
 use fairway_runtime::wire::{Backlog, Workspace};
 

@@ -9,6 +9,7 @@ use fairway_message::Head;
 use fairway_runtime::wire::Workspace;
 
 use super::stream::{Arrival, Follow, Stream, Time, Tools};
+use crate::sides::Departed;
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub type SharedStreams = Rc<RefCell<Streams>>;
@@ -27,17 +28,6 @@ pub struct Streams {
     streams: Vec<Stream>,
     /// Those whose final heads are still to come.
     unanswered: usize,
-}
-
-/// How a stream was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departed {
-    /// Its answer had begun.
-    Answered,
-    /// The client wanted none any more before it began.
-    TakenBack,
-    /// It was not answered, and that was not the client's wish.
-    GivenUp,
 }
 
 impl Streams {
