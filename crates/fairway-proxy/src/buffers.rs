@@ -43,10 +43,17 @@ pub(crate) struct Written {
     pub(crate) decoded: Vec<u8>,
     /// The target that is forwarded, when a rewrite made one.
     pub(crate) target: Vec<u8>,
+    /// The `Host` that was received, when a step has set another.
+    pub(crate) host: Vec<u8>,
 }
 
-static NOTHING: Written =
-    Written { origin: Vec::new(), normalised: Vec::new(), decoded: Vec::new(), target: Vec::new() };
+static NOTHING: Written = Written {
+    origin: Vec::new(),
+    normalised: Vec::new(),
+    decoded: Vec::new(),
+    target: Vec::new(),
+    host: Vec::new(),
+};
 
 impl Forms {
     /// What was written of them.
@@ -60,28 +67,30 @@ impl Forms {
         self.0.get_or_insert_default()
     }
 
-    /// No rewrite has made a target.
+    /// No step has made a target or a host.
     #[inline]
-    pub(crate) fn forget_target(&mut self) {
+    pub(crate) fn forget_steps(&mut self) {
         if let Some(written) = &mut self.0 {
             written.target.clear();
+            written.host.clear();
         }
     }
 
     /// The same forms, for another request.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target } = self.write();
+        let Written { origin, normalised, decoded, target, host } = self.write();
         origin.clone_from(&other.origin);
         normalised.clone_from(&other.normalised);
         decoded.clone_from(&other.decoded);
         target.clone_from(&other.target);
+        host.clone_from(&other.host);
     }
 
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
-        let Written { origin, normalised, decoded, target } = &mut **written;
-        for bytes in [origin, normalised, decoded, target] {
+        let Written { origin, normalised, decoded, target, host } = &mut **written;
+        for bytes in [origin, normalised, decoded, target, host] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -89,8 +98,8 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target } = &**written;
-        let capacities = [origin, normalised, decoded, target].map(Vec::capacity);
+        let Written { origin, normalised, decoded, target, host } = &**written;
+        let capacities = [origin, normalised, decoded, target, host].map(Vec::capacity);
         size_of::<Written>() + capacities.iter().sum::<usize>()
     }
 }

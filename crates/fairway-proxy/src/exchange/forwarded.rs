@@ -13,7 +13,7 @@ use crate::request::client::{Client, Trust};
 
 /// Rewrites the forwarding headers of the request in the buffers.
 pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: impl FnOnce() -> u128) {
-    let Buffers { request, text, .. } = buffers;
+    let Buffers { request, text, forms, .. } = buffers;
     match client.trust {
         Trust::Stranger => keep_original(request, text),
         Trust::Trusted => {}
@@ -29,6 +29,7 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: 
     }
     let host = match (client.trust, request.first(Known::XForwardedHost)) {
         (Trust::Trusted, Some(said)) => said,
+        _ if !forms.read().host.is_empty() => &forms.read().host,
         _ => request.first(Known::Host).unwrap_or_default(),
     };
     text.clear();

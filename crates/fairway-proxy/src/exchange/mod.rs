@@ -205,7 +205,7 @@ fn admit<'a, N: Network>(
     };
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
-    buffers.forms.forget_target();
+    buffers.forms.forget_steps();
     let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, buffers) };
     Ok((env, verdict))
 }

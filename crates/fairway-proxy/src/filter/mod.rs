@@ -11,7 +11,7 @@ pub(crate) use verdict::{FilterContext, Verdict};
 
 use std::net::IpAddr;
 
-use fairway_message::{Head, Method};
+use fairway_message::{Head, Known, Method};
 use fairway_model::AccessList;
 use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep};
 
@@ -40,6 +40,10 @@ pub(crate) fn on_request<'r>(
                 Verdict::Pass
             }
             RequestStep::Host(host) => {
+                let kept = &mut buffers.forms.write().host;
+                if kept.is_empty() {
+                    kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
+                }
                 buffers.request.set(b"Host", host.as_bytes());
                 Verdict::Pass
             }

@@ -7,11 +7,11 @@ use fairway_model::{Filter, Policy};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{Slash, ToHttps};
 use crate::shared::transport::Transport;
 
 /// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
-/// at its end, the access phase, then what is forwarded, then the answer.
+/// at its end, the limits, the access phase, then what is forwarded, then the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Answers to preflight requests, before anything else.
@@ -20,6 +20,8 @@ pub(crate) enum Phase {
     Redirect,
     /// Redirects of plain requests to https.
     Https,
+    /// How much each client may ask for.
+    Limit,
     /// Who may pass.
     Access,
     /// The request as the endpoint gets it.
@@ -41,10 +43,14 @@ pub(crate) struct Contributions {
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
     pub(crate) to_https: ToHttps,
+    /// What the redirect to https does with a trailing slash.
+    pub(crate) slash: Slash,
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
     /// What each path is rewritten to.
     pub(crate) rewrite: Option<Arc<str>>,
+    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
+    pub(crate) forwarded_prefix: Option<Arc<str>>,
     pub(crate) path_syntax: PathSyntax,
     pub(crate) policy: Policy,
     pub(crate) transport: Transport,
@@ -99,8 +105,10 @@ impl Contributions {
             closed: defaults.closed,
             filters: Filters::default(),
             to_https: defaults.to_https,
+            slash: defaults.slash,
             app_root: None,
             rewrite: None,
+            forwarded_prefix: None,
             path_syntax: PathSyntax::Typed,
             policy: defaults.policy(defaults.timeouts, defaults.max_body),
             transport: Transport::default(),
@@ -110,7 +118,7 @@ impl Contributions {
 
     /// Whether they keep somebody out: close the paths, or say who may pass.
     pub(crate) fn protect(&self) -> bool {
-        self.closed.is_some() || self.filters.has(Phase::Access)
+        self.closed.is_some() || self.filters.has(Phase::Access) || self.filters.has(Phase::Limit)
     }
 
     /// Whether they check the addresses of clients.

@@ -8,7 +8,7 @@ use fairway_model::{ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts};
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{Slash, ToHttps};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
@@ -34,8 +34,11 @@ const NEVER_TO_HTTPS: &str = "/.well-known/acme-challenge";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Defaults {
     pub(crate) to_https: ToHttps,
+    /// `preserve-trailing-slash`.
+    pub(crate) slash: Slash,
     /// `http-redirect-code`.
     pub(crate) redirect_status: u16,
+    pub(crate) limit_status: LimitStatus,
     /// `no-tls-redirect-locations`.
     pub(crate) never_to_https: Vec<Arc<str>>,
     /// The value of `Strict-Transport-Security`, where it is sent.
@@ -51,6 +54,21 @@ pub(crate) struct Defaults {
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
+}
+
+/// What clients are answered that ask for too much: 400..=599.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitStatus {
+    /// `limit-req-status-code`.
+    pub(crate) rate: u16,
+    /// `limit-conn-status-code`.
+    pub(crate) connections: u16,
+}
+
+impl Default for LimitStatus {
+    fn default() -> Self {
+        Self { rate: 503, connections: 503 }
+    }
 }
 
 /// The lists of client addresses that stand where an Ingress has none.
@@ -99,7 +117,9 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             to_https: ToHttps::WithCertificate,
+            slash: Slash::Dropped,
             redirect_status: REDIRECT_STATUS,
+            limit_status: LimitStatus::default(),
             never_to_https: vec![NEVER_TO_HTTPS.into()],
             hsts: Hsts::default().value(),
             timeouts: TIMEOUTS,
@@ -127,7 +147,7 @@ impl Defaults {
     }
 
     /// The redirect of plain requests.
-    pub(crate) fn https_redirect(&self) -> HttpsRedirect {
-        HttpsRedirect { status: self.redirect_status, keep_trailing_slash: false }
+    pub(crate) fn https_redirect(&self, slash: Slash) -> HttpsRedirect {
+        HttpsRedirect { status: self.redirect_status, keep_trailing_slash: slash == Slash::Kept }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, Filter, Match, Origin, PathMatch, PathRewrite, Policy, Redirect,
-    RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
+    Action, Answer, AnswerReason, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch, PathRewrite,
+    Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
@@ -88,11 +88,16 @@ impl<'a> Builder<'a> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
         if self.goes_to_https(location, owner.contributions.to_https) {
-            filters.push(Phase::Https, Filter::HttpsRedirect(self.context.defaults.https_redirect()));
+            let redirect = self.context.defaults.https_redirect(owner.contributions.slash);
+            filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
         if let Some(target) = location.rewrite() {
             let rewrite = pattern::rewrite(&location.path, target);
             filters.push(Phase::Forward, Filter::RewritePath(rewrite));
+            let prefix = owner.contributions.forwarded_prefix.as_ref();
+            if let Some(edit) = prefix.map(|prefix| setting("X-Forwarded-Prefix", prefix)) {
+                filters.push(Phase::Forward, Filter::RequestHeaders(edit));
+            }
         }
         filters.into_ordered().collect()
     }
@@ -222,6 +227,12 @@ fn same_url_with(status: u16, path: Arc<str>, keep_query: bool) -> Redirect {
         status,
         target: RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query },
     }
+}
+
+/// Sets one field.
+fn setting(name: &str, value: &Arc<str>) -> HeaderEdit {
+    let field = HeaderField { name: name.into(), value: value.clone() };
+    HeaderEdit { set: vec![field], ..HeaderEdit::default() }
 }
 
 /// Adds a rule to the last route, or to a new one when another Ingress wrote it.

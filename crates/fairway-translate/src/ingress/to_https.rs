@@ -10,3 +10,12 @@ pub(crate) enum ToHttps {
     /// Always: TLS may end before the proxy.
     Always,
 }
+
+/// What the redirect to https does with one trailing slash of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Slash {
+    /// As ingress-nginx does by default.
+    #[default]
+    Dropped,
+    Kept,
+}

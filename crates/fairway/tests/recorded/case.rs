@@ -4,31 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use fairway_translate::{Support, known_annotations};
 use serde::Deserialize;
 use serde_json::Value;
-
-/// Annotations that work; a case with any other is for later.
-const SUPPORTED: &[&str] = &[
-    "allowlist-source-range",
-    "app-root",
-    "backend-protocol",
-    "custom-headers",
-    "denylist-source-range",
-    "enable-cors",
-    "force-ssl-redirect",
-    "permanent-redirect",
-    "permanent-redirect-code",
-    "proxy-body-size",
-    "proxy-connect-timeout",
-    "proxy-read-timeout",
-    "proxy-send-timeout",
-    "rewrite-target",
-    "ssl-redirect",
-    "temporal-redirect",
-    "temporal-redirect-code",
-    "use-regex",
-    "whitelist-source-range",
-];
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
@@ -145,9 +123,11 @@ fn annotations(ingress: &Value) -> impl Iterator<Item = &str> {
     ingress["metadata"]["annotations"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str))
 }
 
+/// Whether it works, as the table of annotations says; a case with any other is for later.
 fn supported(annotation: &str) -> bool {
-    match annotation.strip_prefix(PREFIX) {
-        Some(name) => name.starts_with("cors-") || SUPPORTED.contains(&name),
-        None => annotation == "kubernetes.io/ingress.class",
-    }
+    let works = |name| match known_annotations().iter().find(|known| known.name == name) {
+        Some(known) => !matches!(known.support, Support::Missing { .. }),
+        None => false,
+    };
+    annotation.strip_prefix(PREFIX).map_or(annotation == "kubernetes.io/ingress.class", works)
 }

@@ -1,11 +1,13 @@
 //! Header fields of requests and answers. `custom-headers` are response headers from a ConfigMap, as far as
-//! `global-allowed-response-headers` lets them.
+//! `global-allowed-response-headers` lets them; `upstream-vhost` and `x-forwarded-prefix` are what the backend gets.
 //!
-//! Anything wrong with them closes the paths, as ingress-nginx does: such headers often protect (CSP, frame options).
+//! Anything wrong with the former closes the paths, as ingress-nginx does: such headers often protect (CSP, frame options).
+
+use std::sync::Arc;
 
 use fairway_model::{Filter, HeaderEdit, HeaderField};
 
-use crate::ingress::annotations::family::{Family, Known, done, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
@@ -17,6 +19,10 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if let Some(edit) = custom_headers(reader, context)? {
         contributions.filters.push(Phase::AnswerHead, Filter::ResponseHeaders(edit));
     }
+    if let Some(host) = upstream_vhost(reader) {
+        contributions.filters.push(Phase::Forward, Filter::RewriteHost(host));
+    }
+    contributions.forwarded_prefix = forwarded_prefix(reader);
     Ok(())
 })
 .referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
@@ -24,8 +30,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 const ANNOTATIONS: &[Known] = &[
     offers("connection-proxy-header", "the Connection header towards the backend stays the proxy's own", &[]),
     done("custom-headers"),
-    offers("upstream-vhost", "the backend sees the Host that the client sent", &[]),
-    offers("x-forwarded-prefix", "the backend gets no X-Forwarded-Prefix header", &[]),
+    differs("upstream-vhost", "nginx variables do not work: the backend sees the Host that the client sent"),
+    differs("x-forwarded-prefix", "captures do not work: the backend gets no such header"),
 ];
 
 /// The ConfigMap that an Ingress names, which may be missing.
@@ -63,6 +69,30 @@ fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opti
         set.push(HeaderField { name: header.as_str().into(), value: value.as_str().into() });
     }
     Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
+}
+
+/// Reads `upstream-vhost`.
+fn upstream_vhost(reader: &mut Reader<'_>) -> Option<Arc<str>> {
+    let name = "upstream-vhost";
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    let may = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
+    if value.chars().all(may) {
+        return Some(value.into());
+    }
+    reader.invalid(name, format!("\"{value}\" is no host"), "the backend sees the Host that the client sent");
+    None
+}
+
+/// Reads `x-forwarded-prefix`, which counts where the path is rewritten.
+fn forwarded_prefix(reader: &mut Reader<'_>) -> Option<Arc<str>> {
+    let name = "x-forwarded-prefix";
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    let may = |c: char| c.is_ascii_alphanumeric() || "-._~/:".contains(c);
+    if value.chars().all(may) {
+        return Some(value.into());
+    }
+    reader.invalid(name, format!("\"{value}\" is no path without captures"), "the header is not sent");
+    None
 }
 
 /// RFC 9110 §5.1: a token.

@@ -1,17 +1,88 @@
-//! How much one client may ask for: `limit-*`. None works yet.
+//! How much one client may ask for: `limit-rps`, `limit-rpm`, `limit-connections`, and whom they exempt. Counts belong to
+//! the Ingress and the client's address, as the zones of ingress-nginx do; all workers count together.
+//!
+//! A limit that cannot be read closes the paths: a guess would let too many through.
 
-use crate::ingress::annotations::family::{Family, Known, guards, offers};
+use std::time::Duration;
+
+use fairway_model::{ConcurrencyLimit, Filter, RateLimit};
+use ipnet::IpNet;
+
+use crate::ingress::annotations::family::{Family, Known, done, guards, offers};
+use crate::ingress::closed::Closed;
+use crate::ingress::context::Context;
+use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::reader::Reader;
+use crate::shared::text;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, limits);
 
 const ANNOTATIONS: &[Known] = &[
-    offers("limit-allowlist", "it only exempts clients from limits", &[]),
-    offers("limit-burst-multiplier", "it only says how limit-rps and limit-rpm count", &[]),
-    guards("limit-connections", "connections of a client would not be limited", &["0"]),
+    done("limit-allowlist"),
+    done("limit-burst-multiplier"),
+    done("limit-connections"),
     guards("limit-rate", "the speed of answers would not be limited", &["0"]),
     offers("limit-rate-after", "it only says when limit-rate begins", &["0"]),
-    guards("limit-rpm", "requests per minute of a client would not be limited", &["0"]),
-    guards("limit-rps", "requests per second of a client would not be limited", &["0"]),
-    offers("limit-whitelist", "it only exempts clients from limits", &[]).alias_of("limit-allowlist"),
+    done("limit-rpm"),
+    done("limit-rps"),
+    done("limit-whitelist").alias_of("limit-allowlist"),
 ];
+
+/// How much may come early where `limit-burst-multiplier` says nothing, in multiples of the limit.
+const BURST: u32 = 5;
+
+/// Reads all limits.
+fn limits(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    contributions: &mut Contributions,
+) -> Result<(), Closed> {
+    let multiplier = reader.number("limit-burst-multiplier", 0..=u64::from(u32::MAX));
+    let multiplier = multiplier.map_or(BURST, |multiplier| u32::try_from(multiplier).unwrap_or(u32::MAX));
+    let exempt = exempt(reader)?;
+    let policy = |what| format!("{}/{what}", reader.key).into();
+    let (rates, connections) = (policy("rate"), policy("connections"));
+    for (name, per) in [("limit-rps", Duration::from_secs(1)), ("limit-rpm", Duration::from_secs(60))] {
+        let Some(requests) = limit(reader, name)? else { continue };
+        let limit = RateLimit {
+            policy: format!("{rates}/{name}").into(),
+            requests,
+            per,
+            burst: requests.saturating_mul(multiplier),
+            status: context.defaults.limit_status.rate,
+            exempt: exempt.clone(),
+        };
+        contributions.filters.push(Phase::Limit, Filter::RateLimit(limit));
+    }
+    if let Some(most) = limit(reader, "limit-connections")? {
+        let status = context.defaults.limit_status.connections;
+        let limit = ConcurrencyLimit { policy: connections, most, status, exempt };
+        contributions.filters.push(Phase::Limit, Filter::ConcurrencyLimit(limit));
+    }
+    Ok(())
+}
+
+/// A limit, where there is one above 0.
+fn limit(reader: &mut Reader<'_>, name: &str) -> Result<Option<u32>, Closed> {
+    let Some(value) = reader.value(name) else { return Ok(None) };
+    match value.parse::<u32>() {
+        Ok(limit) => Ok((limit > 0).then_some(limit)),
+        Err(_) => Err(Closed::invalid(reader, name, format!("\"{value}\" is not a whole number"))),
+    }
+}
+
+/// Whom the limits leave alone.
+fn exempt(reader: &mut Reader<'_>) -> Result<Vec<IpNet>, Closed> {
+    let names = ["limit-allowlist", "limit-whitelist"];
+    let Some(name) = names.into_iter().find(|name| reader.value(name).is_some()) else {
+        return Ok(Vec::new());
+    };
+    let value = reader.value(name).unwrap_or_default();
+    if value.is_empty() {
+        return Ok(Vec::new());
+    }
+    text::ranges(value).map_err(|wrong| {
+        Closed::invalid(reader, name, format!("\"{wrong}\" is neither an address nor a range of addresses"))
+    })
+}

@@ -9,11 +9,16 @@ use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{Slash, ToHttps};
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.to_https = to_https(reader, contributions.to_https);
+    contributions.slash = if reader.switch("preserve-trailing-slash", context.defaults.slash == Slash::Kept) {
+        Slash::Kept
+    } else {
+        Slash::Dropped
+    };
     contributions.app_root = app_root(reader);
     if let Some(redirect) = redirect(reader)? {
         contributions.filters.push(Phase::Redirect, Filter::Redirect(redirect));
@@ -30,11 +35,7 @@ const ANNOTATIONS: &[Known] = &[
         "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
     ),
     done("permanent-redirect-code"),
-    offers(
-        "preserve-trailing-slash",
-        "the redirect to https drops one trailing slash of the path",
-        &["false"],
-    ),
+    done("preserve-trailing-slash"),
     offers("relative-redirects", "redirects carry the scheme and the host", &["false"]),
     done("ssl-redirect"),
     differs(

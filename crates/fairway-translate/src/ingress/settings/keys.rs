@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::ingress::defaults::HstsSent;
 use crate::ingress::settings::draft::{Draft, KeyProblem};
 use crate::ingress::settings::forwarded::{ClientField, Switch};
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{Slash, ToHttps};
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
 
@@ -37,6 +37,11 @@ fn duration(value: &str) -> Result<Duration, KeyProblem> {
 
 fn patience(value: &str) -> Result<Duration, KeyProblem> {
     duration(value).and_then(|time| if time.is_zero() { Err(NOT_A_TIME) } else { Ok(time) })
+}
+
+fn refusal(value: &str) -> Result<u16, KeyProblem> {
+    let status = value.parse().ok().filter(|status| (400..=599).contains(status));
+    status.ok_or(KeyProblem::NotA("a status from 400 to 599"))
 }
 
 fn ranges(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
@@ -170,6 +175,11 @@ impl Draft<'_> {
                 let status = number::<u16>(value).ok().filter(allowed);
                 defaults.redirect_status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
             }
+            "preserve-trailing-slash" => {
+                defaults.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+            }
+            "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
+            "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
             "no-tls-redirect-locations" => defaults.never_to_https = list(value).map(Arc::from).collect(),
             "hsts" => self.hsts.sent = if flag(value)? { HstsSent::Yes } else { HstsSent::No },
             "hsts-max-age" => self.hsts.max_age = number(value)?,
