@@ -58,8 +58,8 @@ enum Stage {
     Body {
         status: u16,
         matched: bool,
-        /// How much of the content has come; nothing once it was not the expected one.
-        come: Option<usize>,
+        /// Bytes of content so far; nothing once they differ from the expected content.
+        received: Option<usize>,
         body: RecvStream,
     },
 }
@@ -224,15 +224,15 @@ impl Stream {
                 response.headers().get_all(name).iter().any(|found| found.as_bytes() == value.as_bytes())
             });
             let status = response.status().as_u16();
-            self.stage = Stage::Body { status, matched, come: Some(0), body: response.into_body() };
+            self.stage = Stage::Body { status, matched, received: Some(0), body: response.into_body() };
         }
-        let Stage::Body { status, matched, come, body } = &mut self.stage else { return Poll::Pending };
+        let Stage::Body { status, matched, received, body } = &mut self.stage else { return Poll::Pending };
         loop {
             match body.poll_data(&mut context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => break,
                 Poll::Ready(Some(Ok(piece))) => {
-                    *come = come.and_then(|come| expected.expect.goes_on(come, &piece));
+                    *received = received.and_then(|received| expected.expect.continued(received, &piece));
                     // A stream that is over has no window to give back to.
                     _ = body.flow_control().release_capacity(piece.len());
                 }
@@ -249,7 +249,7 @@ impl Stream {
                 Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, Some(*status))),
             },
         };
-        let is_whole = come.is_some_and(|come| expected.expect.is_all(come));
+        let is_whole = received.is_some_and(|received| expected.expect.is_complete(received));
         Poll::Ready(judged(expected, (*status, *matched), found, is_whole))
     }
 }
@@ -259,7 +259,7 @@ fn judged(expected: &Expected, (status, matched): (u16, bool), found: bool, is_w
     let line = || format!("HTTP/2 {status}");
     let wrong = match &expected.expect.trailer {
         Some((name, value)) if !found => format!("{}, without {name}: {value} in its trailers", line()),
-        _ if !is_whole => format!("{}, with another content than the expected one", line()),
+        _ if !is_whole => format!("{}, with other content than expected", line()),
         _ => return expected.judge(status, matched, line),
     };
     match expected.judge(status, matched, line) {

@@ -180,7 +180,7 @@ pub struct Expect {
     pub header: Option<(String, String)>,
     /// A field of the trailers of HTTP/2 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
     pub trailer: Option<(String, String)>,
-    /// All bytes of the content, of HTTP/2; another one is that of a wrong route.
+    /// The whole content, of HTTP/2; an answer with other content came from the wrong route.
     pub content: Option<Bytes>,
 }
 
@@ -191,18 +191,19 @@ impl Expect {
         self.statuses.iter().any(|range| range.contains(&status))
     }
 
-    /// How much of the content has come after another piece of it, when that is what should come there.
+    /// The bytes received with this piece, if it is the expected content after the bytes received before.
     #[must_use]
-    pub fn goes_on(&self, come: usize, piece: &[u8]) -> Option<usize> {
-        let end = come + piece.len();
-        let is_so = self.content.as_ref().is_none_or(|content| content.get(come..end) == Some(piece));
-        is_so.then_some(end)
+    pub fn continued(&self, received: usize, piece: &[u8]) -> Option<usize> {
+        let end = received + piece.len();
+        let is_expected =
+            self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(piece));
+        is_expected.then_some(end)
     }
 
-    /// Whether so much is all of the content.
+    /// Whether this many bytes are the whole content.
     #[must_use]
-    pub fn is_all(&self, come: usize) -> bool {
-        self.content.as_ref().is_none_or(|content| content.len() == come)
+    pub fn is_complete(&self, received: usize) -> bool {
+        self.content.as_ref().is_none_or(|content| content.len() == received)
     }
 }
 

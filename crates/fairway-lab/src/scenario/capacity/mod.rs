@@ -14,15 +14,15 @@ use fairway_lab_traffic::backend::Spawned;
 
 use self::block::blocks;
 use self::ratios::ratios;
-use self::runners::{Ground, Runner, start};
+use self::runners::{Runner, Setup, start};
 use crate::adapter::TlsChoice;
 use crate::peers::local::Upstream;
 
 pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;
 
-/// The order of what proxies are started for.
-const GROUNDS: [(Upstream, TlsChoice); 4] = [
+/// What proxies are started for, in this order.
+const SETUPS: [(Upstream, TlsChoice); 4] = [
     (Upstream::Http1, TlsChoice::Tls13),
     (Upstream::Http1, TlsChoice::Tls12),
     (Upstream::Grpc, TlsChoice::Tls13),
@@ -42,14 +42,14 @@ pub(super) async fn run(
         .iter()
         .filter(|workers| usize::try_from(**workers).is_ok_and(|count| count <= cpus))
     {
-        for (upstream, tls) in GROUNDS {
+        for (upstream, tls) in SETUPS {
             let cases = parameters.cases_of(upstream, tls);
             if cases.is_empty() {
                 continue;
             }
             let backend = backend(local, parameters, upstream)?;
-            let ground = Ground { backend: &backend, upstream, tls, workers: *workers };
-            let runners = start(local, ground, absent)?;
+            let setup = Setup { backend: &backend, upstream, tls, workers: *workers };
+            let runners = start(local, setup, absent)?;
             for case in cases {
                 let mut place = 0;
                 for alike in runners.chunk_by(Runner::has_settings_of) {

@@ -30,7 +30,7 @@ pub(in crate::scenario) struct LocalRun<'a> {
 
 /// What proxies that are up at the same time have in common.
 #[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
+pub(super) struct Setup<'a> {
     pub(super) backend: &'a Spawned,
     pub(super) upstream: Upstream,
     pub(super) tls: TlsChoice,
@@ -46,10 +46,10 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn start<'a>(
     local: &LocalRun<'a>,
-    ground: Ground<'_>,
+    setup: Setup<'_>,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Vec<Runner<'a>>> {
-    let Ground { backend, upstream, tls, workers } = ground;
+    let Setup { backend, upstream, tls, workers } = setup;
     let mut runners = Vec::new();
     for contender in local.contenders {
         let name = contender.peer.name();
