@@ -103,7 +103,7 @@ lab-builds:
 	@test -x $(fairway) -a -x $(target_dir)/release/fairway-lab || \
 		echo "lab: first the release binaries are built, once, about ten minutes each on two cores; then the laboratory says its plan"
 
-lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 25 minutes, root
+lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 27 minutes, root
 	@.ci/setup lab
 	$(lab_run) all --quick --out $(LAB_OUT) $(ARGS)
 
@@ -115,7 +115,7 @@ lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, fo
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
 	@lab/peers/current $(ARGS)
 
-publish-runs: image lab-binary lab-peers ## all published measurements, one after the other: four and a half hours, root, a quiet machine; continues where it ended
+publish-runs: image lab-binary lab-peers ## all published measurements, one after the other: four and three quarter hours, root, a quiet machine; continues where it ended
 	cargo build --release --locked -p fairway-bench
 	lab/publish-runs $(target_dir)
 

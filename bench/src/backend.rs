@@ -4,15 +4,14 @@
 //! Owns the answers. It has a port for each protocol. Of HTTP/1 it never parses more than the end of a head and the first bytes
 //! of the path, of HTTP/2 no more than frames; it never looks at a body.
 
-mod http2;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use self::http2::{Answer, Http2};
+use fairway_lab_traffic::backend::h2c::{Answer, Http2};
+
 use crate::body::Body;
 use crate::pinning::Idle;
 use crate::readiness::{Readiness, Ready};
@@ -154,8 +153,8 @@ impl Backend {
             answers: Answers {
                 kilobyte: http1_answer(Body::Kilobyte),
                 megabyte: http1_answer(Body::Megabyte),
-                http2: Answer::new(Body::Kilobyte),
-                grpc: Answer::new(Body::Message),
+                http2: Answer::of(Body::Kilobyte.bytes()),
+                grpc: Answer::of_call(),
                 held,
             },
             was_held: false,

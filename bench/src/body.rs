@@ -1,4 +1,6 @@
-//! What requests carry and what they are answered with. Values only.
+//! What requests are answered with. Values only.
+
+use fairway_lab_traffic::call;
 
 /// How much a path answers with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -10,30 +12,20 @@ pub(crate) enum Body {
     Message,
 }
 
-/// The message of a call: not compressed, 100 bytes.
-pub(crate) const CALLED_WITH: [u8; 105] = {
-    let mut message = [b'x'; 105];
-    message[0] = 0;
-    message[1] = 0;
-    message[2] = 0;
-    message[3] = 0;
-    message[4] = 100;
-    message
-};
-
 impl Body {
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Kilobyte => "/k",
             Self::Megabyte => "/m",
-            Self::Message => "/bench.Bench/Call",
+            Self::Message => call::PATH,
         }
     }
 
     pub(crate) fn bytes(self) -> usize {
         match self {
-            Self::Kilobyte | Self::Message => 1 << 10,
+            Self::Kilobyte => 1 << 10,
             Self::Megabyte => 1 << 20,
+            Self::Message => call::RESPONSE,
         }
     }
 }

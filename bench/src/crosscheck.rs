@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fairway_lab_measure::CpuTime;
+use fairway_lab_traffic::call;
 use serde::Serialize;
 
-use crate::body::{Body, CALLED_WITH};
+use crate::body::Body;
 use crate::campaign::Campaign;
 use crate::interrupt;
 use crate::load::{GROUP, Generator};
 use crate::measure::ask;
 use crate::running::{Running, settle};
-use crate::scenario::{Load, Scenario};
-use crate::site::HOST;
+use crate::scenario::{HOST, Load, Scenario};
 
 const SETTLE: Duration = Duration::from_millis(20);
 /// The two may differ by so much, in percent, or by as much as two runs of the same generator do.
@@ -148,10 +148,11 @@ fn h2load(scenario: &Scenario, proxy: &Running, requests: u64) -> anyhow::Result
     command.args(["--tls13-ciphers", "TLS_AES_256_GCM_SHA384", "--groups", GROUP]);
     command.args(["--connect-to", &address.to_string(), "-H", &format!(":authority: {HOST}")]);
     if scenario.body == Body::Message {
-        let content: PathBuf =
-            proxy.site.write_secret("called-with", &String::from_utf8_lossy(&CALLED_WITH))?;
+        let content: PathBuf = proxy
+            .site
+            .write_secret("called-with", &String::from_utf8_lossy(&call::message(call::REQUEST)))?;
         command.arg("-d").arg(content);
-        command.args(["-H", "content-type: application/grpc", "-H", "te: trailers"]);
+        command.args(["-H", &format!("content-type: {}", call::CONTENT_TYPE), "-H", "te: trailers"]);
     }
     command.arg(format!("{scheme}://{HOST}:{}{}", address.port(), scenario.body.path()));
     measured(proxy, || {

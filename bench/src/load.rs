@@ -7,17 +7,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fairway_lab_results::Class;
-use fairway_lab_traffic::load::{
-    Between, Expect, Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion,
-};
+use fairway_lab_traffic::load::{Between, Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion};
 
 use crate::backend::Backing;
-use crate::body::{Body, CALLED_WITH};
+use crate::body::Body;
 use crate::interrupt::wait_until;
-use crate::scenario::{Load, Scenario};
-use crate::site::HOST;
+use crate::scenario::{HOST, Load, Scenario};
 
 /// How long a connection, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -119,16 +115,9 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         plan.wire.protocol = Protocol::Http2;
         plan.shape.streams = downstream.streams();
     }
-    plan.expect = Expect { statuses: vec![200..=200], header: None, trailer: None };
+    plan.expect.statuses = vec![200..=200];
     if body == Body::Message {
-        "POST".clone_into(&mut plan.request.method);
-        plan.request.body = Bytes::from_static(&CALLED_WITH);
-        plan.request.headers = vec![
-            field("content-type", "application/grpc"),
-            field("te", "trailers"),
-            field("user-agent", "grpc-fairway-bench"),
-        ];
-        plan.expect.trailer = Some(field("grpc-status", "0"));
+        plan.call();
     } else {
         plan.expect.header = Some(field("content-length", &body.bytes().to_string()));
     }

@@ -3,6 +3,9 @@
 use crate::backend::Spoken;
 use crate::body::Body;
 
+/// The host name of every request; the certificate is made for it.
+pub(crate) const HOST: &str = "bench.example";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Load {

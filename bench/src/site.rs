@@ -6,14 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Backing, Spoken, Upstream};
+pub(crate) use crate::scenario::HOST;
 use crate::scenario::Scenario;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
 pub(crate) const IDLE_UPSTREAMS: usize = 1024;
-
-/// The host name of every request; the certificate is made for it.
-pub(crate) const HOST: &str = "bench.example";
 
 /// An RSA-2048 certificate and its key, both PEM.
 pub(crate) struct Certificate {

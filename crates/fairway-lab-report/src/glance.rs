@@ -312,4 +312,30 @@ mod tests {
         assert!(cells("p99 / highest ms", "dynamic: dynamic")[0].starts_with("too few"));
         assert!(glance.rows.iter().flat_map(|row| &row.cells).all(|cell| cell != "–"));
     }
+
+    #[test]
+    fn a_case_of_capacity_is_a_row_with_the_name_that_its_file_gives_it() {
+        let case = "gRPC unary 1 KB, 10 x 10 streams";
+        let block = |peer: &str| {
+            let mut block = measure(peer, Settings::Recommended);
+            case.clone_into(&mut block.case);
+            "block".clone_into(&mut block.phase);
+            block.workers = Some(1);
+            block.load.offered.rate = None;
+            block.load.rate = 30_000.0;
+            // Ten connections are opened for all calls, and answers are small.
+            block.load.bytes_rate = 30_000.0 * 1_029.0;
+            block.load.seconds = 0.35;
+            block
+        };
+        let scenario = Scenario::from(Run {
+            scenario: "capacity".to_owned(),
+            measures: vec![block("fairway"), block("envoy")],
+            ..Run::default()
+        });
+        let glance = glance(&[&scenario], &Palette::of([]));
+        let row = glance.rows.iter().find(|row| row.figure == "answers").expect("a row of answers");
+        assert_eq!(row.place, format!("capacity: {case}, 1 worker"));
+        assert!(row.cells.iter().all(|cell| cell.ends_with(" RPS")), "{:?}", row.cells);
+    }
 }

@@ -10,5 +10,6 @@
 //! sides.
 
 pub mod backend;
+pub mod call;
 pub mod crosscheck;
 pub mod load;

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fairway_lab_traffic::backend::{Collector, Delay, Faults, Options, Server};
+use fairway_lab_traffic::load::{Plan, Stream};
 use fairway_testkit::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -244,4 +245,32 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
         assert_eq!((collector.seen().requests, collector.seen().again), (expected, 0));
     }
     collector.stop();
+}
+
+#[test]
+fn calls_of_grpc_are_answered_with_a_message_and_their_status_on_as_many_streams_as_are_asked_for() {
+    let (server, address) = start(Options { grpc: true, threads: 2, ..Options::default() });
+    let mut plan = Plan::at("http://a.test/", vec![address]).unwrap();
+    plan.call();
+    plan.shape.connections = 4;
+    plan.shape.streams = 100;
+    (plan.bounds.duration, plan.bounds.requests) = (None, Some(5_000));
+    let load = Stream::start(plan).unwrap().join().unwrap().load;
+    assert_eq!(
+        (load.counts.ok, load.counts.connections),
+        (5_000, 4),
+        "{:?} {:?}",
+        load.errors,
+        load.examples
+    );
+    server.end();
+}
+
+#[test]
+fn a_backend_of_grpc_refuses_options_that_it_would_not_follow() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairway-lab"));
+    let output =
+        command.args(["backend", "--listen", "127.0.0.1:0", "--grpc", "--size", "5"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("'--grpc' cannot be used with '--size"), "{said}");
 }

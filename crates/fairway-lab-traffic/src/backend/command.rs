@@ -47,6 +47,9 @@ pub struct BackendArguments {
     /// Speak TLS, with a certificate that the backend signs itself.
     #[arg(long)]
     tls: bool,
+    /// Speak HTTP/2 without TLS, with prior knowledge, and answer every call of gRPC at once with a message of 1 KiB.
+    #[arg(long, conflicts_with_all = ["size", "delay", "on_sigterm", "reset", "truncate", "status", "tls", "record"])]
+    grpc: bool,
     /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory, and keep none for /ids.
     #[arg(long, value_name = "ADDR")]
     record: Option<SocketAddr>,
@@ -93,6 +96,7 @@ impl BackendArguments {
             on_sigterm: self.on_sigterm,
             threads: self.threads,
             tls: self.tls,
+            grpc: self.grpc,
             record: self.record,
         })
     }

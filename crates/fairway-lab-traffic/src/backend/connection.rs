@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::alarm::Alarm;
+use super::h2c::Answer;
 use super::options::{Options, Reaction};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
@@ -27,6 +28,8 @@ pub(super) struct Site {
     pub(super) recorder: Option<Recorder>,
     pub(super) is_draining: Arc<AtomicBool>,
     pub(super) alarm: Alarm,
+    /// The answer to every call, of a backend of gRPC.
+    pub(super) call: Option<Answer>,
 }
 
 /// How a connection ended.

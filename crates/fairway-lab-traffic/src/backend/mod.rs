@@ -1,4 +1,5 @@
 //! The backend that requests end at: a lean server of HTTP/1.1 with knobs, which knows the requests that it was given twice.
+//! With `--grpc` it speaks HTTP/2 without TLS instead, and answers every call of gRPC alike.
 //!
 //! ```text
 //! listeners ─► threads ─► connection: request ─► knobs (delay, faults) ─► answer
@@ -6,11 +7,13 @@
 //! ```
 //!
 //! It shares the machine with the proxy that is measured, so that it is cheap: one runtime a thread, one read and one
-//! write a request. Never speaks HTTP/2 and never keeps a body.
+//! write a request. Never keeps a body.
 
 pub mod command;
+pub mod h2c;
 
 mod alarm;
+mod calls;
 mod collector;
 mod connection;
 mod delay;

@@ -26,6 +26,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether it speaks TLS, with a certificate that it signs itself.
     pub tls: bool,
+    /// Whether it speaks HTTP/2 without TLS and answers calls of gRPC, each at once and with the same message.
+    pub grpc: bool,
     /// A collector of ids.
     pub record: Option<SocketAddr>,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             on_sigterm: OnSigterm::Exit,
             threads: 1,
             tls: false,
+            grpc: false,
             record: None,
         }
     }

@@ -16,7 +16,9 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::alarm::Alarm;
+use super::calls;
 use super::connection::{Ending, Site, serve};
+use super::h2c::Answer;
 use super::options::Options;
 use super::recorder::Recorder;
 use super::respond::Identity;
@@ -63,7 +65,8 @@ impl Server {
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let site = Site { options, identity, seen_ids, recorder, is_draining, alarm };
+                    let call = options.grpc.then(Answer::of_call);
+                    let site = Site { options, identity, seen_ids, recorder, is_draining, alarm, call };
                     run(listeners, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
@@ -162,6 +165,9 @@ async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>)
 async fn attend(stream: TcpStream, site: Rc<Site>, tls: Option<TlsAcceptor>) {
     if let Err(error) = stream.set_nodelay(true) {
         return tracing::debug!("a connection ended before its first request: {error}");
+    }
+    if let Some(answer) = &site.call {
+        return calls::serve(stream, answer).await;
     }
     let Some(tls) = tls else {
         let mut stream = stream;

@@ -55,7 +55,13 @@ struct Stream {
 
 enum Stage {
     Head(ResponseFuture),
-    Body { status: u16, matched: bool, body: RecvStream },
+    Body {
+        status: u16,
+        matched: bool,
+        /// Bytes of content so far; nothing once they differ from the expected content.
+        received: Option<usize>,
+        body: RecvStream,
+    },
 }
 
 struct Flag(AtomicBool);
@@ -218,38 +224,49 @@ impl Stream {
                 response.headers().get_all(name).iter().any(|found| found.as_bytes() == value.as_bytes())
             });
             let status = response.status().as_u16();
-            self.stage = Stage::Body { status, matched, body: response.into_body() };
+            self.stage = Stage::Body { status, matched, received: Some(0), body: response.into_body() };
         }
-        let Stage::Body { status, matched, body } = &mut self.stage else { return Poll::Pending };
+        let Stage::Body { status, matched, received, body } = &mut self.stage else { return Poll::Pending };
         loop {
             match body.poll_data(&mut context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => break,
                 Poll::Ready(Some(Ok(piece))) => {
+                    *received = received.and_then(|received| expected.expect.continued(received, &piece));
                     // A stream that is over has no window to give back to.
                     _ = body.flow_control().release_capacity(piece.len());
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, Some(*status))),
             }
         }
-        let line = || format!("HTTP/2 {status}");
-        let Some((name, value)) = &expected.expect.trailer else {
-            return Poll::Ready(expected.judge(*status, *matched, line));
+        let found = match &expected.expect.trailer {
+            None => true,
+            Some((name, value)) => match body.poll_trailers(&mut context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(trailers)) => trailers.is_some_and(|trailers| {
+                    trailers.get(name.as_str()).is_some_and(|found| found.as_bytes() == value.as_bytes())
+                }),
+                Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, Some(*status))),
+            },
         };
-        let found = match body.poll_trailers(&mut context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(trailers)) => trailers.is_some_and(|trailers| {
-                trailers.get(name.as_str()).is_some_and(|found| found.as_bytes() == value.as_bytes())
-            }),
-            Poll::Ready(Err(error)) => return Poll::Ready(failure(&error, Some(*status))),
-        };
-        match expected.judge(*status, *matched, line) {
-            Fate::Answered { wrong: None, status } if !found => {
-                let text = format!("{}, without {name}: {value} in its trailers", line());
-                Poll::Ready(Fate::Answered { status, wrong: Some((Class::WrongRoute, text)) })
-            }
-            fate => Poll::Ready(fate),
+        let is_whole = received.is_some_and(|received| expected.expect.is_complete(received));
+        Poll::Ready(judged(expected, (*status, *matched), found, is_whole))
+    }
+}
+
+/// What an answer of HTTP/2 is that has ended: as one of HTTP/1, and with what only those of HTTP/2 are asked for.
+fn judged(expected: &Expected, (status, matched): (u16, bool), found: bool, is_whole: bool) -> Fate {
+    let line = || format!("HTTP/2 {status}");
+    let wrong = match &expected.expect.trailer {
+        Some((name, value)) if !found => format!("{}, without {name}: {value} in its trailers", line()),
+        _ if !is_whole => format!("{}, with other content than expected", line()),
+        _ => return expected.judge(status, matched, line),
+    };
+    match expected.judge(status, matched, line) {
+        Fate::Answered { wrong: None, status } => {
+            Fate::Answered { status, wrong: Some((Class::WrongRoute, wrong)) }
         }
+        fate => fate,
     }
 }
 

@@ -8,6 +8,8 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::Uri;
 
+use crate::call;
+
 /// Everything about a stream of load. Made by [`Plan::to`] or [`Plan::at`]; the rest is set field by field.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -178,6 +180,8 @@ pub struct Expect {
     pub header: Option<(String, String)>,
     /// A field of the trailers of HTTP/2 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
     pub trailer: Option<(String, String)>,
+    /// The whole content, of HTTP/2; an answer with other content came from the wrong route.
+    pub content: Option<Bytes>,
 }
 
 impl Expect {
@@ -185,6 +189,21 @@ impl Expect {
     #[must_use]
     pub fn allows(&self, status: u16) -> bool {
         self.statuses.iter().any(|range| range.contains(&status))
+    }
+
+    /// The bytes received with this piece, if it is the expected content after the bytes received before.
+    #[must_use]
+    pub fn continued(&self, received: usize, piece: &[u8]) -> Option<usize> {
+        let end = received + piece.len();
+        let is_expected =
+            self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(piece));
+        is_expected.then_some(end)
+    }
+
+    /// Whether this many bytes are the whole content.
+    #[must_use]
+    pub fn is_complete(&self, received: usize) -> bool {
+        self.content.as_ref().is_none_or(|content| content.len() == received)
     }
 }
 
@@ -220,6 +239,25 @@ impl Plan {
     pub fn at(url: &str, addresses: Vec<SocketAddr>) -> anyhow::Result<Self> {
         anyhow::ensure!(!addresses.is_empty(), "no address to connect to was given for {url}");
         Ok(Address::parse(url)?.plan(addresses))
+    }
+
+    /// Makes its requests unary calls of gRPC over HTTP/2. A good answer has status 200, the message of [`call`] to the
+    /// byte, and `grpc-status: 0` in its trailers.
+    pub fn call(&mut self) {
+        let field = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let fields =
+            [("content-type", call::CONTENT_TYPE), ("te", "trailers"), ("user-agent", "grpc-fairway-lab/1")];
+        self.wire.protocol = Protocol::Http2;
+        "POST".clone_into(&mut self.request.method);
+        self.request.paths = vec![call::PATH.to_owned()];
+        self.request.headers = fields.map(field).to_vec();
+        self.request.body = call::message(call::REQUEST);
+        self.expect = Expect {
+            statuses: vec![200..=200],
+            header: None,
+            trailer: Some(field(call::STATUS)),
+            content: Some(call::message(call::RESPONSE)),
+        };
     }
 
     /// Whether it can be carried out at all.
@@ -304,7 +342,7 @@ impl Address {
                 requests: None,
                 timeout: Duration::from_secs(2),
             },
-            expect: Expect { statuses: vec![200..=299], header: None, trailer: None },
+            expect: Expect { statuses: vec![200..=299], header: None, trailer: None, content: None },
             records: Records { sample: 0.0, bucket: Duration::from_secs(1) },
         }
     }

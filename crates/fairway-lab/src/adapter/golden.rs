@@ -1,7 +1,7 @@
 //! Golden tests of the renderers: one site with everything in it, and the whole configuration that each proxy gets.
 //! `GOLDEN=write cargo test` writes what is rendered; the difference is then for the reader of the commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,7 @@ fn site() -> Desired {
         hosts: BTreeMap::from([("a.test".to_owned(), full), ("plain.test".to_owned(), plain)]),
         backends: BTreeMap::from([("gone-80".to_owned(), Vec::new()), ("web-80".to_owned(), endpoints)]),
         certificates: BTreeMap::from([("certificate".to_owned(), certificate)]),
+        ..Desired::default()
     }
 }
 
@@ -103,6 +104,32 @@ fn caddy_gets_one_server_with_a_route_for_each_host() {
     }
     let alone = caddy::render(&frame(Settings::Recommended), &site(), None);
     assert_eq!(alone["admin"]["disabled"], true);
+}
+
+#[test]
+fn a_backend_of_grpc_is_called_over_http_2_in_the_words_of_each_proxy() {
+    let called = Desired { grpc: BTreeSet::from(["web-80".to_owned()]), ..site() };
+    let mut slots = haproxy::Slots::default();
+    slots.fit(&called.backends);
+    for settings in [Settings::Recommended, Settings::Defaults] {
+        let frame = frame(settings);
+        let says = |desired: &Desired| {
+            [
+                nginx::render(&frame, desired, 1)
+                    .contains("      grpc_pass grpc://web-80;\n      grpc_connect_timeout"),
+                haproxy::render(&frame, desired, &slots, 1)
+                    .contains("backend web-80\n  balance roundrobin\n  default-server check proto h2"),
+                format!("{:?}", envoy::render(&frame, desired)).contains("http2_protocol_options"),
+                caddy::render(&frame, desired, None).to_string().contains(r#""versions":["h2c","2"]"#),
+            ]
+        };
+        assert_eq!(says(&called), [true; 4]);
+        assert_eq!(says(&site()), [false; 4]);
+        let nginx = nginx::render(&frame, &called, 1);
+        let other = nginx::render(&frame, &site(), 1);
+        let idle = |text: &str| text.matches("keepalive 1024;").count();
+        assert_eq!(idle(&nginx), idle(&other), "as many idle connections are kept as of HTTP/1");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn desired(backend: SocketAddr, name: &str) -> Desired {
     Desired {
         hosts: BTreeMap::from([(HOST.to_owned(), Host { rules, ..Host::default() })]),
         backends: BTreeMap::from([(name.to_owned(), vec![backend])]),
-        certificates: BTreeMap::new(),
+        ..Desired::default()
     }
 }
 

@@ -310,7 +310,7 @@ fn sample() -> Desired {
     Desired {
         hosts: BTreeMap::from([("app.example.com".to_owned(), host)]),
         backends: BTreeMap::from([("backend-80".to_owned(), pods.to_vec())]),
-        certificates: BTreeMap::new(),
+        ..Desired::default()
     }
 }
 

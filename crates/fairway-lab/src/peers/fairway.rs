@@ -121,6 +121,11 @@ pub(super) fn ssl_redirect_off() -> Map<String, Value> {
     Map::from_iter([(key("ssl-redirect"), json!("false"))])
 }
 
+/// Endpoints are called with gRPC.
+pub(super) fn calls() -> Map<String, Value> {
+    Map::from_iter([(key("backend-protocol"), json!("GRPC"))])
+}
+
 fn key(name: &str) -> String {
     format!("nginx.ingress.kubernetes.io/{name}")
 }

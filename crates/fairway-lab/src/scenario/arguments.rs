@@ -73,7 +73,7 @@ pub(super) struct PeerArguments {
 /// How much of a scenario.
 #[derive(clap::Args)]
 pub(super) struct ScopeArguments {
-    /// Every scenario shortened, so that all of them with all peers fit into 25 minutes on two cores
+    /// Every scenario shortened, so that all of them with all peers fit into 27 minutes on two cores
     #[arg(long)]
     pub(super) quick: bool,
     /// A form for several rounds: four rounds of the scenarios in a cluster with both settings take about two hours on two cores

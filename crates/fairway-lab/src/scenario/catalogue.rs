@@ -80,7 +80,7 @@ fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Scenario> {
     let posts =
         if definition.heading.scenario == "capacity" { 0.0 } else { definition.take_fraction("posts")? };
     let parameters = match definition.heading.scenario.as_str() {
-        "capacity" => Parameters::Capacity(definition.parameters()?),
+        "capacity" => Parameters::Capacity(definition.parameters::<capacity::Parameters>()?.checked()?),
         "dynamic" => Parameters::Dynamic(definition.parameters()?),
         "comparison" => Parameters::Comparison(definition.parameters()?),
         "timeline" => Parameters::Timeline(definition.parameters()?),

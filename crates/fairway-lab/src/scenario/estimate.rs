@@ -62,15 +62,15 @@ mod tests {
     const CLUSTER: [&str; 4] = ["dynamic", "comparison", "timeline", "propagation"];
 
     #[test]
-    fn capacity_as_it_is_published_fits_into_fifty_minutes() {
+    fn capacity_as_it_is_published_fits_into_fifty_five_minutes() {
         let both = [Settings::Recommended, Settings::Defaults];
         let minutes = estimated(&["capacity"], Form::Long, &[], &both) / 60.0;
-        assert!((40.0..50.0).contains(&minutes), "{minutes}");
+        assert!((45.0..55.0).contains(&minutes), "{minutes}");
     }
 
     #[test]
     fn estimates_come_within_a_fifth_of_what_was_measured() {
-        // Seconds of runs with seven peers on two cores. `capacity` had seven of the nine cases that it has now.
+        // Seconds of runs with seven peers on two cores. `capacity` had seven of the ten cases that it has now.
         let capacity = ["seconds=0.4", "blocks=5", "workers=[1, 2]"];
         let defaults = ["seconds=0.7", "blocks=3", "workers=[1]"];
         for (name, set, measured) in [
@@ -78,8 +78,8 @@ mod tests {
             ("comparison", &[], 326.7),
             ("timeline", &[], 427.7),
             ("propagation", &[], 130.2),
-            ("capacity", &capacity, 617.9 / 7.0 * 9.0),
-            ("capacity", &defaults, 258.7 / 7.0 * 9.0),
+            ("capacity", &capacity, 617.9 / 7.0 * 10.0),
+            ("capacity", &defaults, 258.7 / 7.0 * 10.0),
         ] {
             let estimate = estimated(&[name], Form::Quick, set, &[Settings::Recommended]);
             let part = estimate / measured;

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fairway_lab_results::Class;
+use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Protocol};
 
 use super::frames::{
@@ -295,5 +296,38 @@ async fn an_answer_without_the_trailer_that_is_expected_is_no_good_one() {
         let (class, text) = only_error(&with_trailers(trailers).await);
         assert_eq!(class, Class::WrongRoute);
         assert!(text.contains("without grpc-status: 0"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_good_with_the_right_message_and_status_0_only() {
+    let right = call::message(call::RESPONSE);
+    let mut other = right.to_vec();
+    other[1_000] = b'y';
+    let (cut, longer) = (right[..1_000].to_vec(), [&right[..], b"x"].concat());
+    for (content, is_good) in [(right.to_vec(), true), (other, false), (cut, false), (longer, false)] {
+        let address = serve(move |_, stream| {
+            let mut peer = Peer::greet(stream)?;
+            peer.until(HEADERS)?;
+            let asked = peer.until(DATA)?;
+            assert_eq!((asked.payload, asked.flags), (call::message(call::REQUEST).to_vec(), END_STREAM));
+            peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
+            // In two pieces, as a proxy may cut it.
+            let (begin, rest) = content.split_at(700);
+            peer.send(DATA, 0, 1, begin)?;
+            peer.send(DATA, 0, 1, rest)?;
+            peer.send(HEADERS, END_HEADERS | END_STREAM, 1, b"\x00\x0bgrpc-status\x010")?;
+            end(&mut peer)
+        });
+        let mut plan = http2(address, 1);
+        plan.call();
+        let outcome = run(plan).await;
+        if is_good {
+            assert_eq!(outcome.load.counts.ok, 1, "{:?}", outcome.load.examples);
+        } else {
+            let (class, text) = only_error(&outcome);
+            assert_eq!(class, Class::WrongRoute);
+            assert!(text.contains("other content than expected"), "{text}");
+        }
     }
 }

@@ -133,7 +133,13 @@ fn handlers(frame: &Frame, desired: &Desired, action: &Action) -> Vec<Value> {
                 .iter()
                 .map(|prefix| json!({ "handler": "rewrite", "strip_path_prefix": PathMatch::stem(prefix) }));
             let endpoints = desired.backends.get(backend).map_or(&[][..], Vec::as_slice);
-            let last = if endpoints.is_empty() { status(503) } else { reverse_proxy(frame, endpoints) };
+            let last = if endpoints.is_empty() {
+                status(503)
+            } else if desired.grpc.contains(backend) {
+                calling(reverse_proxy(frame, endpoints))
+            } else {
+                reverse_proxy(frame, endpoints)
+            };
             rewrite.chain([last]).collect()
         }
     }
@@ -166,5 +172,12 @@ fn reverse_proxy(frame: &Frame, endpoints: &[SocketAddr]) -> Value {
             "X-Forwarded-Port": ["{http.request.port}"],
         } } });
     }
+    handler
+}
+
+/// The handler with what `h2c://` before an address means in a Caddyfile.
+fn calling(mut handler: Value) -> Value {
+    handler["transport"]["protocol"] = json!("http");
+    handler["transport"]["versions"] = json!(["h2c", "2"]);
     handler
 }

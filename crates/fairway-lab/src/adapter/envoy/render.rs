@@ -34,7 +34,7 @@ pub fn render(frame: &Frame, desired: &Desired) -> Vec<(String, Value)> {
                 })
             })),
         ),
-        ("clusters.json", resources(backends.keys().map(|name| cluster(frame, name)))),
+        ("clusters.json", resources(backends.keys().map(|name| cluster(frame, desired, name)))),
         ("routes.json", resources([routes(frame, desired)])),
         ("listeners.json", resources(listeners(frame, desired))),
         (BOOTSTRAP, bootstrap(frame)),
@@ -78,7 +78,7 @@ fn address(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip(), "port_value": address.port() } })
 }
 
-fn cluster(frame: &Frame, name: &str) -> Value {
+fn cluster(frame: &Frame, desired: &Desired, name: &str) -> Value {
     let mut cluster = json!({
         "@type": format!("{TYPE}.config.cluster.v3.Cluster"),
         "name": name,
@@ -96,7 +96,21 @@ fn cluster(frame: &Frame, name: &str) -> Value {
             "max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most,
         }] });
     }
+    if desired.grpc.contains(name) {
+        cluster["typed_extension_protocol_options"] = http2();
+    }
     cluster
+}
+
+/// HTTP/2 with prior knowledge, and the windows that Envoy's documents recommend and Envoy Gateway sets.
+fn http2() -> Value {
+    let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+    json!({ kind: {
+        "@type": format!("type.googleapis.com/{kind}"),
+        "explicit_http_config": { "http2_protocol_options": {
+            "initial_stream_window_size": 65536, "initial_connection_window_size": 1_048_576,
+        } },
+    } })
 }
 
 fn routes(frame: &Frame, desired: &Desired) -> Value {

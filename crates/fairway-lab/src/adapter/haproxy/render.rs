@@ -27,7 +27,7 @@ pub fn render(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) 
     text.push_str("  use_backend %[var(txn.backend)] if { var(txn.backend) -m found }\n");
     text.push_str("  default_backend none\nbackend none\n  http-request return status 404\n");
     for name in desired.backends.keys() {
-        text.push_str(&backend(frame, name, slots));
+        text.push_str(&backend(frame, desired, name, slots));
     }
     text
 }
@@ -189,11 +189,13 @@ fn extras(name: &str, host: &Host) -> String {
     text
 }
 
-fn backend(frame: &Frame, name: &str, slots: &Slots) -> String {
+fn backend(frame: &Frame, desired: &Desired, name: &str, slots: &Slots) -> String {
     let mut text = format!("backend {name}\n  balance roundrobin\n");
     // Recommended, idle connections are kept for a minute, as nginx keeps them; by default half of them go every 5 s.
     let pool = if frame.recommended() { " pool-purge-delay 60s" } else { "" };
-    _ = writeln!(text, "  default-server check{pool}");
+    // What the controller's annotation `server-proto: h2` says.
+    let proto = if desired.grpc.contains(name) { " proto h2" } else { "" };
+    _ = writeln!(text, "  default-server check{proto}{pool}");
     for (slot, endpoint) in slots.of(name).iter().enumerate() {
         match endpoint {
             Some(endpoint) => _ = writeln!(text, "  server {} {endpoint}", server(slot)),

@@ -156,6 +156,10 @@ fn location(frame: &Frame, desired: &Desired, matching: &str, action: &Action) -
         Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
             format!("    location {matching} {{ return 502; }}\n")
         }
+        Action::Forward { backend, .. } if desired.grpc.contains(backend) => format!(
+            "    location {matching} {{\n      grpc_pass grpc://{backend};\n{}    }}\n",
+            calling(frame)
+        ),
         Action::Forward { backend, strip } => {
             // With a path nginx puts it in place of what the location matched.
             let path = if strip.is_some() { "/" } else { "" };
@@ -199,6 +203,34 @@ fn forwarding(frame: &Frame) -> &'static str {
       proxy_set_header X-Forwarded-Port $server_port;
       proxy_set_header X-Forwarded-Proto $scheme;
       proxy_buffering on;
+"
+    }
+}
+
+/// As [`forwarding`], with the directives of gRPC. What only HTTP/1 has is left out; answers are never buffered as a whole.
+fn calling(frame: &Frame) -> &'static str {
+    if frame.recommended() {
+        "      grpc_connect_timeout 5s;
+      grpc_set_header Host $host;
+      grpc_set_header X-Request-ID $request_id;
+      grpc_set_header X-Real-IP $remote_addr;
+      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      grpc_set_header X-Forwarded-Host $host;
+      grpc_set_header X-Forwarded-Port $server_port;
+      grpc_set_header X-Forwarded-Proto $scheme;
+      grpc_buffer_size 16k;
+"
+    } else {
+        "      grpc_connect_timeout 60s;
+      grpc_read_timeout 60s;
+      grpc_send_timeout 60s;
+      client_max_body_size 1m;
+      grpc_set_header Host $host;
+      grpc_set_header X-Real-IP $remote_addr;
+      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      grpc_set_header X-Forwarded-Host $host;
+      grpc_set_header X-Forwarded-Port $server_port;
+      grpc_set_header X-Forwarded-Proto $scheme;
 "
     }
 }

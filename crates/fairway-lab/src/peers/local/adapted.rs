@@ -12,7 +12,7 @@ use fairway_lab_results::NamedText;
 use super::super::adapted::find;
 use super::super::artifacts::Artifacts;
 use super::peer::BACKEND;
-use super::peer::{LocalPeer, LocalSite};
+use super::peer::{LocalPeer, LocalSite, Upstream};
 use super::running;
 use crate::peers::names::CERTIFICATE;
 
@@ -121,6 +121,7 @@ fn desired(site: &LocalSite) -> Desired {
     Desired {
         hosts: site.hosts.iter().map(|name| (name.clone(), host.clone())).collect(),
         backends: BTreeMap::from([(BACKEND.to_owned(), site.backends.clone())]),
+        grpc: (site.upstream == Upstream::Grpc).then(|| BACKEND.to_owned()).into_iter().collect(),
         certificates: BTreeMap::from([(CERTIFICATE.to_owned(), certificate)]),
     }
 }

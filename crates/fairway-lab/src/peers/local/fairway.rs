@@ -11,9 +11,9 @@ use fairway_lab_measure::Program;
 use fairway_lab_results::{NamedText, Settings};
 
 use super::super::artifacts::Artifacts;
-use super::super::fairway::{recommended_settings, ssl_redirect_off};
+use super::super::fairway::{calls, recommended_settings, ssl_redirect_off};
 use super::super::names::CERTIFICATE;
-use super::peer::{LocalPeer, LocalSite};
+use super::peer::{LocalPeer, LocalSite, Upstream};
 use super::running;
 
 /// Fairway.
@@ -68,7 +68,7 @@ fn objects(site: &LocalSite, key: &str) -> Vec<Value> {
         }),
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": named("backend"),
-            "spec": { "ports": [{ "name": "http", "port": 80, "targetPort": "http", "protocol": "TCP" }] },
+            "spec": { "ports": [port(site.upstream)] },
         }),
     ];
     objects.extend(site.backends.iter().enumerate().map(|(index, backend)| {
@@ -82,14 +82,26 @@ fn objects(site: &LocalSite, key: &str) -> Vec<Value> {
             "endpoints": [{ "addresses": [backend.ip()], "conditions": { "ready": true } }],
         })
     }));
-    objects.extend(site.hosts.iter().map(|host| ingress(host)));
+    objects.extend(site.hosts.iter().map(|host| ingress(host, site.upstream)));
     objects
 }
 
-fn ingress(host: &str) -> Value {
+fn port(upstream: Upstream) -> Value {
+    let mut port = json!({ "name": "http", "port": 80, "targetPort": "http", "protocol": "TCP" });
+    if upstream == Upstream::Grpc {
+        port["appProtocol"] = json!("kubernetes.io/h2c");
+    }
+    port
+}
+
+fn ingress(host: &str, upstream: Upstream) -> Value {
+    let mut annotations = ssl_redirect_off();
+    if upstream == Upstream::Grpc {
+        annotations.extend(calls());
+    }
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
-        "metadata": { "name": host, "namespace": "lab", "annotations": ssl_redirect_off() },
+        "metadata": { "name": host, "namespace": "lab", "annotations": annotations },
         "spec": {
             "ingressClassName": "fairway",
             "tls": [{ "hosts": [host], "secretName": CERTIFICATE }],

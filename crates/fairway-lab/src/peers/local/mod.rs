@@ -9,7 +9,7 @@ mod traefik;
 
 use fairway_lab_measure::Release;
 
-pub use peer::{LocalPeer, LocalSite};
+pub use peer::{LocalPeer, LocalSite, Upstream};
 
 /// A peer without a cluster.
 ///

@@ -12,7 +12,7 @@ use super::super::artifacts::Artifacts;
 use super::super::programs;
 use super::super::traefik::settings;
 use super::peer::BACKEND;
-use super::peer::{LocalPeer, LocalSite};
+use super::peer::{LocalPeer, LocalSite, Upstream};
 use super::running;
 
 /// Traefik.
@@ -55,8 +55,9 @@ fn arguments(site: &LocalSite) -> Vec<String> {
 }
 
 fn dynamic(site: &LocalSite) -> Value {
+    let scheme = if site.upstream == Upstream::Grpc { "h2c" } else { "http" };
     let servers: Vec<_> =
-        site.backends.iter().map(|backend| json!({ "url": format!("http://{backend}") })).collect();
+        site.backends.iter().map(|backend| json!({ "url": format!("{scheme}://{backend}") })).collect();
     let routers: serde_json::Map<_, _> = site
         .hosts
         .iter()

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use fairway_lab_results::{Counts, Tls as Negotiated};
+use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Plan, Protocol, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
-use crate::peers::local::LocalSite;
+use crate::adapter::TlsChoice;
+use crate::peers::local::{LocalSite, Upstream};
 use crate::scenario::site::HOST;
 
 /// Connections are made and caches filled before a block counts.
@@ -32,6 +34,30 @@ pub(in crate::scenario) struct Parameters {
 }
 
 impl Parameters {
+    /// The parameters, if the load of each case can be made.
+    ///
+    /// # Errors
+    /// Calls of gRPC that are asked to be what they cannot be.
+    pub(in crate::scenario) fn checked(self) -> anyhow::Result<Self> {
+        for case in self.cases.iter().filter(|case| case.upstream == Upstream::Grpc) {
+            let is_call =
+                case.streams.is_some() && case.tls != Tls::None && case.bytes == call::RESPONSE as u64;
+            anyhow::ensure!(
+                is_call,
+                "case {:?}: calls of gRPC need `tls`, `streams`, and bytes = {}",
+                case.name,
+                call::RESPONSE
+            );
+        }
+        Ok(self)
+    }
+
+    /// The cases whose proxies are up at the same time.
+    pub(super) fn cases_of(&self, upstream: Upstream, tls: TlsChoice) -> Vec<&Case> {
+        let has_tls = |case: &Case| (case.tls == Tls::Tls12) == matches!(tls, TlsChoice::Tls12);
+        self.cases.iter().filter(|case| case.upstream == upstream && has_tls(case)).collect()
+    }
+
     /// How long it takes with so many proxies up on a machine with so many CPUs.
     pub(in crate::scenario) fn seconds(&self, runners: usize, cpus: usize) -> f64 {
         let block = self.seconds + WARMING.as_secs_f64() + AROUND_S;
@@ -54,6 +80,9 @@ pub(super) struct Case {
     pub(super) streams: Option<usize>,
     /// Instead of those of the scenario.
     pub(super) connections: Option<usize>,
+    /// What backends speak. With gRPC each request is a unary call.
+    #[serde(default)]
+    pub(super) upstream: Upstream,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -104,6 +133,9 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
     let address = if case.tls == Tls::None { site.http } else { site.https };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}/?size={}", case.bytes), vec![address])?;
     plan.shape.connections = case.connections.unwrap_or(parameters.connections);
+    if case.upstream == Upstream::Grpc {
+        plan.call();
+    }
     if let Some(streams) = case.streams {
         plan.wire.protocol = Protocol::Http2;
         plan.shape.streams = streams;
@@ -132,7 +164,9 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing;
     use super::*;
+    use crate::scenario::running_peer::file_name;
 
     #[test]
     fn handshakes_that_are_not_those_of_the_case_are_a_reason_to_discard_a_block() {
@@ -143,6 +177,7 @@ mod tests {
             connect,
             streams: None,
             connections: None,
+            upstream: Upstream::Http1,
         };
         let counts = |full_handshakes, resumed_handshakes| Counts {
             full_handshakes,
@@ -174,5 +209,63 @@ mod tests {
         odd(odd_handshakes(&resumed, [&none, &counts(2, 10)], common), "2 of 12 handshakes were full");
         odd(odd_handshakes(&new, [&none, &counts(9, 0)], Some(&tls("secp256r1"))), "secp256r1");
         odd(odd_handshakes(&open, [&none, &none], None), "no handshake was seen");
+    }
+
+    /// The parameters of the laboratory's own file.
+    fn own() -> Parameters {
+        let text: toml::Table = include_str!("../../../scenarios/capacity.toml").parse().expect("it is TOML");
+        let keys =
+            ["connections", "threads", "seconds", "workers", "blocks", "backends", "timeout_s", "cases"];
+        let table: toml::Table = text.into_iter().filter(|(key, _)| keys.contains(&key.as_str())).collect();
+        table.try_into::<Parameters>().expect("they read").checked().expect("they can be made")
+    }
+
+    #[test]
+    fn the_file_has_unary_calls_over_tls_with_ten_streams_on_each_of_ten_connections() {
+        let parameters = own();
+        let cases = parameters.cases_of(Upstream::Grpc, TlsChoice::Tls13);
+        let names: Vec<_> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["gRPC unary 1 KB, 10 x 10 streams"]);
+        let plan = plan(&parameters, cases[0], &testing::site()).expect("a plan");
+        plan.check().expect("it can be carried out");
+        assert_eq!((plan.shape.connections, plan.shape.streams), (10, 10));
+        assert_eq!((plan.wire.protocol, plan.wire.reuse), (Protocol::Http2, Reuse::KeepAlive));
+        assert_eq!((plan.target.addresses[0].port(), plan.target.authority.as_str()), (3, HOST));
+        assert_eq!(plan.wire.tls.expect("TLS").versions, [TlsVersion::Tls13]);
+        assert_eq!(
+            (plan.request.method.as_str(), &plan.request.body),
+            ("POST", &call::message(call::REQUEST))
+        );
+        assert_eq!(plan.expect.trailer, Some(("grpc-status".to_owned(), "0".to_owned())));
+        assert_eq!(plan.expect.content, Some(call::message(call::RESPONSE)), "the right message");
+    }
+
+    #[test]
+    fn every_case_has_proxies_that_are_started_for_it_once_and_a_name_for_files_of_its_own() {
+        let parameters = own();
+        let mut names = Vec::new();
+        for upstream in [Upstream::Http1, Upstream::Grpc] {
+            for tls in [TlsChoice::Tls13, TlsChoice::Tls12] {
+                names.extend(parameters.cases_of(upstream, tls).iter().map(|case| file_name(&[&case.name])));
+            }
+        }
+        assert_eq!(names.len(), parameters.cases.len());
+        assert!(names.contains(&"gRPC-unary-1-KB--10-x-10-streams".to_owned()), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), parameters.cases.len());
+    }
+
+    #[test]
+    fn calls_that_cannot_be_made_are_refused_before_anything_is_measured() {
+        let wrong: [fn(&mut Case); 3] =
+            [|case| case.bytes = 2_048, |case| case.streams = None, |case| case.tls = Tls::None];
+        for change in wrong {
+            let mut parameters = own();
+            let call = parameters.cases.iter_mut().find(|case| case.upstream == Upstream::Grpc);
+            change(call.expect("a case of gRPC"));
+            let error = parameters.checked().expect_err("it cannot be made").to_string();
+            assert!(error.contains("gRPC unary 1 KB") && error.contains("bytes = 1024"), "{error}");
+        }
     }
 }

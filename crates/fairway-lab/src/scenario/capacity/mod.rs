@@ -6,20 +6,30 @@ mod block;
 mod definition;
 mod ratios;
 mod runners;
+#[cfg(test)]
+mod testing;
 
 use fairway_lab_results::{Absent, Run};
 use fairway_lab_traffic::backend::Spawned;
 
 use self::block::blocks;
-use self::definition::{Case, Tls};
 use self::ratios::ratios;
-use self::runners::{Runner, start};
+use self::runners::{Runner, Setup, start};
 use crate::adapter::TlsChoice;
+use crate::peers::local::Upstream;
 
 pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;
 
-/// All cases by worker count and version of TLS.
+/// What proxies are started for, in this order.
+const SETUPS: [(Upstream, TlsChoice); 4] = [
+    (Upstream::Http1, TlsChoice::Tls13),
+    (Upstream::Http1, TlsChoice::Tls12),
+    (Upstream::Grpc, TlsChoice::Tls13),
+    (Upstream::Grpc, TlsChoice::Tls12),
+];
+
+/// All cases by worker count, by what backends speak and by version of TLS.
 pub(super) async fn run(
     local: &LocalRun<'_>,
     parameters: &Parameters,
@@ -27,20 +37,19 @@ pub(super) async fn run(
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    let program = &local.handover.artifacts.laboratory;
-    let backend = Spawned::start(program, parameters.backends.max(1), &["--name", "backend"])?;
     for workers in parameters
         .workers
         .iter()
         .filter(|workers| usize::try_from(**workers).is_ok_and(|count| count <= cpus))
     {
-        for choice in [TlsChoice::Tls13, TlsChoice::Tls12] {
-            let of_choice = |case: &&Case| (case.tls == Tls::Tls12) == matches!(choice, TlsChoice::Tls12);
-            let cases: Vec<_> = parameters.cases.iter().filter(of_choice).collect();
+        for (upstream, tls) in SETUPS {
+            let cases = parameters.cases_of(upstream, tls);
             if cases.is_empty() {
                 continue;
             }
-            let runners = start(local, &backend, *workers, choice, absent)?;
+            let backend = backend(local, parameters, upstream)?;
+            let setup = Setup { backend: &backend, upstream, tls, workers: *workers };
+            let runners = start(local, setup, absent)?;
             for case in cases {
                 let mut place = 0;
                 for alike in runners.chunk_by(Runner::has_settings_of) {
@@ -54,4 +63,12 @@ pub(super) async fn run(
         }
     }
     Ok(())
+}
+
+fn backend(local: &LocalRun<'_>, parameters: &Parameters, upstream: Upstream) -> anyhow::Result<Spawned> {
+    let arguments: &[&str] = match upstream {
+        Upstream::Http1 => &["--name", "backend"],
+        Upstream::Grpc => &["--name", "backend", "--grpc"],
+    };
+    Spawned::start(&local.handover.artifacts.laboratory, parameters.backends.max(1), arguments)
 }

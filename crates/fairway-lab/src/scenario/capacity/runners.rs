@@ -1,11 +1,13 @@
-//! The proxies of `capacity` that are up at the same time, each with so many workers. Never sends them anything.
+//! The proxies of `capacity` that are up at the same time, each with so many workers. Sends them no load, only what
+//! shows whether they serve.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::adapter::TlsChoice;
-use crate::peers::local::{LocalSite, local as local_peer};
+use crate::peers::local::{LocalSite, Upstream, local as local_peer};
 use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
 use crate::scenario::running_peer::{Contender, file_name};
@@ -13,6 +15,10 @@ use crate::scenario::site::{Certificate, HOST};
 use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
 use fairway_lab_results::{Absent, Distance};
 use fairway_lab_traffic::backend::Spawned;
+use fairway_lab_traffic::load::{Outcome, Plan, Stream};
+
+/// Calls that show whether a proxy passes gRPC on.
+const FIRST_CALLS: u64 = 10;
 
 /// Where blocks run.
 pub(in crate::scenario) struct LocalRun<'a> {
@@ -20,6 +26,15 @@ pub(in crate::scenario) struct LocalRun<'a> {
     pub(in crate::scenario) certificate: &'a Certificate,
     pub(in crate::scenario) progress: Progress,
     pub(in crate::scenario) contenders: &'a [Contender<'a>],
+}
+
+/// What proxies that are up at the same time have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Setup<'a> {
+    pub(super) backend: &'a Spawned,
+    pub(super) upstream: Upstream,
+    pub(super) tls: TlsChoice,
+    pub(super) workers: u32,
 }
 
 /// A proxy that is up.
@@ -31,11 +46,10 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn start<'a>(
     local: &LocalRun<'a>,
-    backend: &Spawned,
-    workers: u32,
-    tls: TlsChoice,
+    setup: Setup<'_>,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Vec<Runner<'a>>> {
+    let Setup { backend, upstream, tls, workers } = setup;
     let mut runners = Vec::new();
     for contender in local.contenders {
         let name = contender.peer.name();
@@ -43,6 +57,7 @@ pub(super) fn start<'a>(
             name,
             &format!("{:?}", contender.settings),
             &format!("{tls:?}"),
+            &format!("{upstream:?}"),
             &workers.to_string(),
         ]);
         let folder = local.handover.artifacts.folder.join(tag);
@@ -50,6 +65,7 @@ pub(super) fn start<'a>(
         let [http, https, admin] = free()?;
         let site = LocalSite {
             backends: backend.addresses().to_vec(),
+            upstream,
             http,
             https,
             admin,
@@ -63,24 +79,53 @@ pub(super) fn start<'a>(
         };
         let started = local_peer(name)
             .and_then(|peer| peer.start(&local.handover.artifacts, &site))
-            .and_then(|proxy| placed(proxy, workers));
+            .and_then(|proxy| placed(proxy, workers))
+            .and_then(|proxy| passes_calls(&site).map(|()| proxy));
         match started {
             Ok(proxy) => runners.push(Runner { contender, proxy, site }),
             Err(error) => {
-                let record = Absent {
-                    peer: name.to_owned(),
-                    scenario: Some("capacity".to_owned()),
-                    round: 0,
-                    reason: format!("{error:#}"),
-                };
-                if !absent.contains(&record) {
-                    local.progress.say(&format!("{name} takes no part in capacity: {error:#}"));
+                if let Some(record) = left_out(name, upstream, &error, absent) {
+                    local.progress.say(&format!("{name} takes no part in capacity: {}", record.reason));
                     absent.push(record);
                 }
             }
         }
     }
     Ok(runners)
+}
+
+/// The record of a peer that cannot do what the cases with this upstream need, unless the same is known of it.
+fn left_out(name: &str, upstream: Upstream, error: &anyhow::Error, known: &[Absent]) -> Option<Absent> {
+    let why = format!("{error:#}");
+    let scenario = Some("capacity".to_owned());
+    let is_of_peer = |record: &&Absent| record.peer == name && record.scenario == scenario;
+    if known.iter().filter(is_of_peer).any(|record| record.reason.ends_with(&why)) {
+        return None;
+    }
+    let reason = match upstream {
+        Upstream::Grpc if local_peer(name).is_ok() => format!("in front of gRPC: {why}"),
+        _ => why,
+    };
+    Some(Absent { peer: name.to_owned(), scenario, round: 0, reason })
+}
+
+/// Whether a proxy that stands in front of gRPC passes a few calls on, with the right answers.
+fn passes_calls(site: &LocalSite) -> anyhow::Result<()> {
+    if site.upstream == Upstream::Grpc {
+        let load = first_calls(site).context("call a method of gRPC through it")?.load;
+        let example = load.examples.first().map_or("no reason was given", |example| &example.text);
+        anyhow::ensure!(load.counts.ok == FIRST_CALLS, "calls of gRPC fail through it: {example}");
+    }
+    Ok(())
+}
+
+fn first_calls(site: &LocalSite) -> anyhow::Result<Outcome> {
+    let mut plan = Plan::at(&format!("https://{HOST}/"), vec![site.https])?;
+    plan.call();
+    plan.bounds.duration = None;
+    plan.bounds.requests = Some(FIRST_CALLS);
+    plan.bounds.timeout = Duration::from_secs(5);
+    Stream::start(plan)?.join()
 }
 
 /// Addresses on loopback that are free now. All are held until all are known, so that they differ.
@@ -116,4 +161,44 @@ fn own_cpus(workers: u32) -> std::ops::Range<usize> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let own = usize::try_from(workers).unwrap_or(cpus);
     if own < cpus { cpus - own..cpus } else { cpus..cpus }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_lab_traffic::backend::{Options, Server};
+
+    use super::super::testing;
+    use super::*;
+
+    #[test]
+    fn a_peer_that_cannot_proxy_grpc_is_absent_from_those_cases_with_the_reason() {
+        let mut absent = Vec::new();
+        let mut add = |name: &str, upstream, why: &str| {
+            let record = left_out(name, upstream, &anyhow::anyhow!("{why}"), &absent);
+            absent.extend(record.clone());
+            record.map(|record| record.reason)
+        };
+        let refused = "calls of gRPC fail through it: HTTP/2 502";
+        assert_eq!(add("caddy", Upstream::Grpc, refused), Some(format!("in front of gRPC: {refused}")));
+        assert_eq!(add("caddy", Upstream::Grpc, refused), None, "with the other settings, or other workers");
+        let missing = "haproxy is not installed";
+        assert_eq!(add("haproxy", Upstream::Http1, missing), Some(missing.to_owned()));
+        assert_eq!(add("haproxy", Upstream::Grpc, missing), None, "it was said already");
+        let never = "Contour has no form without a cluster";
+        assert_eq!(add("contour", Upstream::Grpc, never), Some(never.to_owned()), "not for gRPC alone");
+        assert!(absent.iter().all(|record| record.scenario.as_deref() == Some("capacity")));
+    }
+
+    #[test]
+    fn a_proxy_that_passes_no_calls_on_is_known_before_its_first_block() {
+        // TLS, and HTTP/1 alone behind it.
+        let server = Server::start(Options { tls: true, ..Options::default() }).expect("it starts");
+        let mut site = testing::site();
+        site.https = server.addresses()[0];
+        let why = format!("{:#}", passes_calls(&site).expect_err("it speaks no HTTP/2"));
+        assert!(why.contains("the server does not speak h2"), "{why}");
+        site.upstream = Upstream::Http1;
+        passes_calls(&site).expect("in front of HTTP/1 nothing is called");
+        server.end();
+    }
 }

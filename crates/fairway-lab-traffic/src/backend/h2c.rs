@@ -1,12 +1,13 @@
-//! A connection of the backend that speaks HTTP/2 with prior knowledge. It answers every request alike, so it never decodes a
-//! field block: it counts frames, keeps to the client's windows and says the same fields each time.
+//! A connection of a backend that speaks HTTP/2 with prior knowledge, without I/O: bytes in, bytes out. It answers every
+//! request alike, so it never decodes a field block: it counts frames, keeps to the client's windows and says the same
+//! fields each time.
 //!
 //! Never sends more than the connection's window permits; streams that must wait are answered in the order in which they
 //! came.
 
 use std::collections::VecDeque;
 
-use crate::body::Body;
+use crate::call;
 
 /// RFC 9113 §6.
 const DATA: u8 = 0;
@@ -34,7 +35,7 @@ const STREAMS: u32 = 250;
 const CREDIT: usize = 16 * 1024;
 
 /// What every request is answered with, in both of its forms.
-pub(super) struct Answer {
+pub struct Answer {
     /// Fields that the client's decoder is to remember, for the first answer of a connection.
     first: Blocks,
     /// Fields that it remembers.
@@ -51,27 +52,26 @@ struct Blocks {
 }
 
 impl Answer {
-    pub(super) fn new(body: Body) -> Self {
-        let mut bytes = vec![b'x'; body.bytes()];
-        if body == Body::Message {
-            // Not compressed, and its length (gRPC over HTTP/2, Length-Prefixed-Message).
-            bytes.splice(0..0, [&[0], &(body.bytes() as u32).to_be_bytes()[..]].concat());
-            let kind = [(31, "application/grpc")];
-            return Self {
-                first: Blocks {
-                    head: block(&kind, Kept::Yes),
-                    trailers: Some(field_with_name("grpc-status", "0", 0x40)),
-                },
-                // The newest entry is 62 (RFC 7541 §2.3.3).
-                later: Blocks { head: vec![0x88, 0x80 | 63], trailers: Some(vec![0x80 | 62]) },
-                plain: Blocks {
-                    head: block(&kind, Kept::No),
-                    trailers: Some(field_with_name("grpc-status", "0", 0)),
-                },
-                body: bytes,
-            };
+    /// Of a call of gRPC: one message, and the status after it.
+    #[must_use]
+    pub fn of_call() -> Self {
+        let kind = [(31, call::CONTENT_TYPE)];
+        Self {
+            first: Blocks {
+                head: block(&kind, Kept::Yes),
+                trailers: Some(field_with_name(call::STATUS, 0x40)),
+            },
+            // The newest entry is 62 (RFC 7541 §2.3.3).
+            later: Blocks { head: vec![0x88, 0x80 | 63], trailers: Some(vec![0x80 | 62]) },
+            plain: Blocks { head: block(&kind, Kept::No), trailers: Some(field_with_name(call::STATUS, 0)) },
+            body: call::message(call::RESPONSE).to_vec(),
         }
-        let length = body.bytes().to_string();
+    }
+
+    /// Content of so many bytes. It has to fit into a frame of the usual 16 KiB.
+    #[must_use]
+    pub fn of(bytes: usize) -> Self {
+        let length = bytes.to_string();
         let fields = [
             (54, "bench"),
             (33, "Thu, 01 Jan 2026 00:00:00 GMT"),
@@ -83,7 +83,7 @@ impl Answer {
             first: of(block(&fields, Kept::Yes)),
             later: of(vec![0x88, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
             plain: of(block(&fields, Kept::No)),
-            body: bytes,
+            body: vec![b'x'; bytes],
         }
     }
 }
@@ -109,7 +109,7 @@ fn block(fields: &[(u8, &str)], kept: Kept) -> Vec<u8> {
     block
 }
 
-fn field_with_name(name: &str, value: &str, kind: u8) -> Vec<u8> {
+fn field_with_name((name, value): (&str, &str), kind: u8) -> Vec<u8> {
     let mut field = vec![kind, name.len() as u8];
     field.extend(name.as_bytes());
     field.push(value.len() as u8);
@@ -118,12 +118,12 @@ fn field_with_name(name: &str, value: &str, kind: u8) -> Vec<u8> {
 }
 
 /// What a connection knows of its client.
-pub(super) struct Http2 {
+pub struct Http2 {
     /// Bytes of a frame that has not arrived in full.
     partial: Vec<u8>,
     preface_left: usize,
     /// What is to be written.
-    pub(super) out: Vec<u8>,
+    pub out: Vec<u8>,
     /// What may still be sent of content on this connection.
     window: i64,
     /// What a stream's window begins with. It is not counted: an answer has to fit in.
@@ -145,8 +145,16 @@ enum Table {
     },
 }
 
+impl Default for Http2 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Http2 {
-    pub(super) fn new() -> Self {
+    /// A connection that was accepted.
+    #[must_use]
+    pub fn new() -> Self {
         let mut out = Vec::new();
         let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
         frame(&mut out, (SETTINGS, 0), 0, &limit);
@@ -162,8 +170,8 @@ impl Http2 {
         }
     }
 
-    /// Takes what was read. `None` when the connection is over.
-    pub(super) fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
+    /// Takes what was read, and answers unless answers are held back. `None` when the connection is over.
+    pub fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
         let skipped = bytes.len().min(self.preface_left);
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);
@@ -191,7 +199,7 @@ impl Http2 {
     }
 
     /// Answers those who wait, as far as the window permits.
-    pub(super) fn answer(&mut self, answer: &Answer) {
+    fn answer(&mut self, answer: &Answer) {
         let size = answer.body.len() as i64;
         while self.window >= size {
             let Some(stream) = self.waiting.pop_front() else { return };
