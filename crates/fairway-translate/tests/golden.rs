@@ -9,7 +9,9 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use fairway_model::{Action, Config, Filter, ForwardedPath, PathMatch, Policy, Rule, VirtualHost};
+use fairway_model::{
+    Action, Balancing, Config, Filter, ForwardedPath, PathMatch, Policy, Retry, Rule, VirtualHost,
+};
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
 
@@ -109,6 +111,10 @@ fn policy(policy: &Policy) -> Option<Value> {
     if !usual {
         shown = json!({"connect, send, read": times, "body": policy.max_body});
     }
+    if policy.retry != (Retry { tries: 3, connect_total: policy.timeouts.connect * 3 }) {
+        let Retry { tries, connect_total } = policy.retry;
+        shown["tries, seconds for them"] = json!([u64::from(tries), connect_total.as_secs()]);
+    }
     if policy.forwarded_path != ForwardedPath::AsReceived {
         shown["forwarded path"] = json!(policy.forwarded_path);
     }
@@ -120,6 +126,12 @@ fn backend(backend: &fairway_model::Backend) -> Value {
     let mut shown = json!({"endpoints": endpoints});
     if backend.protocol != fairway_model::BackendProtocol::Http1 {
         shown["protocol"] = serde_json::to_value(backend.protocol).unwrap();
+    }
+    if backend.balancing != Balancing::RoundRobin {
+        shown["balancing"] = json!(backend.balancing);
+    }
+    if let Some(session) = &backend.session {
+        shown["session"] = json!(session);
     }
     if let Some(tls) = &backend.tls {
         shown["tls"] = serde_json::to_value(tls).unwrap();

@@ -8,6 +8,7 @@ use fairway_model::{Filter, Policy};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::to_https::{Slash, ToHttps};
+use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
 /// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
@@ -54,6 +55,7 @@ pub(crate) struct Contributions {
     pub(crate) path_syntax: PathSyntax,
     pub(crate) policy: Policy,
     pub(crate) transport: Transport,
+    pub(crate) balance: Balance,
     pub(crate) role: Role,
 }
 
@@ -104,14 +106,15 @@ impl Contributions {
         Self {
             closed: defaults.closed,
             filters: Filters::default(),
-            to_https: defaults.to_https,
-            slash: defaults.slash,
+            to_https: defaults.https.when,
+            slash: defaults.https.slash,
             app_root: None,
             rewrite: None,
             forwarded_prefix: None,
             path_syntax: PathSyntax::Typed,
             policy: defaults.policy(defaults.timeouts, defaults.max_body),
             transport: Transport::default(),
+            balance: Balance::default(),
             role: Role::Main,
         }
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts};
+use fairway_model::{Balancing, ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts};
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::to_https::{Https, Slash};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
@@ -24,27 +24,17 @@ const MAX_BODY: u64 = 1 << 20;
 /// ingress-nginx: `proxy-next-upstream-tries` 3.
 const TRIES: u8 = 3;
 
-/// ingress-nginx: `http-redirect-code` 308.
-const REDIRECT_STATUS: u16 = 308;
-
-/// ingress-nginx: `no-tls-redirect-locations`.
-const NEVER_TO_HTTPS: &str = "/.well-known/acme-challenge";
-
 /// What an Ingress does that says nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Defaults {
-    pub(crate) to_https: ToHttps,
-    /// `preserve-trailing-slash`.
-    pub(crate) slash: Slash,
-    /// `http-redirect-code`.
-    pub(crate) redirect_status: u16,
+    pub(crate) https: Https,
     pub(crate) limit_status: LimitStatus,
-    /// `no-tls-redirect-locations`.
-    pub(crate) never_to_https: Vec<Arc<str>>,
     /// The value of `Strict-Transport-Security`, where it is sent.
     pub(crate) hsts: Option<Arc<str>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) max_body: Option<u64>,
+    /// `load-balance`.
+    pub(crate) balancing: Balancing,
     /// `forwarded-path`.
     pub(crate) forwarded_path: ForwardedPath,
     /// In lower case.
@@ -116,14 +106,12 @@ impl Hsts {
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            to_https: ToHttps::WithCertificate,
-            slash: Slash::Dropped,
-            redirect_status: REDIRECT_STATUS,
+            https: Https::default(),
             limit_status: LimitStatus::default(),
-            never_to_https: vec![NEVER_TO_HTTPS.into()],
             hsts: Hsts::default().value(),
             timeouts: TIMEOUTS,
             max_body: Some(MAX_BODY),
+            balancing: Balancing::RoundRobin,
             forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),
             source_ranges: SourceRanges::default(),
@@ -148,6 +136,6 @@ impl Defaults {
 
     /// The redirect of plain requests.
     pub(crate) fn https_redirect(&self, slash: Slash) -> HttpsRedirect {
-        HttpsRedirect { status: self.redirect_status, keep_trailing_slash: slash == Slash::Kept }
+        HttpsRedirect { status: self.https.status, keep_trailing_slash: slash == Slash::Kept }
     }
 }

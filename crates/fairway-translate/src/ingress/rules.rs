@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
     }
 
     fn goes_to_https(&self, location: &Location, to_https: ToHttps) -> bool {
-        let exempt = &self.context.defaults.never_to_https;
+        let exempt = &self.context.defaults.https.never;
         let goes = match to_https {
             ToHttps::Never => false,
             ToHttps::WithCertificate => self.has_certificate,
@@ -152,7 +152,8 @@ impl<'a> Builder<'a> {
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let reference = BackendRef::new(key, port, &owner.contributions.transport);
+        let reference =
+            BackendRef::new(key, port, (&owner.contributions.transport, &owner.contributions.balance));
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin));
             return None;

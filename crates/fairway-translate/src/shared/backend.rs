@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, Balancing, ServiceName};
+use fairway_model::{Backend, BackendKey, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -11,11 +11,12 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey, Sourced};
 use crate::options::ExternalNames;
+use crate::shared::balance::Balance;
 use crate::shared::endpoints::{self, PortChoice};
 use crate::shared::external::{self, ExternalName};
 use crate::shared::transport::Transport;
 
-/// A Service and port that some rule forwards to, and what is spoken there.
+/// A Service and port that some rule forwards to, what is spoken there, and who gets a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendRef {
     pub(crate) key: BackendKey,
@@ -23,6 +24,7 @@ pub(crate) struct BackendRef {
     /// As the rule wrote it.
     pub(crate) port: Arc<str>,
     pub(crate) transport: Transport,
+    pub(crate) balance: Balance,
 }
 
 /// Where the addresses of a Service and port come from.
@@ -47,9 +49,13 @@ pub(crate) enum ResolveError {
 
 impl BackendRef {
     /// `port` of `service`, as a rule wrote them.
-    pub(crate) fn new(service: ObjectKey, port: Arc<str>, transport: &Transport) -> Self {
-        let key = BackendKey(format!("{service}:{port}{}", transport.suffix()).into());
-        Self { key, service, port, transport: transport.clone() }
+    pub(crate) fn new(
+        service: ObjectKey,
+        port: Arc<str>,
+        (transport, balance): (&Transport, &Balance),
+    ) -> Self {
+        let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
+        Self { key, service, port, transport: transport.clone(), balance: balance.clone() }
     }
 
     /// Where its addresses come from.
@@ -158,8 +164,8 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         endpoints,
         protocol: reference.transport.protocol(app_protocol),
         tls: reference.transport.tls(&reference.service),
-        balancing: Balancing::RoundRobin,
-        session: None,
+        balancing: reference.balance.balancing,
+        session: reference.balance.session(),
     };
     Some((backend, diagnostics))
 }

@@ -2,6 +2,7 @@
 //! objects are named at all. Knows neither API.
 
 pub(crate) mod backend;
+pub(crate) mod balance;
 pub(crate) mod certificate;
 pub(crate) mod endpoints;
 pub(crate) mod external;

@@ -37,7 +37,10 @@ pub fn changes(yaml: &str, options: &mut Options) -> Vec<Change> {
     for text in yaml.split_inclusive("\n---\n") {
         let at = line;
         line += u32::try_from(text.matches('\n').count()).unwrap();
-        let value: Value = serde_saphyr::from_str(text.trim_end_matches("---\n")).unwrap();
+        // A quoted "off" is a text.
+        let yaml = serde_saphyr::options! { strict_booleans: true };
+        let text = text.trim_end_matches("---\n");
+        let value: Value = serde_saphyr::from_str_with_options(text, yaml).unwrap();
         let source = DocumentSource { file: "in.yaml".into(), line: at, lines: None };
         match value["kind"].as_str().unwrap_or_default() {
             "Options" => set_options(options, &value),

@@ -1,16 +1,76 @@
-//! When a request is tried again: `proxy-next-upstream*`. None works yet; Fairway retries where that is safe.
+//! When a request is tried again: `proxy-next-upstream*`. Where that is safe, Fairway tries again whatever they say.
 
-use crate::ingress::annotations::family::{Family, Known, offers};
+use std::time::Duration;
 
-/// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+use fairway_model::Filter;
+
+use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::contributions::Phase;
+use crate::ingress::reader::Reader;
+
+/// The family. After `limits`, which makes the policy.
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+    let failures = failures(reader);
+    let tries = reader.number("proxy-next-upstream-tries", 0..=u64::from(u32::MAX));
+    let limit = reader.number("proxy-next-upstream-timeout", 0..=u64::from(u32::MAX));
+    let retry = &mut contributions.policy.retry;
+    match (&failures, tries) {
+        (Failures::None, _) => retry.tries = 1,
+        (_, Some(0)) => retry.tries = u8::MAX,
+        (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(u8::MAX),
+        (_, None) => {}
+    }
+    let all = contributions.policy.timeouts.connect.saturating_mul(u32::from(retry.tries));
+    let limit = limit.filter(|limit| *limit > 0).map_or(Duration::MAX, Duration::from_secs);
+    retry.connect_total = all.min(limit);
+    if let Failures::Statuses(statuses) = failures
+        && !statuses.is_empty()
+    {
+        contributions.filters.push(Phase::Forward, Filter::RetryStatuses(statuses));
+    }
+    Ok(())
+});
 
 const ANNOTATIONS: &[Known] = &[
-    offers(
+    differs(
         "proxy-next-upstream",
-        "a request is tried again only where that is safe: before any byte of an answer, and for methods that are not idempotent before any byte was sent",
-        &["error timeout", "error"],
+        "an attempt that no endpoint has seen is always repeated, unless it is `off`; methods that are not idempotent are not, \
+         where an endpoint may have seen them; after `http_*` an endpoint is asked that was not asked before",
     ),
-    offers("proxy-next-upstream-timeout", "the connect timeouts of all tries are the only limit", &["0"]),
-    offers("proxy-next-upstream-tries", "a request is tried three times", &["3"]),
+    differs("proxy-next-upstream-timeout", "it bounds the first connect, too"),
+    done("proxy-next-upstream-tries"),
 ];
+
+/// After what else than a failure to connect or to answer a request is tried elsewhere.
+enum Failures {
+    /// Not even after those.
+    None,
+    /// After these answers.
+    Statuses(Vec<u16>),
+}
+
+/// Reads `proxy-next-upstream`.
+fn failures(reader: &mut Reader<'_>) -> Failures {
+    let name = "proxy-next-upstream";
+    let mut statuses = Vec::new();
+    let Some(value) = reader.value(name) else { return Failures::Statuses(statuses) };
+    let mut none = false;
+    for word in value.split_ascii_whitespace() {
+        match word {
+            "off" => none = true,
+            "error" | "timeout" | "invalid_header" | "non_idempotent" => {}
+            _ => match word.strip_prefix("http_").and_then(|status| status.parse().ok()) {
+                Some(status @ (403 | 404 | 429 | 500 | 502 | 503 | 504)) => statuses.push(status),
+                _ => {
+                    reader.invalid(
+                        name,
+                        format!("\"{word}\" is no kind of failure"),
+                        "it is as if it were absent",
+                    );
+                    return Failures::Statuses(Vec::new());
+                }
+            },
+        }
+    }
+    if none { Failures::None } else { Failures::Statuses(statuses) }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AccessLog, ForwardedPath};
+use fairway_model::{AccessLog, Balancing, ForwardedPath};
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
@@ -144,6 +144,13 @@ impl Draft<'_> {
                 let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.max_body = (size > 0).then_some(size);
             }
+            "load-balance" => {
+                defaults.balancing = match value {
+                    "" | "round_robin" => Balancing::RoundRobin,
+                    "ewma" => Balancing::PeakEwma,
+                    _ => return Err(KeyProblem::NotA("round_robin or ewma")),
+                };
+            }
             "forwarded-path" => {
                 defaults.forwarded_path = match value {
                     "received" => ForwardedPath::AsReceived,
@@ -161,26 +168,26 @@ impl Draft<'_> {
         match name {
             "ssl-redirect" => {
                 let on = flag(value)?;
-                if defaults.to_https != ToHttps::Always {
-                    defaults.to_https = if on { ToHttps::WithCertificate } else { ToHttps::Never };
+                if defaults.https.when != ToHttps::Always {
+                    defaults.https.when = if on { ToHttps::WithCertificate } else { ToHttps::Never };
                 }
             }
             "force-ssl-redirect" => {
                 if flag(value)? {
-                    defaults.to_https = ToHttps::Always;
+                    defaults.https.when = ToHttps::Always;
                 }
             }
             "http-redirect-code" => {
                 let allowed = |status: &u16| matches!(status, 301 | 302 | 307 | 308);
                 let status = number::<u16>(value).ok().filter(allowed);
-                defaults.redirect_status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
+                defaults.https.status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
             }
             "preserve-trailing-slash" => {
-                defaults.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+                defaults.https.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
             }
             "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
             "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
-            "no-tls-redirect-locations" => defaults.never_to_https = list(value).map(Arc::from).collect(),
+            "no-tls-redirect-locations" => defaults.https.never = list(value).map(Arc::from).collect(),
             "hsts" => self.hsts.sent = if flag(value)? { HstsSent::Yes } else { HstsSent::No },
             "hsts-max-age" => self.hsts.max_age = number(value)?,
             "hsts-include-subdomains" => self.hsts.include_subdomains = flag(value)?,
