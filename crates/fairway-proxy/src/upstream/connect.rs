@@ -72,7 +72,8 @@ impl<N: Network> Connector<N> {
                 };
                 return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
             };
-            let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
+            // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
+            let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
             let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
             Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
         };
