@@ -13,12 +13,12 @@ use fairway_routing::{BackendSlot, Replacing};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
-use super::attempt::{Answered, attempt};
+use super::attempt::{Answered, attempt, note_failure};
 use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
-use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
+use super::retry::{Age, Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
 use super::web;
 use crate::buffers::Buffers;
@@ -40,6 +40,8 @@ const WORTH_DRAINING: usize = 64 * 1024;
 /// An endpoint that answered, with what it answered on.
 struct Delivered<H: Hop> {
     answered: Answered<H>,
+    /// When the request began to be sent.
+    sent: Instant,
     attempts: u8,
 }
 
@@ -122,12 +124,20 @@ fn deliver<'e, N: Network, D: Downstream>(
                     continue;
                 }
             };
-            match attempt(exchange, group, acquired, retry_state.now).await {
-                Err(failed) => conclude_attempt(exchange, group, &mut retry_state, &failed)?,
+            if acquired.age == Age::Fresh {
+                retry_state.now = Instant::now();
+            }
+            match attempt(exchange, acquired, &retry_state).await {
+                Err(failed) => {
+                    note_failure(&exchange.env, group, &failed);
+                    conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+                }
                 Ok(answered) => {
+                    let sent = retry_state.now;
+                    answered.lease.endpoint().succeeded(answered.headed - sent);
                     retry_state.confirm(exchange.env.worker, group, &answered.lease);
                     if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
-                        return Ok(Delivered { answered, attempts: retry_state.attempts });
+                        return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
                     }
                     put_aside(exchange, answered);
                 }
@@ -261,8 +271,8 @@ fn hand_on<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
-    let Delivered { answered, attempts } = delivered;
-    let Answered { mut lease, reply, connect, detour, sent, headed } = answered;
+    let Delivered { answered, sent, attempts } = delivered;
+    let Answered { mut lease, reply, connect, detour, headed } = answered;
     let status = exchange.buffers.answer.status();
     exchange.record.status = status;
     let header = (headed - sent).into();
