@@ -61,7 +61,7 @@ impl Default for Head {
 
 impl Head {
     /// An empty head.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Head {
             bytes: Vec::new(),
             fields: Vec::new(),

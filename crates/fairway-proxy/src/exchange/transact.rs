@@ -28,8 +28,8 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
     up: &'e mut U,
     (now, patience): (Instant, Duration),
 ) -> impl Future<Output = Result<Reply, Fault>> {
-    exchange.buffers.answer.clear();
     announce(exchange);
+    exchange.env.worker.reuse.take_back(&mut exchange.buffers.answer);
     let (hearing, acknowledged_within, watch) = (Hearing::Unasked, patience.into(), PeerWatch::default());
     let mut transaction = Transaction { up, seen: (0, 0), since: now, hearing, acknowledged_within, watch };
     poll_fn(move |cx| transaction.poll(cx, exchange))
@@ -39,6 +39,7 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
 fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
     let Exchange { env, client_side, buffers, .. } = exchange;
     if env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
+        env.worker.reuse.lend(&mut buffers.answer);
         buffers.answer.start_response(100);
         client_side.down.send_interim(&buffers.answer);
     }
@@ -125,7 +126,13 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
                     Poll::Ready(Ok(())) | Poll::Pending => {}
                 }
             }
-            let reply = match ready!(self.up.poll_answer(cx, &mut buffers.answer, &limits)) {
+            // Lent for each look: most of them find nothing, and those that wait have no room for an answer.
+            env.worker.reuse.lend(&mut buffers.answer);
+            let Poll::Ready(read) = self.up.poll_answer(cx, &mut buffers.answer, &limits) else {
+                env.worker.reuse.take_back(&mut buffers.answer);
+                return Poll::Pending;
+            };
+            let reply = match read {
                 HeadRead::Whole(reply) => reply,
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
