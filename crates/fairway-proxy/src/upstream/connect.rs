@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -61,23 +62,26 @@ impl<N: Network> Connector<N> {
         let network = Rc::clone(&self.network);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
-        let secure = self.tls(to, identities);
-        let connect = async move {
-            let secure = secure?;
-            let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
-            let Some((tls, name)) = secure else {
-                let spoken = match protocol {
-                    BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
-                    BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
-                };
-                return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
-            };
-            // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
-            let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
-            let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
-            Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
+        let secure = match self.tls(to, identities) {
+            Ok(secure) => secure,
+            Err(fault) => return Box::pin(ready(Err(fault))),
         };
         Box::pin(async move {
+            // Made where it is awaited: what is handed in keeps its room beside it.
+            let connect = async {
+                let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
+                let Some((tls, name)) = secure else {
+                    let spoken = match protocol {
+                        BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
+                        BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
+                    };
+                    return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
+                };
+                // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
+                let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
+                let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
+                Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
+            };
             let mut hop = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
             hop.tell(watch(address, events));
             Ok(hop)
