@@ -81,10 +81,10 @@ impl UpstreamRecord {
 }
 
 impl Record<'_> {
-    /// The endpoint's answer ended so long after the request was sent.
-    pub(crate) fn answered(&mut self, response: Micros) {
+    /// The endpoint's answer ended so long after its head.
+    pub(crate) fn answered(&mut self, body: Duration) {
         if let Some(upstream) = &mut self.upstream {
-            upstream.response = response;
+            upstream.response = (upstream.header.duration() + body).into();
         }
     }
 

@@ -29,13 +29,7 @@ impl Head {
     #[inline]
     pub fn found_field(&mut self, name: Span, end: usize) -> Known {
         let known = Known::of(name.of(&self.bytes));
-        self.add(Field {
-            start: name.start,
-            name_end: name.end,
-            end: offset(end),
-            known,
-            sensitive: false,
-        });
+        self.add(Field { start: name.start, name_end: name.end, end: offset(end), known, sensitive: false });
         known
     }
 
@@ -62,13 +56,7 @@ impl Head {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
         let end = offset(self.bytes.len() - 2);
-        self.add(Field {
-            start: offset(start),
-            name_end: offset(start + name_bytes),
-            end,
-            known,
-            sensitive,
-        });
+        self.add(Field { start: offset(start), name_end: offset(start + name_bytes), end, known, sensitive });
     }
 
     /// Continues the value of the field that was appended last.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
-use fairway_routing::{BackendSlot, Replacing};
+use fairway_routing::{Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
@@ -18,7 +18,7 @@ use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
-use super::retry::{Age, Failed, Progress, RetryState, may_repeat, may_retry};
+use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
 use super::web;
 use crate::buffers::Buffers;
@@ -52,14 +52,14 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env);
-    if group.is_ok() {
+    if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
     async move {
         // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
         let answer = match &group {
-            Ok(group) => deliver(exchange, group).await,
-            Err(fault) => Err(*fault),
+            Some(group) => deliver(exchange, group).await,
+            None => Err(without_group(&exchange.env)),
         };
         let delivered = match judge(exchange, answer) {
             Ok(delivered) => delivered,
@@ -71,11 +71,14 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, Fault> {
-    let targets = env.rule.targets();
-    let slot: Option<BackendSlot> = targets.pick(env.worker.random(|random| random.u32(..)));
-    let slot = slot.ok_or(Fault::NoBackend)?;
-    env.adopted.group(slot, &env.worker.groups).ok_or(Fault::NoEndpoint)
+fn group<N: Network>(env: &Environment<'_, N>) -> Option<Rc<Group<ToEndpoint<N>>>> {
+    let slot = env.rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
+    env.adopted.group(slot, &env.worker.groups)
+}
+
+/// Why there is none.
+fn without_group<N: Network>(env: &Environment<'_, N>) -> Fault {
+    if *env.rule.targets() == Targets::None { Fault::NoBackend } else { Fault::NoEndpoint }
 }
 
 /// Makes the request's head what the endpoint shall see.
@@ -124,9 +127,6 @@ fn deliver<'e, N: Network, D: Downstream>(
                     continue;
                 }
             };
-            if acquired.age == Age::Fresh {
-                retry_state.now = Instant::now();
-            }
             match attempt(exchange, acquired, &retry_state).await {
                 Err(failed) => {
                     note_failure(&exchange.env, group, &failed);
@@ -287,7 +287,7 @@ fn hand_on<N: Network, D: Downstream>(
         } else {
             let relayed = answer(exchange, lease.up(), (reply, headed)).await;
             let ended = Instant::now();
-            exchange.record.answered((ended - sent).into());
+            exchange.record.answered(ended - headed);
             match relayed {
                 Ok((persistence, reusable)) => {
                     exchange.record.ended = Some(ended);

@@ -70,7 +70,10 @@ impl Tried {
 
     /// Those that were accused, in the order in which they were tried.
     pub(crate) fn accused(&self) -> impl Iterator<Item = u32> {
-        self.iter().enumerate().filter(|(place, _)| self.accused & (1 << place) != 0).map(|(_, member)| member)
+        self.iter()
+            .enumerate()
+            .filter(|(place, _)| self.accused & (1 << place) != 0)
+            .map(|(_, member)| member)
     }
 }
 
