@@ -173,3 +173,23 @@ fn fault_of(error: &io::Error) -> Fault {
         None => Fault::ConnectFailed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::TcpNetwork;
+    use crate::options::Limits;
+    use crate::testing::worker_over;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_connect_in_the_clear_has_no_room_for_a_handshake() {
+        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let worker = worker_over(network, Limits::default(), 1, |_, _| {});
+        let address = ([127, 0, 0, 1], 80).into();
+        let to = EndpointIdentity { address, protocol: BackendProtocol::Http1, tls: None };
+        let connecting = worker.connector.start(&to, worker.adopted().identities(), Duration::from_secs(1));
+        let bytes = size_of_val(&*connecting);
+        // A handshake takes 1,500 more; a burst of requests makes thousands of connects at once.
+        assert!(bytes <= 700, "{bytes} bytes");
+    }
+}

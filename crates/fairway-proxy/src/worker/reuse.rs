@@ -63,3 +63,23 @@ impl Reuse {
         self.frames.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_an_answer_goes_from_one_that_waits_to_the_next_that_looks() {
+        let (reuse, mut first, mut second) = (Reuse::new(), Answer::default(), Answer::default());
+        first.start_response(404);
+        reuse.take_back(&mut first);
+        assert_eq!((first.has_room(), first.status()), (false, 0));
+        reuse.lend(&mut second);
+        assert_eq!((second.has_room(), second.status()), (true, 0), "it is empty");
+        second.start_response(200);
+        reuse.lend(&mut second);
+        assert_eq!(second.status(), 200, "what has room keeps it");
+        reuse.lend(&mut first);
+        assert!(!first.has_room(), "there was room for one");
+    }
+}
