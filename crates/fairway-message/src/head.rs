@@ -17,6 +17,9 @@ use field::{Field, offset};
 
 use crate::bytes::is_token;
 
+/// The fields that most messages do not exceed: a head that waits with its stream has no room for sixteen.
+const FIELDS: usize = 12;
+
 /// The first line.
 #[derive(Debug, Clone, Copy)]
 enum Start {
@@ -61,7 +64,7 @@ impl Default for Head {
 
 impl Head {
     /// An empty head.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Head {
             bytes: Vec::new(),
             fields: Vec::new(),
@@ -230,8 +233,22 @@ impl Head {
     #[inline]
     pub fn append_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         let field = self.lay(name, write);
+        self.add(field);
+    }
+
+    #[inline]
+    fn add(&mut self, field: Field) {
+        if self.fields.len() == self.fields.capacity() {
+            self.make_room();
+        }
         self.present |= field.known.bit();
         self.fields.push(field);
+    }
+
+    /// Of twice the size, from [`FIELDS`] on.
+    #[cold]
+    fn make_room(&mut self) {
+        self.fields.reserve_exact(self.fields.len().max(FIELDS));
     }
 
     /// Appends a field of a known name. `write` only appends, and nothing with a CR, LF or NUL in it: digits, names,
@@ -247,9 +264,8 @@ impl Head {
         assert!(value <= end, "a value is only appended");
         debug_assert!(memchr::memchr3(b'\r', b'\n', 0, &self.bytes[value..]).is_none());
         self.bytes.extend_from_slice(b"\r\n");
-        self.present |= known.bit();
         let name_end = offset(value - 2);
-        self.fields.push(Field { start: offset(start), name_end, end: offset(end), known, sensitive: false });
+        self.add(Field { start: offset(start), name_end, end: offset(end), known, sensitive: false });
     }
 
     /// Replaces all fields of this name by one, where the first of them stood.

@@ -1,6 +1,7 @@
 //! What one exchange writes on: reused from exchange to exchange, so that none of it is allocated again.
 
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 
 use fairway_message::Head;
 use fairway_runtime::counts::UnderWay;
@@ -13,7 +14,7 @@ pub(crate) struct Buffers {
     /// The request's head; filters edit it.
     pub(crate) request: Head,
     /// The answer's head; filters edit it.
-    pub(crate) answer: Head,
+    pub(crate) answer: Answer,
     /// Who asks.
     pub(crate) parties: Parties,
     /// The host that routes: lower case, without port.
@@ -27,6 +28,52 @@ pub(crate) struct Buffers {
     pub(crate) text: Vec<u8>,
     /// Where the exchange is counted as being under way.
     pub(crate) under_way: Vec<UnderWay>,
+}
+
+/// The head of an answer: empty, and without room for one, while it is waited for.
+#[derive(Default)]
+pub(crate) struct Answer(Option<Box<Head>>);
+
+static NO_HEAD: Head = Head::new();
+
+impl Deref for Answer {
+    type Target = Head;
+
+    #[inline]
+    fn deref(&self) -> &Head {
+        self.0.as_deref().unwrap_or(&NO_HEAD)
+    }
+}
+
+impl DerefMut for Answer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Head {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Answer {
+    /// Whether it has room for a head.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Empties it; room that grew large goes.
+    #[inline]
+    pub(crate) fn trim(&mut self) {
+        match &mut self.0 {
+            Some(head) if head.kept_bytes() <= Buffers::MOST_OF_A_HEAD => head.clear(),
+            _ => self.0 = None,
+        }
+    }
+}
+
+impl Spare for Answer {
+    #[inline]
+    fn kept_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |head| size_of::<Head>() + head.kept_bytes())
+    }
 }
 
 /// What the request's target is besides what was received. Most requests have none of it, and no room for it.
@@ -124,12 +171,11 @@ impl Buffers {
 
     /// Empties it for the next exchange and frees what grew large.
     pub(crate) fn trim(&mut self) {
-        for head in [&mut self.request, &mut self.answer] {
-            if head.kept_bytes() > Self::MOST_OF_A_HEAD {
-                *head = Head::new();
-            }
-            head.clear();
+        if self.request.kept_bytes() > Self::MOST_OF_A_HEAD {
+            self.request = Head::new();
         }
+        self.request.clear();
+        self.answer.trim();
         self.host.clear();
         self.under_way.clear();
         self.body.drop_copies();
@@ -144,7 +190,7 @@ impl Buffers {
 impl Spare for Box<Buffers> {
     fn kept_bytes(&self) -> usize {
         let Buffers { request, answer, host, forms, replay, text, .. } = &**self;
-        let heads = request.kept_bytes() + answer.kept_bytes();
+        let heads = request.kept_bytes() + Spare::kept_bytes(answer);
         let vectors = host.capacity() + replay.capacity() + text.capacity();
         size_of::<Buffers>() + heads + forms.kept_bytes() + vectors
     }
@@ -154,7 +200,7 @@ impl Default for Buffers {
     fn default() -> Self {
         Self {
             request: Head::new(),
-            answer: Head::new(),
+            answer: Answer::default(),
             parties: Parties::default(),
             host: String::new(),
             forms: Forms::default(),

@@ -81,10 +81,10 @@ impl UpstreamRecord {
 }
 
 impl Record<'_> {
-    /// The endpoint's answer ended so long after the request was sent.
-    pub(crate) fn answered(&mut self, response: Micros) {
+    /// The endpoint's answer ended so long after its head.
+    pub(crate) fn answered(&mut self, body: Duration) {
         if let Some(upstream) = &mut self.upstream {
-            upstream.response = response;
+            upstream.response = (upstream.header.duration() + body).into();
         }
     }
 
@@ -103,13 +103,13 @@ impl Record<'_> {
     }
 
     /// Nothing known yet but when it began.
-    pub(crate) fn new(began: Instant, head_bytes: usize) -> Self {
+    pub(crate) fn new(began: Instant, head_bytes: u32) -> Self {
         Self {
             began,
             ended: None,
             method: Method::Other,
             status: 0,
-            request_bytes: head_bytes as u64,
+            request_bytes: u64::from(head_bytes),
             body_bytes: 0,
             sent_bytes: 0,
             fault: None,

@@ -91,7 +91,7 @@ pub enum Upgrade {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Its length as it came.
-    pub head_bytes: usize,
+    pub head_bytes: u32,
     /// How its body is delimited.
     pub body: Result<BodySize, Malformed>,
     /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).

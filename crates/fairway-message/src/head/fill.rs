@@ -29,14 +29,7 @@ impl Head {
     #[inline]
     pub fn found_field(&mut self, name: Span, end: usize) -> Known {
         let known = Known::of(name.of(&self.bytes));
-        self.present |= known.bit();
-        self.fields.push(Field {
-            start: name.start,
-            name_end: name.end,
-            end: offset(end),
-            known,
-            sensitive: false,
-        });
+        self.add(Field { start: name.start, name_end: name.end, end: offset(end), known, sensitive: false });
         known
     }
 
@@ -63,14 +56,7 @@ impl Head {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
         let end = offset(self.bytes.len() - 2);
-        self.present |= known.bit();
-        self.fields.push(Field {
-            start: offset(start),
-            name_end: offset(start + name_bytes),
-            end,
-            known,
-            sensitive,
-        });
+        self.add(Field { start: offset(start), name_end: offset(start + name_bytes), end, known, sensitive });
     }
 
     /// Continues the value of the field that was appended last.
@@ -114,7 +100,7 @@ impl Head {
         self.bytes.extend_from_slice(b"\r\n");
         let bytes = &self.bytes;
         self.fields.retain(|field| !field.is(known, name, bytes));
-        self.fields.push(Field { start: offset(start), name_end, end, known, sensitive });
+        self.add(Field { start: offset(start), name_end, end, known, sensitive });
     }
 
     /// The fields in their order, each with whether it must never enter a compression table (RFC 7541 §7.1.3).

@@ -603,5 +603,6 @@ fn arrival(head: &mut Head, head_bytes: usize, (end, length): (bool, Option<u64>
     };
     head.remove_known(Known::Te);
     let (persistence, upgrade) = (Persistence::KeepAlive, Upgrade::None);
+    let head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
     Arrival { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }
 }

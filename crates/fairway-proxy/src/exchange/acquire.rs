@@ -339,6 +339,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
+        self.retry_state.now = began + connect;
         let lease = welcome(self.env.worker, chosen, hop, connect);
         self.leave_behind();
         Acquired { lease, age: Age::Fresh, connect: connect.into(), detour: self.detour }

@@ -7,14 +7,14 @@ use fairway_runtime::clock::Instant;
 use super::acquire::Acquired;
 use super::blame::blame;
 use super::environment::{Environment, Exchange};
-use super::retry::{Age, Failed, Progress};
+use super::retry::{Age, Failed, Progress, RetryState};
 use super::transact::transact;
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::record::{Detour, Micros};
 use crate::upstream::health::Blame;
-use crate::upstream::{Endpoint, Group, Lease};
+use crate::upstream::{Group, Lease};
 use crate::worker::ToEndpoint;
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
@@ -25,8 +25,6 @@ pub(crate) struct Answered<H: Hop> {
     pub(crate) reply: Reply,
     pub(crate) connect: Micros,
     pub(crate) detour: Detour,
-    /// When the request began to be sent.
-    pub(crate) sent: Instant,
     /// When the head was there.
     pub(crate) headed: Instant,
 }
@@ -36,14 +34,12 @@ pub(crate) struct Answered<H: Hop> {
 /// Not an `async fn`: that would keep its arguments twice for as long as the attempt takes.
 pub(crate) fn attempt<'e, N: Network, D: Downstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
-    group: &'e Group<ToEndpoint<N>>,
     acquired: Acquired<ToEndpoint<N>>,
-    now: Instant,
+    retry_state: &'e RetryState,
 ) -> impl Future<Output = Result<Answered<ToEndpoint<N>>, Failed>> {
     let Acquired { mut lease, age, connect, detour } = acquired;
     count(&exchange.env.worker.counters.attempts.sent);
     let before = (lease.up().sent(), lease.up().received());
-    let sent = if age == Age::Fresh { Instant::now() } else { now };
     let buffers = &*exchange.buffers;
     let rewritten = &buffers.forms.read().target;
     let target = if rewritten.is_empty() { exchange.env.intake.received(buffers) } else { rewritten };
@@ -54,12 +50,8 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         .send_request(&buffers.request, &RequestPlan { target, body: exchange.env.intake.body, upgrade });
     async move {
         let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
-        let fault = match transact(exchange, lease.up(), (sent, patience)).await {
-            Ok(reply) => {
-                let headed = Instant::now();
-                lease.endpoint().succeeded(headed - sent);
-                return Ok(Answered { lease, reply, connect, detour, sent, headed });
-            }
+        let fault = match transact(exchange, lease.up(), (retry_state.now, patience)).await {
+            Ok(reply) => return Ok(Answered { lease, reply, connect, detour, headed: Instant::now() }),
             Err(fault) => fault,
         };
         let progress = match (lease.up().sent() == before.0, lease.up().received() == before.1) {
@@ -71,9 +63,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         let age = if lease.up().is_quiet() { Age::Fresh } else { age };
         // A client that resets its requests would else have the system run out of ports: each closed here is kept a minute.
         lease.up().abandon();
-        let failed = Failed { fault, progress, age, endpoint: lease.index() };
-        note_failure(&exchange.env, group, lease.endpoint(), &failed);
-        Err(failed)
+        Err(Failed { fault, progress, age, endpoint: lease.index() })
     }
 }
 
@@ -82,12 +72,12 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
 const ACKNOWLEDGED: Duration = Duration::from_millis(250);
 
 /// What a failure after the connect says about the endpoint, as far as it can be told before another one was tried.
-fn note_failure<N: Network>(
+pub(super) fn note_failure<N: Network>(
     env: &Environment<'_, N>,
     group: &Group<ToEndpoint<N>>,
-    endpoint: &Endpoint<ToEndpoint<N>>,
     failed: &Failed,
 ) {
+    let endpoint = group.member(failed.endpoint);
     if failed.is_stale() {
         count(&env.worker.counters.attempts.stale);
     } else if failed.fault == Fault::UpstreamUnreachable {

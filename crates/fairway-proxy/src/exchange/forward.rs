@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
-use fairway_routing::{BackendSlot, Replacing};
+use fairway_routing::{Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
-use super::attempt::{Answered, attempt};
+use super::attempt::{Answered, attempt, note_failure};
 use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
@@ -40,6 +40,8 @@ const WORTH_DRAINING: usize = 64 * 1024;
 /// An endpoint that answered, with what it answered on.
 struct Delivered<H: Hop> {
     answered: Answered<H>,
+    /// When the request began to be sent.
+    sent: Instant,
     attempts: u8,
 }
 
@@ -50,14 +52,14 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env);
-    if group.is_ok() {
+    if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
     async move {
         // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
         let answer = match &group {
-            Ok(group) => deliver(exchange, group).await,
-            Err(fault) => Err(*fault),
+            Some(group) => deliver(exchange, group).await,
+            None => Err(without_group(&exchange.env)),
         };
         let delivered = match judge(exchange, answer) {
             Ok(delivered) => delivered,
@@ -69,11 +71,14 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>) -> Result<Rc<Group<ToEndpoint<N>>>, Fault> {
-    let targets = env.rule.targets();
-    let slot: Option<BackendSlot> = targets.pick(env.worker.random(|random| random.u32(..)));
-    let slot = slot.ok_or(Fault::NoBackend)?;
-    env.adopted.group(slot, &env.worker.groups).ok_or(Fault::NoEndpoint)
+fn group<N: Network>(env: &Environment<'_, N>) -> Option<Rc<Group<ToEndpoint<N>>>> {
+    let slot = env.rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
+    env.adopted.group(slot, &env.worker.groups)
+}
+
+/// Why there is none.
+fn without_group<N: Network>(env: &Environment<'_, N>) -> Fault {
+    if *env.rule.targets() == Targets::None { Fault::NoBackend } else { Fault::NoEndpoint }
 }
 
 /// Makes the request's head what the endpoint shall see.
@@ -122,12 +127,17 @@ fn deliver<'e, N: Network, D: Downstream>(
                     continue;
                 }
             };
-            match attempt(exchange, group, acquired, retry_state.now).await {
-                Err(failed) => conclude_attempt(exchange, group, &mut retry_state, &failed)?,
+            match attempt(exchange, acquired, &retry_state).await {
+                Err(failed) => {
+                    note_failure(&exchange.env, group, &failed);
+                    conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+                }
                 Ok(answered) => {
+                    let sent = retry_state.now;
+                    answered.lease.endpoint().succeeded(answered.headed - sent);
                     retry_state.confirm(exchange.env.worker, group, &answered.lease);
                     if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
-                        return Ok(Delivered { answered, attempts: retry_state.attempts });
+                        return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
                     }
                     put_aside(exchange, answered);
                 }
@@ -261,8 +271,8 @@ fn hand_on<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     delivered: Delivered<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
-    let Delivered { answered, attempts } = delivered;
-    let Answered { mut lease, reply, connect, detour, sent, headed } = answered;
+    let Delivered { answered, sent, attempts } = delivered;
+    let Answered { mut lease, reply, connect, detour, headed } = answered;
     let status = exchange.buffers.answer.status();
     exchange.record.status = status;
     let header = (headed - sent).into();
@@ -277,7 +287,7 @@ fn hand_on<N: Network, D: Downstream>(
         } else {
             let relayed = answer(exchange, lease.up(), (reply, headed)).await;
             let ended = Instant::now();
-            exchange.record.answered((ended - sent).into());
+            exchange.record.answered(ended - headed);
             match relayed {
                 Ok((persistence, reusable)) => {
                     exchange.record.ended = Some(ended);

@@ -166,7 +166,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
 async fn ask_on<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     mut asking: &'a Asking,
-    mut next: usize,
+    mut next: u32,
 ) -> Verdict<'a> {
     loop {
         match ask::ask(exchange, asking).await {
@@ -250,7 +250,7 @@ fn route<'a, H: Hop>(
 }
 
 /// What the rule itself makes of the request, from its step number `first` on.
-fn decide<'a, N: Network>(env: &Environment<'a, N>, first: usize, buffers: &mut Buffers) -> Verdict<'a> {
+fn decide<'a, N: Network>(env: &Environment<'a, N>, first: u32, buffers: &mut Buffers) -> Verdict<'a> {
     let Environment { intake, client, https_port, prefix, .. } = env;
     let counts = &env.worker.counts;
     let context = FilterContext { intake, client, counts, https_port: *https_port, prefix: *prefix };

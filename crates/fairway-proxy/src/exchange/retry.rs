@@ -70,19 +70,17 @@ pub(crate) enum Reuse {
 
 /// Which endpoints were tried, and what the next attempt may do.
 pub(crate) struct RetryState {
-    /// When the attempt begins.
+    /// When the attempt begins; once it has a connection, when its request is sent.
     pub(crate) now: Instant,
     pub(crate) reuse: Reuse,
     pub(crate) tried: Tried,
-    /// Those tried that failed after the connect: whether it was their fault, the next attempt tells.
-    accused: Tried,
     pub(super) attempts: u8,
 }
 
 impl RetryState {
     pub(super) fn begin(now: Instant, idempotent: bool) -> Self {
         let reuse = if idempotent { Reuse::Any } else { Reuse::Proven };
-        Self { now, reuse, tried: Tried::default(), accused: Tried::default(), attempts: 0 }
+        Self { now, reuse, tried: Tried::default(), attempts: 0 }
     }
 
     pub(super) fn next<N: Network>(
@@ -101,9 +99,10 @@ impl RetryState {
             self.reuse = Reuse::Never;
             return;
         }
-        self.tried.insert(failed.endpoint);
         if failed.is_of_doubtful_cause() {
-            self.accused.insert(failed.endpoint);
+            self.tried.accuse(failed.endpoint);
+        } else {
+            self.tried.insert(failed.endpoint);
         }
     }
 
@@ -114,14 +113,14 @@ impl RetryState {
         group: &Group<ToEndpoint<N>>,
         answered: &Lease<ToEndpoint<N>>,
     ) {
-        for accused in self.accused.iter().filter(|accused| *accused != answered.index()) {
+        for accused in self.tried.accused().filter(|accused| *accused != answered.index()) {
             blame(worker, group, group.member(accused), Blame::BeforeHead);
         }
     }
 
     /// No endpoint answered. Several that fail alike are not at fault: the request is.
     pub(super) fn give_up<N: Network>(&self, worker: &Worker<N>, group: &Group<ToEndpoint<N>>) {
-        let mut accused = self.accused.iter();
+        let mut accused = self.tried.accused();
         if let (Some(only), None) = (accused.next(), accused.next()) {
             blame(worker, group, group.member(only), Blame::Unconfirmed);
         }

@@ -28,18 +28,25 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
     up: &'e mut U,
     (now, patience): (Instant, Duration),
 ) -> impl Future<Output = Result<Reply, Fault>> {
-    let Exchange { env, client_side, buffers, .. } = exchange;
+    announce(exchange);
+    exchange.env.worker.reuse.take_back(&mut exchange.buffers.answer);
     let (hearing, acknowledged_within, watch) = (Hearing::Unasked, patience.into(), PeerWatch::default());
-    let mut transaction =
-        Transaction { env, up, seen: (0, 0), since: now, hearing, acknowledged_within, watch };
-    buffers.answer.clear();
-    transaction.announce(client_side, buffers);
-    poll_fn(move |cx| transaction.poll(cx, client_side, buffers))
+    let mut transaction = Transaction { up, seen: (0, 0), since: now, hearing, acknowledged_within, watch };
+    poll_fn(move |cx| transaction.poll(cx, exchange))
+}
+
+/// The client that waits for a word before it sends its body gets it now, once.
+fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
+    let Exchange { env, client_side, buffers, .. } = exchange;
+    if env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
+        env.worker.reuse.lend(&mut buffers.answer);
+        buffers.answer.start_response(100);
+        client_side.down.send_interim(&buffers.answer);
+    }
 }
 
 /// One try with one connection to an endpoint.
-struct Transaction<'a, 'b, N: Network, U> {
-    env: &'a Environment<'b, N>,
+struct Transaction<'a, 'b, U> {
     up: &'a mut U,
     /// What the last look saw: a change is progress.
     seen: (u64, u64),
@@ -61,21 +68,13 @@ enum Hearing {
     Deaf,
 }
 
-impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
-    /// The client that waits for a word before it sends its body gets it now, once.
-    fn announce<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, buffers: &mut Buffers) {
-        if self.env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
-            buffers.answer.start_response(100);
-            client_side.down.send_interim(&buffers.answer);
-        }
-    }
-
-    fn poll<D: Downstream>(
+impl<'b, U: Upstream> Transaction<'_, 'b, U> {
+    fn poll<N: Network, D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        client_side: &mut ClientSide<D>,
-        buffers: &mut Buffers,
+        exchange: &mut Exchange<'_, 'b, N, D>,
     ) -> Poll<Result<Reply, Fault>> {
+        let Exchange { env, client_side, buffers, .. } = exchange;
         if self.hearing == Hearing::Unasked {
             self.hearing = match buffers.body.restart(cx, self.up, &buffers.replay) {
                 Ok(()) => Hearing::Listens,
@@ -83,16 +82,16 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             };
         }
         if !buffers.body.is_sent() && self.hearing == Hearing::Listens {
-            let Buffers { body, replay, .. } = &mut *buffers;
+            let Buffers { body, replay, .. } = &mut **buffers;
             match body.poll_send(cx, &mut client_side.down, self.up, replay) {
                 Poll::Ready(Err(BodyFault::Downstream(fault))) => return Poll::Ready(Err(fault)),
                 Poll::Ready(Err(BodyFault::Upstream)) => self.hearing = Hearing::Deaf,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        if let Poll::Ready(reply) = self.poll_head(cx, client_side, buffers) {
+        if let Poll::Ready(reply) = self.poll_head(cx, env, (client_side, buffers)) {
             return Poll::Ready(match reply {
-                Err(fault) if self.env.is_cut_in_time(fault) => Err(Fault::DeadlineExceeded),
+                Err(fault) if env.is_cut_in_time(fault) => Err(Fault::DeadlineExceeded),
                 reply => reply,
             });
         }
@@ -101,23 +100,23 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Some(fault) = self.look_at_endpoint(cx, &buffers.body) {
+        if let Some(fault) = self.look_at_endpoint(cx, env, &buffers.body) {
             return Poll::Ready(Err(fault));
         }
-        if self.note_progress(client_side, &mut buffers.body) {
+        if self.note_progress(env, client_side, &mut buffers.body) {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
         ready!(client_side.deadline.poll_passed(cx));
-        Poll::Ready(Err(self.lateness(&buffers.body)))
+        Poll::Ready(Err(self.lateness(env, &buffers.body)))
     }
 
-    fn poll_head<D: Downstream>(
+    fn poll_head<N: Network, D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
-        client_side: &mut ClientSide<D>,
-        buffers: &mut Buffers,
+        env: &Environment<'_, N>,
+        (client_side, buffers): (&mut ClientSide<D>, &mut Buffers),
     ) -> Poll<Result<Reply, Fault>> {
-        let limits = self.env.worker.options.limits.head();
+        let limits = env.worker.options.limits.head();
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
             if client_side.down.queued() > 0 {
@@ -127,7 +126,13 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                     Poll::Ready(Ok(())) | Poll::Pending => {}
                 }
             }
-            let reply = match ready!(self.up.poll_answer(cx, &mut buffers.answer, &limits)) {
+            // Lent for each look: most of them find nothing, and those that wait have no room for an answer.
+            env.worker.reuse.lend(&mut buffers.answer);
+            let Poll::Ready(read) = self.up.poll_answer(cx, &mut buffers.answer, &limits) else {
+                env.worker.reuse.take_back(&mut buffers.answer);
+                return Poll::Pending;
+            };
+            let reply = match read {
                 HeadRead::Whole(reply) => reply,
                 HeadRead::Closed | HeadRead::Cut => return Poll::Ready(Err(Fault::UpstreamClosed)),
                 HeadRead::Unreachable => return Poll::Ready(Err(Fault::UpstreamUnreachable)),
@@ -135,8 +140,8 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 HeadRead::Malformed(rule) => return Poll::Ready(Err(Fault::UpstreamMalformed(rule))),
             };
             match buffers.answer.status() {
-                101 if self.may_switch() && reply.upgrade == Upgrade::WebSocket => {
-                    return Poll::Ready(match is_proven(&self.env.intake, buffers) {
+                101 if may_switch(env) && reply.upgrade == Upgrade::WebSocket => {
+                    return Poll::Ready(match is_proven(&env.intake, buffers) {
                         true => Ok(reply),
                         false => Err(Fault::UpstreamMalformed(Malformed::WebsocketHandshake)),
                     });
@@ -145,7 +150,7 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
                 // Fairway has said it itself, if it was to be said.
                 100 => {}
-                102..=199 if self.env.intake.version != Version::Http10 => {
+                102..=199 if env.intake.version != Version::Http10 => {
                     client_side.down.send_interim(&buffers.answer);
                 }
                 102..=199 => {}
@@ -157,10 +162,15 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
     /// When the answer has not come for a while: an endpoint that has not even acknowledged the request is given up, at
     /// once where the request can go to another one; one that has all of it is asked often from now on whether it is
     /// still there.
-    fn look_at_endpoint(&mut self, cx: &mut Context<'_>, body: &RequestBody) -> Option<Fault> {
+    fn look_at_endpoint<N: Network>(
+        &mut self,
+        cx: &mut Context<'_>,
+        env: &Environment<'b, N>,
+        body: &RequestBody,
+    ) -> Option<Fault> {
         // The first poll, which asks for the time, comes before any progress.
         let first = || self.since + self.acknowledged_within.duration();
-        match self.watch.look(cx, first, self.env.worker, self.up) {
+        match self.watch.look(cx, first, env.worker, self.up) {
             PeerState::NotYet => return None,
             PeerState::Present if body.is_sent() && self.up.queued() == 0 => {
                 self.up.watch_closely();
@@ -168,9 +178,9 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
             PeerState::Present => {}
             PeerState::Silent => {
-                let repeatable = self.env.intake.method.is_idempotent() && body.is_replayable();
+                let repeatable = env.intake.method.is_idempotent() && body.is_replayable();
                 if repeatable && body.is_sent() {
-                    count(&self.env.worker.counters.attempts.unacknowledged);
+                    count(&env.worker.counters.attempts.unacknowledged);
                     return Some(Fault::UpstreamUnreachable);
                 }
             }
@@ -180,14 +190,10 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
         None
     }
 
-    /// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.
-    fn may_switch(&self) -> bool {
-        self.env.intake.upgrade == Upgrade::WebSocket && self.env.rule.rule().policy.websocket
-    }
-
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<D: Downstream>(
+    fn note_progress<N: Network, D: Downstream>(
         &mut self,
+        env: &Environment<'_, N>,
         client_side: &mut ClientSide<D>,
         body: &mut RequestBody,
     ) -> bool {
@@ -204,28 +210,28 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             }
             self.seen = seen;
         }
-        self.env.arm(&mut client_side.deadline, self.since, self.patience(body));
+        env.arm(&mut client_side.deadline, self.since, self.patience(env, body));
         too_slow
     }
 
     /// How long the next step may take.
-    fn patience(&self, body: &RequestBody) -> Duration {
-        let timeouts = &self.env.rule.rule().policy.timeouts;
+    fn patience<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Duration {
+        let timeouts = &env.rule.rule().policy.timeouts;
         if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
         } else if self.up.queued() > 0 {
             timeouts.send
-        } else if self.env.intake.dialect.is_grpc() {
+        } else if env.intake.dialect.is_grpc() {
             // A stream, in which nobody need have anything to say.
             timeouts.read
         } else {
-            self.env.worker.options.limits.body_idle
+            env.worker.options.limits.body_idle
         }
     }
 
     /// Whose lateness it is.
-    fn lateness(&self, body: &RequestBody) -> Fault {
-        if self.env.is_overdue() {
+    fn lateness<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Fault {
+        if env.is_overdue() {
             Fault::DeadlineExceeded
         } else if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
             Fault::UpstreamTimeout
@@ -233,6 +239,11 @@ impl<N: Network, U: Upstream> Transaction<'_, '_, N, U> {
             Fault::ClientTimeout
         }
     }
+}
+
+/// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.
+fn may_switch<N: Network>(env: &Environment<'_, N>) -> bool {
+    env.intake.upgrade == Upgrade::WebSocket && env.rule.rule().policy.websocket
 }
 
 /// Whether the endpoint proved that it understood the key. The client's own key is the client's to check; a client of HTTP/2 has

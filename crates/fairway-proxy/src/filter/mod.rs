@@ -22,11 +22,11 @@ use crate::peer::Scheme;
 /// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
 pub(crate) fn on_request<'r>(
     rule: &'r CompiledRule,
-    first: usize,
+    first: u32,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    for (number, step) in rule.steps().request.iter().enumerate().skip(first) {
+    for (step, next) in rule.steps().request.iter().zip(1..).skip(first as usize) {
         let verdict = match step {
             RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
@@ -51,7 +51,7 @@ pub(crate) fn on_request<'r>(
                 rewrite(path, context, buffers);
                 Verdict::Pass
             }
-            RequestStep::Ask(asking) => Verdict::Ask(asking, number + 1),
+            RequestStep::Ask(asking) => Verdict::Ask(asking, next),
             RequestStep::Rate(policy, limit) => {
                 limit::rate(context.counts, *policy, limit, context.client.address)
             }

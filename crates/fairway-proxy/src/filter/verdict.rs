@@ -31,5 +31,5 @@ pub(crate) enum Verdict<'r> {
     /// It is refused.
     Refused(Fault),
     /// Another service is asked; when it agrees, the request goes on with the step of this number.
-    Ask(&'r Asking, usize),
+    Ask(&'r Asking, u32),
 }

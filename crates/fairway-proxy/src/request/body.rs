@@ -21,7 +21,9 @@ pub(crate) struct RequestBody {
     sending: Sending,
     held: Held,
     announcement: Announcement,
-    bounds: BodyBounds,
+    /// As [`BodyBounds`] has them.
+    most: Option<u64>,
+    replay: usize,
     pace: Pace,
     /// What of `received` the pace has seen.
     paced: u64,
@@ -29,9 +31,11 @@ pub(crate) struct RequestBody {
     trust: Trust,
     /// What reads it, where the client sends text that the endpoint does not.
     text: Option<Decoder>,
-    /// Who else gets it.
-    copies: Vec<CopyWriter>,
+    /// Who else gets it, where anybody does.
+    copies: Option<Box<Copies>>,
 }
+
+struct Copies(Vec<CopyWriter>);
 
 /// Whether the client was told to go on (`100 Continue`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,12 +115,13 @@ impl RequestBody {
             sending: Sending::Flowing,
             held: Held::All,
             announcement: Announcement::Due,
-            bounds,
+            most: bounds.most,
+            replay: bounds.replay,
             pace: Pace::new(bounds.rate),
             paced: 0,
             trust,
             text: None,
-            copies: Vec::new(),
+            copies: None,
         }
     }
 
@@ -137,12 +142,12 @@ impl RequestBody {
 
     /// What comes from now on goes there, too.
     pub(crate) fn copy_to(&mut self, copy: CopyWriter) {
-        self.copies.push(copy);
+        self.copies.get_or_insert_with(|| Box::new(Copies(Vec::new()))).0.push(copy);
     }
 
     /// Breaks off the copies that are not whole.
     pub(crate) fn drop_copies(&mut self) {
-        self.copies.clear();
+        self.copies = None;
     }
 
     /// Bytes of the body that came, without their framing.
@@ -242,13 +247,15 @@ impl RequestBody {
         let mut refusal = BodyFault::Upstream;
         let step = down.poll_body(cx, room, |cx, data| {
             self.received += data.len() as u64;
-            if self.bounds.most.is_some_and(|most| self.received > most) {
+            if self.most.is_some_and(|most| self.received > most) {
                 refusal = BodyFault::Downstream(Fault::BodyTooLarge);
                 return Err(Failure::Refused);
             }
-            self.copies.iter().for_each(|copy| copy.write(data));
+            if let Some(copies) = &self.copies {
+                copies.0.iter().for_each(|copy| copy.write(data));
+            }
             let mut send = |data: &[u8]| {
-                self.held.hold(data, replay, self.bounds.replay);
+                self.held.hold(data, replay, self.replay);
                 up.send_data(cx, data).map_err(|_| Failure::Refused)
             };
             match &mut self.text {
@@ -264,8 +271,8 @@ impl RequestBody {
             }
             Poll::Ready(Ok(BodyStep::End)) => {
                 self.arrival = Arrival::Whole;
-                while let Some(copy) = self.copies.pop() {
-                    copy.finish();
+                if let Some(copies) = self.copies.take() {
+                    copies.0.into_iter().rev().for_each(CopyWriter::finish);
                 }
                 Ok(Poll::Ready(()))
             }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -61,22 +62,26 @@ impl<N: Network> Connector<N> {
         let network = Rc::clone(&self.network);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
-        let secure = self.tls(to, identities);
-        let connect = async move {
-            let secure = secure?;
-            let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
-            let Some((tls, name)) = secure else {
-                let spoken = match protocol {
-                    BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
-                    BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
-                };
-                return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
-            };
-            let stream = tls.connect(name, stream).await.map_err(|_| Fault::UpstreamTls)?;
-            let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
-            Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
+        let secure = match self.tls(to, identities) {
+            Ok(secure) => secure,
+            Err(fault) => return Box::pin(ready(Err(fault))),
         };
         Box::pin(async move {
+            // Made where it is awaited: what is handed in keeps its room beside it.
+            let connect = async {
+                let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
+                let Some((tls, name)) = secure else {
+                    let spoken = match protocol {
+                        BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
+                        BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
+                    };
+                    return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
+                };
+                // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
+                let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
+                let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
+                Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
+            };
             let mut hop = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
             hop.tell(watch(address, events));
             Ok(hop)
@@ -166,5 +171,25 @@ fn fault_of(error: &io::Error) -> Fault {
         Some(Shortage::Sockets | Shortage::Ports) => Fault::LocalShortage,
         None if error.kind() == io::ErrorKind::TimedOut => Fault::ConnectTimeout,
         None => Fault::ConnectFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::TcpNetwork;
+    use crate::options::Limits;
+    use crate::testing::worker_over;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_connect_in_the_clear_has_no_room_for_a_handshake() {
+        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let worker = worker_over(network, Limits::default(), 1, |_, _| {});
+        let address = ([127, 0, 0, 1], 80).into();
+        let to = EndpointIdentity { address, protocol: BackendProtocol::Http1, tls: None };
+        let connecting = worker.connector.start(&to, worker.adopted().identities(), Duration::from_secs(1));
+        let bytes = size_of_val(&*connecting);
+        // A handshake takes 1,500 more; a burst of requests makes thousands of connects at once.
+        assert!(bytes <= 700, "{bytes} bytes");
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Group<H> {
 pub(crate) struct Tried {
     members: [u16; MOST_TRIES],
     count: u8,
+    /// A bit for each place in `members`: those that failed after the connect.
+    accused: u8,
 }
 
 impl Tried {
@@ -50,13 +52,28 @@ impl Tried {
         }
     }
 
+    /// Remembers that it failed after the connect: whether it was its fault, the next attempt tells.
+    pub(crate) fn accuse(&mut self, member: u32) {
+        self.insert(member);
+        let place = self.iter().position(|tried| tried == member);
+        self.accused |= place.map_or(0, |place| 1 << place);
+    }
+
     fn contains(&self, member: usize) -> bool {
         self.iter().any(|tried| tried as usize == member)
     }
 
     /// Each of them, in the order in which they were tried.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+    fn iter(&self) -> impl Iterator<Item = u32> {
         self.members[..usize::from(self.count)].iter().map(|tried| u32::from(*tried))
+    }
+
+    /// Those that were accused, in the order in which they were tried.
+    pub(crate) fn accused(&self) -> impl Iterator<Item = u32> {
+        self.iter()
+            .enumerate()
+            .filter(|(place, _)| self.accused & (1 << place) != 0)
+            .map(|(_, member)| member)
     }
 }
 

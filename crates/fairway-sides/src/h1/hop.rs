@@ -74,7 +74,7 @@ impl<S: Transport> H1<S> {
         }
         self.method = head.method();
         let arrival = Arrival {
-            head_bytes,
+            head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX),
             body: framing.map(size_of_body),
             expects_continue: expects_continue(head),
             persistence: if keep_alive(head) { Persistence::KeepAlive } else { Persistence::Close },
