@@ -92,8 +92,8 @@ pub(crate) const ALL: [Scenario; 17] = [
     Scenario::http1("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
     Scenario::http2("idle-memory-h2", 5000, 1).measured(Load::Idle, false),
     Scenario::http2("idle-memory-h2-tls", 5000, 1).measured(Load::Idle, true),
-    Scenario::http2("waiting-streams", 20, 100).measured(Load::Waiting, false),
-    Scenario::http2("waiting-streams-h2c", 20, 100).measured(Load::Waiting, false).over(Spoken::H2c),
+    Scenario::http2("waiting-streams", 100, 100).measured(Load::Waiting, false),
+    Scenario::http2("waiting-streams-h2c", 100, 100).measured(Load::Waiting, false).over(Spoken::H2c),
 ];
 
 /// The scenarios that one of the comma-separated names begins; all when there is none.

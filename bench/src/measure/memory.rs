@@ -17,7 +17,8 @@ const FIRST: usize = 50;
 const FIRST_FOR: Duration = Duration::from_millis(500);
 /// All connections together take no longer.
 const LONGEST: Duration = Duration::from_secs(60);
-const SETTLE: Duration = Duration::from_millis(500);
+/// Allocators give freed memory back after a second or so.
+const SETTLE: Duration = Duration::from_secs(2);
 
 #[derive(serde::Serialize)]
 pub(crate) struct Memory {
