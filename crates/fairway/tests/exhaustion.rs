@@ -116,11 +116,16 @@ async fn until_given_back(fairway: &mut Fairway, at_rest: f64) {
 async fn memory_that_a_flood_of_heads_took_is_given_back() {
     let manifests = site(&[backend().await]);
     let (mut fairway, at_rest) = short_of_memory(&manifests, 30).await;
-    for _ in 0..2 {
-        let seen = flood_of_heads(&fairway, 960).await;
-        assert!(seen.get(&404).is_some_and(|count| *count > 50), "{seen:?}");
+    for clients in [300, 960, 300] {
+        let seen = flood_of_heads(&fairway, clients).await;
+        // There is room for 300. Of 960, how many are refused depends on when the process looks at its
+        // memory, of which what sockets hold is a part.
+        let may_refuse = clients > 300;
+        let expected = |status: &u16| *status == 404 || (may_refuse && *status == 503);
+        assert!(seen.keys().all(expected), "{clients} clients: {seen:?}");
         until_served(&fairway, "good.test").await;
         until_given_back(&mut fairway, at_rest).await;
+        fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
     }
 }
 
