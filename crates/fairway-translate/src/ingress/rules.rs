@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
         let reference =
-            BackendRef::new(key, port, (&owner.contributions.transport, &owner.contributions.balance));
+            BackendRef::new(key, port, (&owner.contributions.transport, owner.contributions.balance));
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin));
             return None;

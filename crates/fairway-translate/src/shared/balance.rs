@@ -1,47 +1,25 @@
 //! Who of a backend's endpoints gets a request, and what tells backends of the same Service and port apart by it.
 
-use std::sync::Arc;
-
-use fairway_model::{Balancing, SessionKey, SessionPart};
+use fairway_model::Balancing;
 
 /// Who gets a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Balance {
-    pub(crate) balancing: Balancing,
-    /// What requests have in common that belong to the same endpoint.
-    pub(crate) hash: Option<HashBy>,
-}
-
-/// What requests have in common, as it was written and as it is meant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HashBy {
-    pub(crate) text: Arc<str>,
-    pub(crate) parts: Vec<SessionPart>,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Balance(pub(crate) Balancing);
 
 impl Default for Balance {
     fn default() -> Self {
-        Self { balancing: Balancing::RoundRobin, hash: None }
+        Self(Balancing::RoundRobin)
     }
 }
 
 impl Balance {
     /// What tells backends of the same Service and port apart; empty for requests in turn.
-    pub(crate) fn suffix(&self) -> String {
-        let mut suffix = match self.balancing {
-            Balancing::RoundRobin => String::new(),
-            Balancing::PeakEwma => ";ewma".to_owned(),
-            Balancing::LeastRequests => ";least-requests".to_owned(),
-            Balancing::Random => ";random".to_owned(),
-        };
-        if let Some(by) = &self.hash {
-            suffix.extend([";hash=", &by.text]);
+    pub(crate) fn suffix(self) -> &'static str {
+        match self.0 {
+            Balancing::RoundRobin => "",
+            Balancing::PeakEwma => ";ewma",
+            Balancing::LeastRequests => ";least-requests",
+            Balancing::Random => ";random",
         }
-        suffix
-    }
-
-    /// The same for the data plane.
-    pub(crate) fn session(&self) -> Option<SessionKey> {
-        self.hash.as_ref().map(|by| SessionKey::Hash(by.parts.clone()))
     }
 }
