@@ -206,8 +206,8 @@ impl Connection {
             None => self.charge(now, Weight::Light)?,
         }
         match &opaque {
-            LAST_PING if matches!(self.times.ending, Ending::Announced { .. }) => self.go_away_at_last(),
-            LAST_PING | SILENCE_PING => {}
+            LAST_PING => self.go_away_was_seen(now),
+            SILENCE_PING => {}
             _ => return Ok(Some(Event::Pong(opaque))),
         }
         Ok(None)
