@@ -1,6 +1,6 @@
 //! Frames that carry neither heads nor bodies (RFC 9113 §6.3 to §6.9, RFC 9218 §7.1). Never answers more than the rules ask.
 
-use super::{Connection, Ending, Role};
+use super::{Connection, Role};
 use crate::abuse::Weight;
 use crate::event::{By, Event};
 use crate::fault::{Code, Fault};
