@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use fairway_lab_measure::Executable;
+use fairway_lab_results::ENOUGH_PAIRS;
 use tempfile::TempDir;
 
 use crate::backend::{self, Spoken, Upstream};
-use crate::measure::{self, Effort};
+use crate::measure::{self, Block, Effort};
 use crate::peers::{self, Binaries, Need, Wanted};
 use crate::pinning::Conditions;
-use crate::report::{Findings, Origin, Report, handshakes, summarise};
+use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
 use crate::running::Running;
 use crate::scenario::{Downstream, Load, Scenario};
 use crate::site::{Certificate, Site};
@@ -110,7 +111,10 @@ impl Campaign {
         }
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = base.clone();
-        let blocks = measure::blocks(scenario, &mut running, self.report.effort)?;
+        let effort = self.report.effort;
+        // Fewer rounds than that were not meant to be enough.
+        let are_few = |blocks: &[Block]| effort.blocks >= ENOUGH_PAIRS as usize && lacks_pairs(blocks, &base);
+        let blocks = measure::blocks(scenario, &mut running, effort, are_few)?;
         let summary = summarise(&blocks, &base);
         let handshakes = handshakes(&blocks);
         let (scenario, memory) = (*scenario, Vec::new());

@@ -80,7 +80,7 @@ struct RunArguments {
     /// `nginx@system` is another release.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Blocks for each peer and scenario.
+    /// Blocks for each peer and scenario. From 15 on, up to half as many follow where a peer has fewer than 15 pairs.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=200))]
     blocks: u16,
     /// Seconds of load in a block. What varies is the machine, from block to block: more blocks tell more than longer ones.

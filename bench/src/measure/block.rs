@@ -79,18 +79,25 @@ pub(crate) fn again(peer: &str) -> String {
     format!("{peer} again")
 }
 
-/// Measures every proxy in every round. The first of `peers` comes a second time under the name `... again`: what
+/// Measures every proxy in every round. The first of `proxies` comes a second time under the name `... again`: what
 /// the two differ by is the noise of the method.
+///
+/// After the rounds that were asked for, up to half as many follow while `are_few` says so of the blocks. It may look at how many
+/// there are, never at what they say: stopping at a figure one likes would be a bias.
 pub(crate) fn blocks(
     scenario: &Scenario,
     proxies: &mut [(String, Running)],
     effort: Effort,
+    are_few: impl Fn(&[Block]) -> bool,
 ) -> anyhow::Result<Vec<Block>> {
     let mut order: Vec<(usize, String)> =
         proxies.iter().enumerate().map(|(index, (name, _))| (index, name.clone())).collect();
     order.push((0, again(&proxies[0].0)));
     let mut blocks: Vec<Block> = Vec::new();
-    for round in 0..effort.blocks {
+    for round in 0..effort.blocks + effort.blocks / 2 {
+        if round >= effort.blocks && !are_few(&blocks) {
+            break;
+        }
         let mut line = format!("  {} {}/{}:", scenario.name, round + 1, effort.blocks);
         for (index, name) in &order {
             let block = Measurement::take(scenario, &mut proxies[*index].1, effort)?.into_block(round, name);

@@ -111,6 +111,13 @@ pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
     each.filter(|summary| summary.kept > 0).collect()
 }
 
+/// Whether some peer has too few pairs for a finding, at whichever distance of the CPUs it has most.
+pub(crate) fn lacks_pairs(blocks: &[Block], base: &str) -> bool {
+    let peers: BTreeSet<&str> =
+        blocks.iter().map(|block| &*block.peer).filter(|peer| *peer != base).collect();
+    peers.into_iter().any(|peer| !in_pairs(blocks, peer, base, Block::cpu_us).iter().any(Paired::are_enough))
+}
+
 /// What each peer's TLS handshakes were, in the blocks that count.
 pub(crate) fn handshakes(blocks: &[Block]) -> BTreeMap<String, Handshakes> {
     let mut all: BTreeMap<String, Handshakes> = BTreeMap::new();
@@ -240,6 +247,21 @@ mod tests {
         assert!((two.median - 1.3).abs() < 1e-9 && two.enough && two.pairs == 16);
         assert!(!one.enough && one.pairs == 2);
         assert!(two.coverage > 0.95);
+    }
+
+    #[test]
+    fn a_peer_lacks_pairs_until_one_state_has_enough_of_them() {
+        let two = |_| Distance::TwoCores;
+        assert!(lacks_pairs(&rounds(14, two), "fairway"));
+        assert!(!lacks_pairs(&rounds(18, two), "fairway"));
+        // Eighteen rounds, but nine in each state.
+        let both = |round| if round < 9 { Distance::TwoCores } else { Distance::OneCore };
+        assert!(lacks_pairs(&rounds(18, both), "fairway"));
+        let mut discarded = rounds(18, two);
+        discarded.iter_mut().filter(|block| block.peer == "nginx" && block.round < 6).for_each(|block| {
+            block.discarded = Some("a request failed".to_owned());
+        });
+        assert!(lacks_pairs(&discarded, "fairway"));
     }
 
     #[test]

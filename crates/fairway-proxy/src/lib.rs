@@ -34,7 +34,7 @@ mod tls;
 mod upstream;
 mod worker;
 
-pub use fairway_runtime::memory::MemoryBudget;
+pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
 pub use fault::{Fault, Party};
 pub use listener::BindError;
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};

@@ -20,7 +20,7 @@ pub use budget::MemoryBudget;
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 
-pub use crate::sys::{Return, return_memory};
+pub use crate::sys::{Return, refuse_huge_pages, return_memory};
 
 /// How often the memory is looked at, by the thread that reads and by the workers.
 pub const LOOK: Duration = Duration::from_millis(100);

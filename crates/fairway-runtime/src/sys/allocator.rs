@@ -1,4 +1,6 @@
-//! Freed memory that the allocator holds back.
+//! Memory that is resident though nothing needs it: what the allocator holds back, and the rest of huge pages.
+
+use std::io;
 
 /// How much of it is returned to the system.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,4 +15,36 @@ pub enum Return {
 pub fn return_memory(how_much: Return) {
     // SAFETY: `mi_collect` may be called at any time from any thread; it frees no block that is in use.
     unsafe { libmimalloc_sys::mi_collect(how_much == Return::All) }
+}
+
+/// From now on the kernel backs no memory of this process with huge pages where they are not asked for explicitly
+/// (`PR_SET_THP_DISABLE`, prctl(2)). With them memory becomes resident 2 MiB at a time, for each of the allocator's classes of
+/// sizes, and a bound on what is used says little about what is resident.
+///
+/// # Errors
+/// Where the kernel does not know the request: memory grows by huge pages if the system's setting is `always`.
+pub fn refuse_huge_pages() -> io::Result<()> {
+    const ON: libc::c_ulong = 1;
+    const UNUSED: libc::c_ulong = 0;
+    // SAFETY: this request takes numbers alone and touches no memory of the process.
+    let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, ON, UNUSED, UNUSED, UNUSED) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says of this process (proc(5)).
+    fn has_huge_pages() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("THP_enabled:")).unwrap();
+        line.ends_with('1')
+    }
+
+    #[test]
+    fn huge_pages_are_refused_for_the_whole_process() {
+        refuse_huge_pages().unwrap();
+        assert!(!has_huge_pages());
+    }
 }

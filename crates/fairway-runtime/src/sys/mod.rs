@@ -5,5 +5,5 @@
 mod allocator;
 mod tcp_info;
 
-pub use allocator::{Return, return_memory};
+pub use allocator::{Return, refuse_huge_pages, return_memory};
 pub(crate) use tcp_info::owes_acknowledgement;

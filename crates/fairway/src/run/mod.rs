@@ -17,7 +17,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, Audience, Pages};
-use fairway_proxy::{ProxyOptions, SelfSigned};
+use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
 
 use crate::args::RunArgs;
 use crate::logging;
@@ -28,6 +28,9 @@ use gate::Gate;
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let source = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
+    if let Err(error) = refuse_huge_pages() {
+        tracing::warn!(%error, "huge pages cannot be refused: more memory may be resident than docs/limits.md says");
+    }
     if args.translation.trust.believes_every_proxy_header() {
         tracing::warn!(
             "--proxy-protocol without --proxy-protocol-trusted: the PROXY header of every peer is believed, so that any \
