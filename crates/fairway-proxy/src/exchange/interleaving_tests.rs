@@ -482,7 +482,7 @@ fn answer_head(number: u32) -> Message {
 
 /// Lets everything happen that can.
 async fn settle() {
-    for _ in 0..20 {
+    for _ in 0..200 {
         yield_now().await;
     }
 }
@@ -518,6 +518,36 @@ async fn answers_of_one_connection_take_turns_and_use_one_connection_to_the_endp
         assert_eq!(line.borrow().said_in(part).data, b"aaaccc");
         assert_eq!(pair.endpoints.borrow().len(), 1);
         assert_eq!(at_rest(&pair.worker), Ok(()));
+    })
+    .await;
+}
+
+/// The most pieces in a row that are of one exchange.
+fn longest_turn(order: &[u32]) -> usize {
+    order.chunk_by(|one, next| one == next).map(<[u32]>::len).max().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_never_pause_take_turns() {
+    on_stage(async {
+        let mut pair = Pair::new(10);
+        let both = [pair.begin("POST", BodySize::Unknown), pair.begin("POST", BodySize::Unknown)];
+        settle().await;
+        for number in both {
+            (0..40).for_each(|_| pair.client_says(number, Message::Data(vec![b'x'; 1024])));
+            pair.client_says(number, Message::End);
+        }
+        settle().await;
+        let (line, _) = pair.forwarded(both[0]).unwrap();
+        assert!(longest_turn(&line.borrow().order_of_data()) <= 4, "{:?}", line.borrow().order_of_data());
+        for number in both {
+            pair.endpoint_says(number, answer_head(number));
+            (0..40).for_each(|_| pair.endpoint_says(number, Message::Data(vec![b'y'; 1024])));
+            pair.endpoint_says(number, Message::End);
+        }
+        settle().await;
+        let order = pair.client.borrow().order_of_data();
+        assert!(order.len() == 80 && longest_turn(&order) <= 4, "{order:?}");
     })
     .await;
 }

@@ -15,6 +15,9 @@ use crate::grpc::status_of;
 use crate::network::Network;
 use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 
+/// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.
+const PIECES_IN_A_TURN: usize = 2;
+
 /// How far the answer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -51,6 +54,10 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             }
             Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => Fault::DeadlineExceeded,
             Poll::Ready(Err(fault)) => fault,
+            // What a turn of several brings is no sign of how fast the client takes it.
+            Poll::Pending if flow.has_more && client_side.deadline.poll_passed(cx).is_pending() => {
+                return Poll::Pending;
+            }
             Poll::Pending => {
                 if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
@@ -112,6 +119,8 @@ struct Flow {
     awaited: Awaited,
     /// Whether the client has no room for more.
     is_full: bool,
+    /// Whether it was left only because others have their turn.
+    has_more: bool,
     /// What the last look saw, moved and taken by the client's socket: a change is progress.
     seen: (u64, u64),
     /// When the last progress was made.
@@ -125,6 +134,7 @@ impl Flow {
             stage: Stage::Flowing,
             awaited: Awaited::Unknown,
             is_full: false,
+            has_more: false,
             seen: (0, 0),
             since: began,
             pace: Pace::new(rate),
@@ -137,10 +147,17 @@ impl Flow {
         up: &mut U,
         outlet: &mut Outlet<'_, D>,
     ) -> Poll<Result<(), Fault>> {
+        let mut pieces = 0;
+        self.has_more = false;
         loop {
             if self.stage == Stage::Finished {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Ready(Ok(()));
+            }
+            if pieces == PIECES_IN_A_TURN {
+                self.has_more = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
@@ -148,7 +165,7 @@ impl Flow {
             let step =
                 up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));
             match step {
-                Poll::Ready(Ok(BodyStep::More)) => {}
+                Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
                     outlet.finish(cx, up.trailers()).map_err(|_| Fault::UpstreamTruncated)?;
                     self.stage = Stage::Finished;

@@ -14,6 +14,10 @@ use crate::fault::Fault;
 use crate::request::client::Trust;
 use fairway_sides::sides::{BodyStep, Downstream, Failure, Upstream};
 
+/// Pieces of a body that are moved before other exchanges have their turn. A piece is what one read brings: in chunks of one
+/// byte it costs half a millisecond, and a client can have the next one ready always.
+const PIECES_IN_A_TURN: usize = 2;
+
 /// The request's body.
 pub(crate) struct RequestBody {
     received: u64,
@@ -208,6 +212,7 @@ impl RequestBody {
         up: &mut U,
         replay: &mut Vec<u8>,
     ) -> Poll<Result<(), BodyFault>> {
+        let mut pieces = 0;
         loop {
             let room = match self.sending {
                 Sending::Finished => ready!(up.poll_flush(cx)).map(|()| 0),
@@ -225,7 +230,12 @@ impl RequestBody {
                     self.sending = Sending::Finished;
                 }
                 (Sending::Flowing, Arrival::Coming) => {
-                    if self.poll_piece(cx, (down, room), up, replay)?.is_pending() {
+                    let has_had_its_turn = pieces == PIECES_IN_A_TURN;
+                    if has_had_its_turn {
+                        cx.waker().wake_by_ref();
+                    }
+                    pieces += 1;
+                    if has_had_its_turn || self.poll_piece(cx, (down, room), up, replay)?.is_pending() {
                         // What is there leaves before more is waited for.
                         if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
                             return Poll::Ready(Err(BodyFault::Upstream));
