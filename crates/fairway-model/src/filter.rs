@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+use crate::matches::Match;
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +17,10 @@ pub enum Filter {
     Redirect(Redirect),
     /// Lets some client addresses through.
     Access(AccessList),
+    /// Refuses some requests.
+    Deny(Deny),
+    /// Says who the client is. Before all others, wherever it stands.
+    RealIp(RealIp),
     /// Cross-origin resource sharing.
     Cors(Cors),
     /// Changes the request's headers before it is forwarded.
@@ -92,6 +97,25 @@ pub struct AccessList {
     pub deny: Vec<IpNet>,
     /// When not empty, nothing else passes.
     pub allow: Vec<IpNet>,
+}
+
+/// Which requests are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deny {
+    /// What they are answered: 400..=599.
+    pub status: u16,
+    /// Any one is enough.
+    pub when: Vec<Match>,
+}
+
+/// Who the client is, where others speak for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RealIp {
+    /// The header with its address, in lower case. Of the list in `x-forwarded-for` the last address counts that is not in
+    /// `trusted`.
+    pub header: Arc<str>,
+    /// Who is believed.
+    pub trusted: Vec<IpNet>,
 }
 
 /// Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it.

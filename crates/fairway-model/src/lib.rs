@@ -12,6 +12,7 @@ pub mod filter;
 pub mod guard;
 pub mod host;
 pub mod listener;
+pub mod matches;
 pub mod origin;
 pub mod policy;
 pub mod route;
@@ -25,17 +26,18 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
-    RedirectTarget,
+    AccessList, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp,
+    Redirect, RedirectTarget,
 };
 pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
+pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, Timeouts};
 pub use route::{
-    Action, Answer, AnswerReason, FieldMatch, HostKey, Match, PathForm, PathMatch, Route, Rule, RuleLabels,
-    RuleOrder, TextMatch, VirtualHost, WeightedBackend,
+    Action, Answer, AnswerReason, HostKey, PathForm, Route, Rule, RuleLabels, RuleOrder, VirtualHost,
+    WeightedBackend,
 };
 pub use settings::{
     AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,

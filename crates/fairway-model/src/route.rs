@@ -8,6 +8,7 @@ use crate::backend::BackendKey;
 use crate::certificate::{CertificateKey, ClientVerification};
 use crate::filter::Filter;
 use crate::host::HostPattern;
+use crate::matches::Match;
 use crate::origin::Origin;
 use crate::policy::Policy;
 
@@ -105,67 +106,6 @@ pub struct RuleLabels {
     pub service_port: Arc<str>,
     /// The path as written in the object.
     pub path: Arc<str>,
-}
-
-/// Conditions that must all hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Match {
-    /// On the path.
-    pub path: PathMatch,
-    /// On the method, in upper case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub method: Option<Arc<str>>,
-    /// On headers; names in lower case.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<FieldMatch>,
-    /// On query parameters.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub query: Vec<FieldMatch>,
-    /// On cookies; names are case-sensitive (RFC 6265 §4.1.1).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cookies: Vec<FieldMatch>,
-}
-
-/// A condition on the path, which is in the host's [`PathForm`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PathMatch {
-    /// The path, byte for byte.
-    Exact(Arc<str>),
-    /// The path or anything below it, by path elements: `/a` covers `/a`, `/a/` and `/a/b`, not `/ab`. A trailing slash
-    /// is part of the pattern: `/a/` covers `/a/` and `/a/b`, not `/a`. `/` covers everything.
-    Prefix(Arc<str>),
-    /// A regular expression anchored at the start of the path and not at its end. As in nginx, where `^` stands before
-    /// its text, of several alternatives outside of groups only the first is anchored.
-    Regex {
-        /// In the syntax that `fairway-pattern` has of PCRE, without the anchor.
-        pattern: Arc<str>,
-        /// Whether upper and lower case are the same (ingress-nginx).
-        ignore_case: bool,
-    },
-}
-
-impl Default for PathMatch {
-    fn default() -> Self {
-        Self::Prefix("/".into())
-    }
-}
-
-/// A condition on a named value: a header, a query parameter or a cookie.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FieldMatch {
-    /// The header (lower case), the query parameter (exact) or the cookie (exact).
-    pub name: Arc<str>,
-    /// What its value must be.
-    pub value: TextMatch,
-}
-
-/// A condition on a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TextMatch {
-    /// Byte for byte.
-    Exact(Arc<str>),
-    /// A regular expression that must cover the whole value.
-    Regex(Arc<str>),
 }
 
 /// What happens to a request that passed the filters.

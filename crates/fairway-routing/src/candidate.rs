@@ -96,7 +96,8 @@ impl Candidate {
 }
 
 impl PathTest {
-    fn compiled(path: &PathMatch) -> Result<Self, String> {
+    /// Ready to be tested.
+    pub(crate) fn compiled(path: &PathMatch) -> Result<Self, String> {
         Ok(match path {
             PathMatch::Exact(path) => Self::Exact(path.clone()),
             PathMatch::Prefix(path) => Self::Prefix(path.clone()),

@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
+    AccessList, BackendKey, ConcurrencyLimit, Cors, Deny, ErrorPages, ExternalAuth, Filter, HeaderEdit,
+    HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget,
+    Timeouts,
 };
 
+use crate::candidate::PathTest;
+use crate::conditions::Conditions;
+use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
 /// The steps of a rule.
@@ -19,6 +23,8 @@ use crate::rewrite::CompiledRewrite;
 pub struct Steps<R> {
     /// Between the match and the action, up to the first that answers.
     pub request: Box<[RequestStep<R>]>,
+    /// Before the first of them: who the client is.
+    pub real_ip: Option<Box<RealIp>>,
     /// With the request as it is forwarded, beside forwarding it.
     pub forward: Box<[Copying<R>]>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
@@ -60,6 +66,8 @@ pub enum RequestStep<R> {
     Redirect(CompiledRedirect),
     /// Refuses clients by address.
     Access(AccessList),
+    /// Refuses requests by what they are.
+    Deny(CompiledDeny),
     /// Answers preflights of allowed origins.
     Preflight(Arc<Cors>),
     /// Edits fields.
@@ -141,6 +149,34 @@ pub struct CompiledRedirect {
     pub path: Option<CompiledRewrite>,
 }
 
+/// Requests that are refused.
+#[derive(Clone, Debug)]
+pub struct CompiledDeny {
+    /// What they are answered: 400..=599.
+    pub status: u16,
+    when: Box<[(PathTest, Option<Conditions>)]>,
+    form: PathForm,
+}
+
+impl CompiledDeny {
+    fn compiled(deny: &Deny, form: PathForm) -> Result<Self, String> {
+        let when = deny.when.iter().map(|of| Ok((PathTest::compiled(&of.path)?, Conditions::compiled(of)?)));
+        Ok(Self { status: deny.status, when: when.collect::<Result<_, String>>()?, form })
+    }
+
+    /// Whether a request is one of them.
+    pub fn covers<F: Fields>(&self, request: &Request<'_, F>) -> bool {
+        let path = match self.form {
+            PathForm::Normalised => request.normalised,
+            PathForm::Decoded => request.decoded,
+        };
+        let holds = |(test, conditions): &(PathTest, Option<Conditions>)| {
+            test.covered(path).is_some() && conditions.as_ref().is_none_or(|it| it.hold(request))
+        };
+        self.when.iter().any(holds)
+    }
+}
+
 /// Edits of fields that may be made: not of those that say where the message ends or what becomes of the connection, and
 /// there is always one `Host`. In the order of their lists.
 #[derive(Clone, Debug)]
@@ -157,6 +193,7 @@ impl<R> Default for Steps<R> {
     fn default() -> Self {
         Self {
             request: [].into(),
+            real_ip: None,
             forward: [].into(),
             retried: [].into(),
             answer: [].into(),
@@ -178,6 +215,7 @@ impl<R> Steps<R> {
     ) -> Result<Self, String> {
         let mut steps = Lists {
             request: Vec::new(),
+            real_ip: None,
             forward: Vec::new(),
             retried: Vec::new(),
             replace: Vec::new(),
@@ -188,11 +226,11 @@ impl<R> Steps<R> {
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, real_ip, forward, mut retried, replace, answer, grpc_web, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, forward, retried, answer, grpc_web, log })
+        Ok(Self { request, real_ip, forward, retried, answer, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -231,6 +269,7 @@ pub(crate) struct InnerRule<'a> {
 /// Steps in the making.
 struct Lists<R> {
     request: Vec<RequestStep<R>>,
+    real_ip: Option<Box<RealIp>>,
     forward: Vec<Copying<R>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
@@ -247,13 +286,15 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, real_ip, forward, retried, replace, answer, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
                 request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
             }
             Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
+            Filter::Deny(deny) => request.push(RequestStep::Deny(CompiledDeny::compiled(deny, form)?)),
+            Filter::RealIp(real_ip_of) => *real_ip = Some(Box::new(real_ip_of.clone())),
             Filter::Cors(cors) => {
                 let cors = Arc::new(cors.clone());
                 request.push(RequestStep::Preflight(Arc::clone(&cors)));

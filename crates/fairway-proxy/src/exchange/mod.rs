@@ -62,7 +62,7 @@ use crate::record::Record;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
-use crate::request::intake::{Fields, Intake};
+use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Arrival, Downstream, Upgrade};
@@ -203,6 +203,11 @@ fn admit<'a, N: Network>(
     let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
         return Err(Unroutable::NoRoute(intake));
     };
+    let client = match &rule.steps().real_ip {
+        Some(real_ip) => client.behind(real_ip, &mut buffers.request),
+        None => client,
+    };
+    buffers.parties.client = Some(client.address);
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.forms.forget_steps();
@@ -231,15 +236,7 @@ fn route<'a, H: Hop>(
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
     let listener = adopted.listener(peer.listener)?;
-    let request = fairway_routing::Request {
-        host: &buffers.host,
-        method: buffers.request.method_bytes(),
-        normalised: intake.normalised(buffers),
-        decoded: intake.decoded(buffers),
-        query: intake.query(buffers),
-        fields: &Fields(&buffers.request),
-    };
-    match adopted.snapshot().lookup(listener.table, &request) {
+    match intake.as_routed(buffers, |request| adopted.snapshot().lookup(listener.table, request)) {
         Matched::Rule { host, rule, prefix } => {
             record.rule = Some(rule);
             record.host_label = Some(&host.key().host);

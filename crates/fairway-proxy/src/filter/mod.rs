@@ -13,7 +13,9 @@ use std::net::IpAddr;
 
 use fairway_message::{Head, Known, Method};
 use fairway_model::AccessList;
-use fairway_routing::{AnswerStep, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep};
+use fairway_routing::{
+    AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep,
+};
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -31,6 +33,7 @@ pub(crate) fn on_request<'r>(
             RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
             RequestStep::Access(list) => access(list, context.client.address),
+            RequestStep::Deny(requests) => deny(requests, context, buffers),
             RequestStep::Preflight(cors) => match context.intake.method {
                 Method::Options => cors::preflight(cors, buffers),
                 _ => Verdict::Pass,
@@ -96,6 +99,13 @@ fn access<'r>(list: &AccessList, client: IpAddr) -> Verdict<'r> {
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
     if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }
+}
+
+fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &Buffers) -> Verdict<'r> {
+    match context.intake.as_routed(buffers, |request| requests.covers(request)) {
+        true => Verdict::Refused(Fault::Denied(requests.status)),
+        false => Verdict::Pass,
+    }
 }
 
 fn apply(edits: &FieldEdits, head: &mut Head) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fairway_message::{Head, Known};
-use fairway_model::ForwardedTrust;
+use fairway_model::{ForwardedTrust, RealIp};
 
 use crate::peer::{Peer, Scheme};
 
@@ -41,19 +41,39 @@ impl Client {
             _ => scheme,
         };
         let peer = address;
-        let address = rightmost_stranger(request, trust).unwrap_or(peer);
+        let told = request.all(Known::XForwardedFor);
+        let address = rightmost_stranger(told, |address| is_in(trust, address)).unwrap_or(peer);
         Self { address, peer, scheme, port: port.unwrap_or(public_port), trust: Trust::Trusted }
+    }
+
+    /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
+    /// own rules.
+    #[cold]
+    pub(crate) fn behind(self, real_ip: &RealIp, request: &mut Head) -> Self {
+        let is_trusted = |address| real_ip.trusted.iter().any(|range| range.contains(&address));
+        if !is_trusted(self.address) {
+            if Known::of(real_ip.header.as_bytes()) != Known::XForwardedFor {
+                request.remove(real_ip.header.as_bytes());
+            }
+            return self;
+        }
+        let told = request.all_named(real_ip.header.as_bytes());
+        let address = rightmost_stranger(told, is_trusted).unwrap_or(self.address);
+        Self { address, peer: self.address, ..self }
     }
 }
 
-/// The last address of `X-Forwarded-For` that no trusted peer vouches for: whoever the first trusted peer saw. Several
-/// lines are one list (RFC 9110 §5.3): a trusted peer may have added its line behind the one that its client sent.
-fn rightmost_stranger(request: &Head, trust: &ForwardedTrust) -> Option<IpAddr> {
-    let parts = request.all(Known::XForwardedFor).flat_map(|line| line.split(|byte| *byte == b','));
+/// The last address of a list that no trusted peer vouches for: whoever the first trusted peer saw. Several lines are one
+/// list (RFC 9110 §5.3): a trusted peer may have added its line behind the one that its client sent.
+fn rightmost_stranger<'r>(
+    lines: impl Iterator<Item = &'r [u8]>,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
+    let parts = lines.flat_map(|line| line.split(|byte| *byte == b','));
     parts.fold(None, |found, part| match address(part) {
         // What stands before it nobody can have vouched for.
         None => None,
-        Some(trusted) if is_in(trust, trusted) => found.or(Some(trusted)),
+        Some(trusted) if is_trusted(trusted) => found.or(Some(trusted)),
         stranger => stranger,
     })
 }

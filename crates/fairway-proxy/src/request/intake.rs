@@ -126,6 +126,22 @@ impl Intake {
         }
     }
 
+    /// What `ask` says of the request as routing sees it.
+    pub(crate) fn as_routed<T>(
+        &self,
+        buffers: &Buffers,
+        ask: impl FnOnce(&fairway_routing::Request<'_, Fields<'_>>) -> T,
+    ) -> T {
+        ask(&fairway_routing::Request {
+            host: &buffers.host,
+            method: buffers.request.method_bytes(),
+            normalised: self.normalised(buffers),
+            decoded: self.decoded(buffers),
+            query: self.query(buffers),
+            fields: &Fields(&buffers.request),
+        })
+    }
+
     /// The path in the form that a rewrite is written for.
     pub(crate) fn path_in<'a>(&self, form: PathForm, buffers: &'a Buffers) -> &'a [u8] {
         match form {

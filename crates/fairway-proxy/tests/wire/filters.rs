@@ -1,8 +1,8 @@
 //! Filters as a client and an endpoint see them.
 
 use fairway_model::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathMatch, PathRewrite,
-    Redirect, RedirectTarget,
+    AccessList, Cors, CorsOrigin, Deny, FieldMatch, Filter, HeaderEdit, HeaderField, HttpsRedirect, Match,
+    PathMatch, PathRewrite, RealIp, Redirect, RedirectTarget, TextMatch,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -129,6 +129,62 @@ async fn addresses_pass_or_are_refused() {
         let spoofed = Request::get(HOST, "/").header("X-Forwarded-For", "10.1.1.1");
         assert_eq!(ask(&proxy, spoofed).await.status, status, "{filter:?}");
     }
+}
+
+#[tokio::test]
+async fn requests_are_refused_by_what_they_are() {
+    let regex = |name: &str, pattern: &str| {
+        vec![FieldMatch { name: name.into(), value: TextMatch::Regex(pattern.into()) }]
+    };
+    let path = |pattern: &str| PathMatch::Regex { pattern: pattern.into(), ignore_case: false };
+    let when = vec![
+        Match { method: Some("PUT".into()), ..Match::default() },
+        Match { path: path(r"/\.git"), ..Match::default() },
+        Match { headers: regex("user-agent", ".*bot.*"), query: regex("all", ".*"), ..Match::default() },
+    ];
+    let (backend, proxy) = behind(vec![Filter::Deny(Deny { status: 418, when })]).await;
+    let bot = |target| Request::get(HOST, target).header("User-Agent", "a bot");
+    for (request, status) in [
+        (Request::get(HOST, "/"), 200),
+        (Request::new("PUT", "/").header("Host", HOST), 418),
+        (Request::get(HOST, "/.git/config"), 418),
+        (Request::get(HOST, "/a/../%2egit/config"), 418),
+        (Request::get(HOST, "/a/.git"), 200),
+        (bot("/"), 200),
+        (bot("/?all"), 418),
+    ] {
+        let described = format!("{request:?}");
+        assert_eq!(ask(&proxy, request).await.status, status, "{described}");
+    }
+    assert_eq!(backend.request_count(), 3);
+}
+
+#[tokio::test]
+async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
+    let backend = Backend::http(|request| {
+        let seen = |name| request.header(name).unwrap_or("-").to_owned();
+        Answer::ok([seen("X-Forwarded-For"), seen("X-Real-IP"), seen("CF-Connecting-IP")].join(" "))
+    })
+    .await;
+    let start = |header: &str, trusted: &str| {
+        let real_ip = RealIp { header: header.into(), trusted: vec![trusted.parse().unwrap()] };
+        let only = AccessList { deny: Vec::new(), allow: vec!["10.0.0.0/8".parse().unwrap()] };
+        let setup = Setup::to(&[backend.address()]).filter(Filter::Access(only));
+        setup.filter(Filter::RealIp(real_ip)).start()
+    };
+    let told = |name: &str, value: &str| Request::get(HOST, "/").header(name, value);
+    let believing = start("cf-connecting-ip", "127.0.0.0/8");
+    let answer = ask(&believing, told("CF-Connecting-IP", "10.1.1.1")).await;
+    assert_eq!((answer.status, &*answer.text()), (200, "10.1.1.1 10.1.1.1 10.1.1.1"));
+    for value in ["11.1.1.1", "nobody", "", "10.1.1.1, 11.1.1.1"] {
+        assert_eq!(ask(&believing, told("CF-Connecting-IP", value)).await.status, 403, "{value}");
+    }
+    // Whoever is not believed says nothing to the endpoint either.
+    let strict = start("cf-connecting-ip", "10.0.0.0/8");
+    assert_eq!(ask(&strict, told("CF-Connecting-IP", "10.1.1.1")).await.status, 403);
+    let chain = start("x-forwarded-for", "127.0.0.0/8");
+    let answer = ask(&chain, told("X-Forwarded-For", "11.1.1.1, 10.2.2.2, 127.0.0.9")).await;
+    assert_eq!((answer.status, &*answer.text()), (200, "10.2.2.2 10.2.2.2 -"));
 }
 
 fn cors(origins: Vec<CorsOrigin>) -> Filter {

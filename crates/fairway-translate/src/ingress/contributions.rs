@@ -15,6 +15,8 @@ use crate::shared::transport::Transport;
 /// at its end, the limits, the access phase, then what is forwarded, then the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
+    /// Who the client is, and what is refused whatever else is asked for.
+    Refuse,
     /// Answers to preflight requests, before anything else.
     Preflight,
     /// Redirects of all requests.
@@ -121,7 +123,10 @@ impl Contributions {
 
     /// Whether they keep somebody out: close the paths, or say who may pass.
     pub(crate) fn protect(&self) -> bool {
-        self.closed.is_some() || self.filters.has(Phase::Access) || self.filters.has(Phase::Limit)
+        self.closed.is_some()
+            || self.filters.has(Phase::Refuse)
+            || self.filters.has(Phase::Access)
+            || self.filters.has(Phase::Limit)
     }
 
     /// Whether they check the addresses of clients.

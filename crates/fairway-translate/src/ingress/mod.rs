@@ -16,6 +16,7 @@ pub(crate) mod layout;
 pub(crate) mod location;
 pub(crate) mod old_api;
 pub(crate) mod order;
+pub(crate) mod own;
 pub(crate) mod ownership;
 pub(crate) mod pattern;
 pub(crate) mod read;

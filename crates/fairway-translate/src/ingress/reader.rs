@@ -57,7 +57,11 @@ impl<'a> Reader<'a> {
 
     /// The names after the prefix, with their values.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let prefix = self.prefix;
+        self.with_prefix(self.prefix)
+    }
+
+    /// The names after another prefix, with their values.
+    pub(crate) fn with_prefix(&self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let annotations = self.ingress.object.metadata.annotations.iter().flatten();
         annotations.filter_map(move |(name, value)| {
             Some((name.strip_prefix(prefix)?.strip_prefix('/')?, value.trim()))

@@ -64,6 +64,16 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
         Filter::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
         Filter::Access(it) => access(it),
+        Filter::Deny(it) => {
+            format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
+        }
+        Filter::RealIp(it) => {
+            format!(
+                "the client is whom {} names, where one of {} ranges says it",
+                it.header,
+                it.trusted.len()
+            )
+        }
         Filter::Cors(it) => format!("cross-origin resource sharing: methods {}", it.methods),
         Filter::RequestHeaders(it) => format!("request headers: {}", edit(it)),
         Filter::ResponseHeaders(it) => format!("response headers: {}", edit(it)),

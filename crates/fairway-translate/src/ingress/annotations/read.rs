@@ -10,6 +10,7 @@ use crate::ingress::annotations::registry;
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
+use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::options::UnsupportedProtection;
 use crate::shared::references::Referenced;
@@ -24,6 +25,9 @@ pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> C
         if let Err(closed) = (family.read)(reader, context, &mut contributions) {
             contributions.closed = contributions.closed.or(Some(closed));
         }
+    }
+    if let Err(closed) = own::contribute(reader, &mut contributions) {
+        contributions.closed = contributions.closed.or(Some(closed));
     }
     contributions
 }

@@ -1,0 +1,65 @@
+//! Fairway's own annotations, `fairway.dev/...`: typed forms of what people write in snippets of nginx. Each is an object in
+//! JSON. One that cannot be read closes the paths of its Ingress, since any of them may keep somebody out.
+
+mod deny;
+mod headers;
+mod real_ip;
+mod redirect;
+mod value;
+
+use fairway_model::{AnswerReason, Filter};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::closed::{self, Closed};
+use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::reader::Reader;
+
+/// Their prefix: `--annotations-prefix` does not change it.
+pub(crate) const PREFIX: &str = "fairway.dev";
+
+/// Makes a filter of a value, or says what is wrong with it.
+type Make = fn(&str) -> Result<Filter, String>;
+
+const TYPED: [(&str, Phase, Make); 5] = [
+    ("deny", Phase::Refuse, deny::filter),
+    ("real-ip", Phase::Refuse, real_ip::filter),
+    ("redirect", Phase::Redirect, redirect::filter),
+    ("request-headers", Phase::Forward, headers::of_requests),
+    ("response-headers", Phase::AnswerHead, headers::of_answers),
+];
+
+/// Those that are read elsewhere.
+const OTHERS: [&str; 1] = ["shared-hosts"];
+
+/// Adds what they ask for.
+///
+/// # Errors
+/// With the last one that cannot be read; each has a diagnostic.
+pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributions) -> Result<(), Closed> {
+    let mut outcome = Ok(());
+    for (name, value) in reader.with_prefix(PREFIX).collect::<Vec<_>>() {
+        let origin = reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"));
+        let Some((_, phase, make)) = TYPED.iter().find(|(typed, ..)| *typed == name) else {
+            if !OTHERS.contains(&name) {
+                let problem = format!("Fairway has no annotation {PREFIX}/{name}; it has {}", names());
+                let found = Diagnostic::new(Severity::Warning, "unknown-annotation", origin);
+                reader.report(found.because(problem, "it changes nothing"));
+            }
+            continue;
+        };
+        match make(value) {
+            Ok(filter) => contributions.filters.push(*phase, filter),
+            Err(problem) => {
+                let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
+                reader.report(found.because(problem, closed::CONSEQUENCE));
+                outcome = Err(Closed(AnswerReason::ProtectionUnavailable));
+            }
+        }
+    }
+    outcome
+}
+
+fn names() -> String {
+    let names = TYPED.iter().map(|(name, ..)| *name).chain(OTHERS);
+    names.collect::<Vec<_>>().join(", ")
+}
