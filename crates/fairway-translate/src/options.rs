@@ -8,14 +8,17 @@ use ipnet::IpNet;
 
 use crate::object::ObjectKey;
 
+/// The `spec.controller` of Fairway's own IngressClass objects.
+pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
+
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, besides the names of
     /// its IngressClass objects.
     pub ingress_classes: Vec<Arc<str>>,
-    /// Whether the classes of ingress-nginx are served too.
-    pub class_compat: ClassCompat,
+    /// The `spec.controller` of the IngressClass objects that are served.
+    pub controllers: Vec<Arc<str>>,
     /// What happens to an Ingress that names no class, when no class of this controller is the default one.
     pub without_class: WithoutClass,
     /// The Secret for TLS clients that name no host with a certificate.
@@ -97,16 +100,6 @@ pub struct Own {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Whether the classes of ingress-nginx are served too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClassCompat {
-    /// Only classes whose controller is `fairway.dev/ingress-controller`.
-    #[default]
-    Own,
-    /// Also those whose controller is `k8s.io/ingress-nginx`, and the annotation value `nginx`.
-    IngressNginx,
-}
-
 /// What happens to an Ingress that names no class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutClass {
@@ -183,7 +176,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             ingress_classes: vec!["fairway".into()],
-            class_compat: ClassCompat::default(),
+            controllers: vec![CONTROLLER.into()],
             without_class: WithoutClass::default(),
             default_certificate: None,
             configmap: None,

@@ -8,6 +8,7 @@ mod check;
 mod echo;
 mod explain;
 mod logging;
+mod nginx_flags;
 mod offline;
 mod own_addresses;
 mod run;
@@ -25,8 +26,9 @@ use args::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
-        Command::Run(run) => run::run(&run),
+    let (cli, lost) = command_line();
+    let outcome = match cli.command {
+        Command::Run(run) => run::run(&run, &lost),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Wait(wait) => wait::wait(&wait),
@@ -38,4 +40,16 @@ fn main() -> ExitCode {
         _ = writeln!(std::io::stderr(), "fairway: {error:#}");
         ExitCode::from(2)
     })
+}
+
+/// What the program is asked to do, and what other controllers' flags ask for that it does not.
+fn command_line() -> (Cli, Vec<String>) {
+    let arguments: Result<Vec<String>, _> =
+        std::env::args_os().map(std::ffi::OsString::into_string).collect();
+    let namespace = std::env::var("POD_NAMESPACE").ok();
+    let translated = arguments.ok().and_then(|given| nginx_flags::translated(&given, namespace.as_deref()));
+    match translated {
+        Some(it) => (Cli::parse_from(it.arguments), it.lost),
+        None => (Cli::parse(), Vec::new()),
+    }
 }

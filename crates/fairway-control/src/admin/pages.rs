@@ -75,7 +75,8 @@ impl Pages {
         }
         match (uri.path(), audience) {
             ("/healthz", _) => page(StatusCode::OK, TEXT, "ok\n".into()),
-            ("/readyz", _) => self.readyz(),
+            // The second is what the manifests of NGINX's own controller ask for.
+            ("/readyz" | "/nginx-ready", _) => self.readyz(),
             ("/metrics", _) => self.metrics().await,
             ("/served", _) => self.served(uri.query()),
             ("/", Audience::Operators) => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),

@@ -8,11 +8,9 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::reader::Reader;
 use crate::object::{ObjectKey, Sourced};
-use crate::options::{ClassCompat, Options, WithoutClass};
+use crate::options::{Options, WithoutClass};
 use crate::resources::Resources;
 
-const OWN_CONTROLLER: &str = "fairway.dev/ingress-controller";
-const INGRESS_NGINX_CONTROLLER: &str = "k8s.io/ingress-nginx";
 /// The annotation that names the class of an Ingress, from before `spec.ingressClassName`.
 pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
@@ -107,9 +105,6 @@ impl Classes {
     ) -> Self {
         let mut classes = Self::default();
         classes.names.extend(options.ingress_classes.iter().cloned());
-        if options.class_compat == ClassCompat::IngressNginx {
-            classes.names.insert("nginx".into());
-        }
         classes.without_class = options.without_class;
         for (name, class) in objects {
             if is_ours(&class, options) {
@@ -156,11 +151,8 @@ impl Classes {
 }
 
 fn is_ours(class: &IngressClass, options: &Options) -> bool {
-    match class.spec.as_ref().and_then(|spec| spec.controller.as_deref()) {
-        Some(OWN_CONTROLLER) => true,
-        Some(INGRESS_NGINX_CONTROLLER) => options.class_compat == ClassCompat::IngressNginx,
-        _ => false,
-    }
+    let controller = class.spec.as_ref().and_then(|spec| spec.controller.as_deref());
+    controller.is_some_and(|controller| options.controllers.iter().any(|ours| **ours == *controller))
 }
 
 fn is_default(class: &IngressClass) -> bool {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, ClassCompat, DocumentSource, ExternalNames, HostOwnership, LoopbackEndpoints, Object, ObjectKey,
-    Options, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
+    Change, DocumentSource, ExternalNames, HostOwnership, LoopbackEndpoints, Object, ObjectKey, Options,
+    ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -94,7 +94,8 @@ fn set_options(options: &mut Options, value: &Value) {
     options.configmap = key("configmap");
     options.default_certificate = key("defaultCertificate");
     if is("compat") {
-        options.class_compat = ClassCompat::IngressNginx;
+        options.controllers.push("k8s.io/ingress-nginx".into());
+        options.ingress_classes.push("nginx".into());
     }
     if is("withoutClass") {
         options.without_class = WithoutClass::Served;

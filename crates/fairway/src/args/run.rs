@@ -73,9 +73,9 @@ pub(crate) struct ListenArgs {
     /// The address of the admin server: /healthz /readyz /metrics /config
     #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
     pub(crate) admin: SocketAddr,
-    /// The address of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
-    #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR")]
-    pub(crate) probe: Option<SocketAddr>,
+    /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
+    #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) probe: Vec<SocketAddr>,
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -180,7 +180,7 @@ impl ListenArgs {
 
     /// Where this process listens, with the webhook if it is served.
     fn own(&self, webhook: Option<SocketAddr>) -> Own {
-        let some = [Some(self.admin), self.probe, webhook].into_iter().flatten();
+        let some = [Some(self.admin), webhook].into_iter().flatten().chain(self.probe.iter().copied());
         Own {
             listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
             addresses: own_addresses::all(),

@@ -1,10 +1,12 @@
 //! Flags that decide what objects mean, shared by `run`, `check` and `explain`.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    ClassCompat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
+    CONTROLLER, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
     Options, UnsupportedProtection, WithoutClass,
 };
 
@@ -23,6 +25,15 @@ pub(crate) struct TranslationArgs {
     /// The value of the annotation kubernetes.io/ingress.class that is served
     #[arg(long, env = "FAIRWAY_INGRESS_CLASS", value_name = "NAME", default_value = "fairway")]
     pub(crate) ingress_class: String,
+    /// The spec.controller of the IngressClass objects that are served
+    #[arg(
+        long,
+        env = "FAIRWAY_CONTROLLER_CLASS",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = CONTROLLER
+    )]
+    pub(crate) controller_class: Vec<String>,
     /// The prefix of annotations
     #[arg(
         long,
@@ -61,6 +72,14 @@ pub(crate) struct ClassArgs {
     /// Serve Ingresses that name no class
     #[arg(long, env = "FAIRWAY_WATCH_INGRESS_WITHOUT_CLASS")]
     pub(crate) watch_ingress_without_class: bool,
+}
+
+impl ClassArgs {
+    /// Names, and the one that ingress-nginx has where its classes are served too.
+    fn with(&self, names: &[impl AsRef<str>], of_ingress_nginx: &str) -> Vec<Arc<str>> {
+        let compat = self.ingress_class_compat.then(|| of_ingress_nginx.into());
+        names.iter().map(|name| name.as_ref().into()).chain(compat).collect()
+    }
 }
 
 /// What holds for all hosts and paths.
@@ -116,12 +135,8 @@ impl TranslationArgs {
     /// A flag is no `NAMESPACE/NAME`, or flags contradict each other.
     pub(crate) fn options(&self) -> Result<Options> {
         Ok(Options {
-            ingress_classes: vec![self.ingress_class.as_str().into()],
-            class_compat: if self.classes.ingress_class_compat {
-                ClassCompat::IngressNginx
-            } else {
-                ClassCompat::Own
-            },
+            ingress_classes: self.classes.with(&[&self.ingress_class], "nginx"),
+            controllers: self.classes.with(&self.controller_class, "k8s.io/ingress-nginx"),
             without_class: if self.classes.watch_ingress_without_class {
                 WithoutClass::Served
             } else {

@@ -25,9 +25,12 @@ use feed::Feed;
 use gate::Gate;
 
 /// Serves until it is told to stop.
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+///
+/// `lost` is what flags of another controller ask for in vain.
+pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     let source = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
+    lost.iter().for_each(|lost| tracing::warn!("{lost}"));
     if let Err(error) = refuse_huge_pages() {
         tracing::warn!(%error, "huge pages cannot be refused: more memory may be resident than docs/limits.md says");
     }
@@ -68,7 +71,7 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
     let bind =
         |flag: &str, address: SocketAddr| Admin::bind(address).with_context(|| format!("{flag} {address}"));
     let mut admins = vec![(bind("--admin", args.listen.admin)?, Audience::Operators)];
-    if let Some(probe) = args.listen.probe {
+    for &probe in &args.listen.probe {
         admins.push((bind("--probe", probe)?, Audience::Probes));
     }
     Ok(admins)

@@ -1,0 +1,257 @@
+//! The command lines of ingress-nginx and of NGINX's own controller as arguments of `fairway run`, so that a container starts
+//! with the arguments that its manifest has. What is lost on the way is said when the program starts.
+//!
+//! [`table`] says what each flag means here, [`line`] takes a command line apart.
+
+mod line;
+mod table;
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use line::Given;
+use table::{Dialect, Flag, Meaning};
+
+/// A command line of `fairway run`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Translated {
+    /// With the program's name at the beginning.
+    pub(crate) arguments: Vec<String>,
+    /// What has no meaning here, one sentence for each flag.
+    pub(crate) lost: Vec<String>,
+}
+
+/// The command line `arguments`, the program's name first, if it is one of another controller. `namespace` is that of the pod.
+pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Option<Translated> {
+    let (program, rest) = arguments.split_first()?;
+    let (dialect, rest) = match (dialect_of(program), rest.first().and_then(|first| dialect_of(first))) {
+        (Some(dialect), _) => (dialect, rest),
+        (None, Some(dialect)) => (dialect, &rest[1..]),
+        // The entry point of an image may be the program, so that the arguments begin with a flag.
+        (None, None) => (Dialect::ALL.into_iter().find(|dialect| dialect.begins(rest))?, rest),
+    };
+    let run = Cli::command();
+    let run = run.find_subcommand("run").expect("it is a subcommand");
+    let own = |name: &str| {
+        let argument = run.get_arguments().find(|argument| argument.get_long() == Some(name))?;
+        Some(argument.get_action().takes_values())
+    };
+    let mut translation = Translation::new(dialect, program, namespace);
+    for given in line::read(rest, |name| dialect.flag(name).map(Flag::takes_value).or_else(|| own(name))) {
+        match dialect.flag(&given.name) {
+            Some(flag) => translation.take(flag, &given),
+            None if own(&given.name).is_some() => translation.pass(&given),
+            None => translation.lost.push(format!("{}: nobody knows this flag", given.text)),
+        }
+    }
+    Some(translation.finish())
+}
+
+/// Whose program it is, by the name of its file.
+fn dialect_of(program: &str) -> Option<Dialect> {
+    let name = program.rsplit('/').next()?;
+    Dialect::ALL.into_iter().find(|dialect| dialect.program() == name)
+}
+
+struct Translation<'n> {
+    dialect: Dialect,
+    namespace: Option<&'n str>,
+    arguments: Vec<String>,
+    /// The port of each listener.
+    ports: table::Ports,
+    writes_status: bool,
+    lost: Vec<String>,
+}
+
+impl<'n> Translation<'n> {
+    fn new(dialect: Dialect, program: &str, namespace: Option<&'n str>) -> Self {
+        let arguments = [program, "run", "--kubernetes"].map(str::to_owned).into();
+        let (ports, writes_status, lost) = (dialect.ports(), dialect.writes_status(), dialect.lost());
+        Self { dialect, namespace, arguments, ports, writes_status, lost }
+    }
+
+    fn take(&mut self, flag: &Flag, given: &Given) {
+        let value = given.value.as_str();
+        let is_true = matches!(value, "true" | "1" | "t" | "T" | "TRUE" | "True");
+        match flag.meaning {
+            Meaning::Is(own) => self.set(own, value),
+            Meaning::Address(own) => {
+                let value = if value.starts_with(':') { format!("0.0.0.0{value}") } else { value.to_owned() };
+                self.set(own, &value);
+            }
+            Meaning::OfThisNamespace(own) => match self.namespace {
+                Some(namespace) => self.set(own, &format!("{namespace}/{value}")),
+                None => self.lose(given, "POD_NAMESPACE is not set, so that nobody knows whose it is"),
+            },
+            Meaning::Port(place) => match value.parse() {
+                Ok(port) => *self.ports.at(place) = port,
+                Err(_) => self.lose(given, "is no port"),
+            },
+            Meaning::Switch(own) if is_true => self.arguments.push(format!("--{own}")),
+            Meaning::Switch(_) => {}
+            Meaning::Status => self.writes_status = is_true,
+            Meaning::Lost { without, .. } if without.contains(&value) => {}
+            Meaning::Lost { what, .. } => self.lose(given, what),
+        }
+    }
+
+    /// A flag of Fairway's own between the others.
+    fn pass(&mut self, given: &Given) {
+        self.arguments.push(given.text.clone());
+    }
+
+    /// The last of several counts, as in Go.
+    fn set(&mut self, own: &str, value: &str) {
+        let beginning = format!("--{own}=");
+        self.arguments.retain(|argument| !argument.starts_with(&beginning));
+        self.arguments.push(beginning + value);
+    }
+
+    fn lose(&mut self, given: &Given, what: &str) {
+        self.lost.push(format!("{}: {what}", given.text));
+    }
+
+    fn finish(mut self) -> Translated {
+        for (own, value) in self.dialect.defaults() {
+            let is_given = |argument: &String| {
+                argument.strip_prefix("--").is_some_and(|rest| rest.split('=').next() == Some(*own))
+            };
+            if !self.arguments.iter().any(is_given) {
+                self.arguments.push(format!("--{own}={value}"));
+            }
+        }
+        if !self.writes_status {
+            self.arguments.retain(|argument| !argument.starts_with("--publish-"));
+            self.arguments.push("--no-status".to_owned());
+        }
+        self.arguments.extend(self.ports.arguments());
+        Translated { arguments: self.arguments, lost: self.lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Command;
+
+    /// What `fairway run` makes of a line, which must be one that it accepts.
+    fn run(line: &str) -> (Vec<String>, Vec<String>) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let Translated { arguments, lost } = translated(&words, Some("ingress")).unwrap();
+        let Command::Run(run) = Cli::try_parse_from(&arguments).unwrap().command else {
+            panic!("{arguments:?}")
+        };
+        run.validated().unwrap();
+        run.options().unwrap();
+        (arguments[2..].to_vec(), lost)
+    }
+
+    #[test]
+    fn the_manifest_of_ingress_nginx_for_clouds_starts() {
+        let (arguments, lost) = run(
+            "fairway /nginx-ingress-controller --publish-service=ingress-nginx/ingress-nginx-controller \
+             --election-id=ingress-nginx-leader --controller-class=k8s.io/ingress-nginx --ingress-class=nginx \
+             --configmap=ingress-nginx/ingress-nginx-controller --validating-webhook=:8443 \
+             --validating-webhook-certificate=/usr/local/certificates/cert \
+             --validating-webhook-key=/usr/local/certificates/key",
+        );
+        assert_eq!(
+            arguments,
+            [
+                "--kubernetes",
+                "--publish-service=ingress-nginx/ingress-nginx-controller",
+                "--election-id=ingress-nginx-leader",
+                "--controller-class=k8s.io/ingress-nginx",
+                "--ingress-class=nginx",
+                "--configmap=ingress-nginx/ingress-nginx-controller",
+                "--webhook=0.0.0.0:8443",
+                "--webhook-certificate=/usr/local/certificates/cert",
+                "--webhook-key=/usr/local/certificates/key",
+                "--http=0.0.0.0:80",
+                "--https=0.0.0.0:443",
+                "--admin=127.0.0.1:10255",
+                "--probe=0.0.0.0:10254",
+            ]
+        );
+        assert_eq!(lost, [""; 0]);
+    }
+
+    #[test]
+    fn the_manifest_of_nginx_inc_starts() {
+        let (arguments, lost) = run(
+            "/nginx-ingress -nginx-configmaps=nginx-ingress/nginx-config -default-server-tls-secret nginx-ingress/secret \
+             -report-ingress-status -external-service=nginx-ingress -enable-prometheus-metrics -v=3",
+        );
+        assert_eq!(
+            arguments,
+            [
+                "--kubernetes",
+                "--configmap=nginx-ingress/nginx-config",
+                "--default-certificate=nginx-ingress/secret",
+                "--publish-service=ingress/nginx-ingress",
+                "--controller-class=nginx.org/ingress-controller",
+                "--ingress-class=nginx",
+                "--election-id=nginx-ingress-leader-election",
+                "--http=0.0.0.0:80",
+                "--https=0.0.0.0:443",
+                "--admin=127.0.0.1:8082",
+                "--probe=0.0.0.0:8081,0.0.0.0:9113",
+            ]
+        );
+        assert_eq!(lost.len(), 1, "{lost:?}");
+    }
+
+    #[test]
+    fn status_is_written_where_the_other_controller_would_write_it() {
+        let has = |line: &str| run(line).0.contains(&"--no-status".to_owned());
+        assert!(has("/nginx-ingress -nginx-configmaps=a/b"));
+        assert!(!has("/nginx-ingress -report-ingress-status"));
+        assert!(!has("/nginx-ingress-controller"));
+        assert!(!has("/nginx-ingress-controller --update-status"));
+        assert!(has("/nginx-ingress-controller --update-status=false"));
+    }
+
+    #[test]
+    fn what_is_lost_is_said_and_what_is_fairways_own_passes() {
+        let (arguments, lost) = run(
+            "fairway --configmap a/b --default-backend-service=a/c --enable-metrics=false --v=2 --access-log json \
+             --sync-rate-limit=0.5 --enable-ssl-passthrough --nonsense=1 --http-port=8080 --http-port=8081",
+        );
+        assert!(arguments.contains(&"--access-log=json".to_owned()), "{arguments:?}");
+        assert!(arguments.contains(&"--http=0.0.0.0:8081".to_owned()), "{arguments:?}");
+        let flags: Vec<_> = lost.iter().map(|lost| lost.split(':').next().unwrap()).collect();
+        assert_eq!(
+            flags,
+            [
+                "--default-backend-service=a/c",
+                "--sync-rate-limit=0.5",
+                "--enable-ssl-passthrough",
+                "--nonsense=1"
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_of_fairway_are_left_alone() {
+        for line in
+            ["fairway run --kubernetes", "fairway", "fairway --help", "fairway --version", "fairway -h"]
+        {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(translated(&words, None), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_flag_that_is_named_is_one_of_fairways() {
+        let run = Cli::command();
+        let run = run.find_subcommand("run").unwrap();
+        let known: Vec<_> = run.get_arguments().filter_map(|argument| argument.get_long()).collect();
+        for dialect in Dialect::ALL {
+            for own in dialect.owns() {
+                assert!(known.contains(&own), "{own}");
+            }
+        }
+    }
+}
