@@ -115,6 +115,11 @@ mod tests {
     }
 
     #[test]
+    fn upper_and_lower_case_may_be_the_same() {
+        filter(r#"{"when": [{"headers": {"User-Agent": "(?i).*(?:(curl|bot)).*"}}]}"#).unwrap();
+    }
+
+    #[test]
     fn what_refuses_everything_or_nothing_is_refused() {
         let many = format!(r#"{{"when": [{}]}}"#, vec![r#"{"path": "/a"}"#; 33].join(","));
         for (value, words) in [

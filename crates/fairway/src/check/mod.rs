@@ -1,5 +1,7 @@
 //! `fairway check`: every diagnostic, and an exit code.
 
+mod snippets;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
