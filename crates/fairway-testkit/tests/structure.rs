@@ -84,6 +84,7 @@ const CRATES: &[Place] = &[
         may: &["fairway-lab-results"],
         never: &["httparse", "kube", "k8s-openapi"],
     },
+    Place { name: "fairway-migrate", may: &["fairway-model", "fairway-translate"], never: &["kube"] },
     Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
     Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
@@ -92,6 +93,7 @@ const CRATES: &[Place] = &[
             "fairway-control",
             "fairway-echo",
             "fairway-message",
+            "fairway-migrate",
             "fairway-model",
             "fairway-proxy",
             "fairway-routing",

@@ -105,7 +105,9 @@ impl ObjectKey {
         good.then(|| Self::new(namespace, name))
     }
 
-    fn of(metadata: &ObjectMeta) -> Self {
+    /// Of an object of a kind that has namespaces; one without is in `default`.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
         Self::new(
             metadata.namespace.as_deref().unwrap_or("default"),
             metadata.name.as_deref().unwrap_or_default(),

@@ -1,10 +1,13 @@
 //! Manifests or the objects of a cluster, read once and made into a snapshot: for `check` and `explain`.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fairway_control::{Engine, Outcome, clock, cluster, directory};
-use fairway_translate::{Change, Diagnostic, Options};
+use fairway_translate::{Change, Diagnostic, Object, Options};
+use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::args::ClusterArgs;
 
@@ -18,6 +21,8 @@ pub(crate) struct Offline {
     pub(crate) files: Option<usize>,
     /// Its objects that are read.
     pub(crate) objects: usize,
+    /// Its Ingresses, and where each was read.
+    pub(crate) ingresses: Vec<(Arc<Ingress>, Option<String>)>,
 }
 
 /// Reads a directory or a file.
@@ -31,6 +36,19 @@ pub(crate) fn read(path: &Path, options: Options) -> Result<Offline> {
     }
     let files = Some(contents.files);
     Ok(Offline { files, ..judge(options, contents.changes, contents.diagnostics)? })
+}
+
+/// Reads manifests from the standard input.
+///
+/// # Errors
+/// It cannot be read, is no text, or holds no manifest.
+pub(crate) fn read_standard_input(options: Options) -> Result<Offline> {
+    let text = io::read_to_string(io::stdin()).context("cannot read the standard input")?;
+    let contents = directory::read_text("standard input", &text);
+    if contents.changes.is_empty() && contents.diagnostics.is_empty() {
+        bail!("the standard input holds no manifest");
+    }
+    Ok(Offline { files: Some(1), ..judge(options, contents.changes, contents.diagnostics)? })
 }
 
 /// Reads a cluster with the caller's credentials.
@@ -49,13 +67,20 @@ pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Of
 
 fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
     let objects = changes.len();
+    let ingresses = changes.iter().filter_map(|change| match change {
+        Change::Set(Object::Ingress(ingress), source) => {
+            Some((ingress.clone(), source.as_ref().map(|source| format!("{}:{}", source.file, source.line))))
+        }
+        _ => None,
+    });
+    let ingresses = ingresses.collect();
     let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
     let outcome = engine.current().cloned().context("the first update always has an outcome")?;
     let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();
     let mut diagnostics: Vec<_> = found.into_iter().chain(translated).collect();
     diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
-    Ok(Offline { outcome, diagnostics, files: None, objects })
+    Ok(Offline { outcome, diagnostics, files: None, objects, ingresses })
 }
 
 fn place(diagnostic: &Diagnostic) -> (&str, u32, &str) {

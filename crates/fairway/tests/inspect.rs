@@ -43,6 +43,84 @@ fn check_writes_one_json_object_per_line() {
     }
 }
 
+const MOVING: [&str; 3] = ["check", "moving", "--ingress-class-compat"];
+
+/// What `check` prints of the objects of an installation of ingress-nginx, with more arguments.
+fn moving(arguments: &[&str]) -> String {
+    printed(&[&MOVING, arguments].concat())
+}
+
+#[test]
+fn a_report_says_what_moving_means_for_each_ingress() {
+    insta::assert_snapshot!("check-report", moving(&["--report"]));
+    insta::assert_snapshot!("check-report-markdown", moving(&["--output", "markdown"]));
+}
+
+#[test]
+fn a_report_as_a_page_shows_objects_as_text() {
+    let page = moving(&["--output", "html"]);
+    assert!(page.starts_with("<!doctype html>") && page.contains("</html>"));
+    // A line of the snippet, in which somebody might write anything.
+    assert!(page.contains("<code>proxy_set_header X-User &lt;b&gt;$remote_user&lt;/b&gt;</code>"), "{page}");
+    assert!(!page.contains("<b>"));
+}
+
+#[test]
+fn a_report_as_json_has_the_same() {
+    let text = moving(&["--report", "--output", "json"]);
+    let json = text.strip_suffix("exit code 1\n").unwrap();
+    let report: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(report["summary"]["ingresses"], 2);
+    assert_eq!(report["summary"]["refused"], 1);
+    assert_eq!(report["ingresses"][1]["ingress"], "shop/web");
+    assert_eq!(report["ingresses"][1]["annotations"][0]["instead"][0][0], "fairway.dev/deny");
+}
+
+#[test]
+fn the_standard_input_is_a_source_too() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let input = std::fs::File::open(fixtures.join("moving/objects.yaml")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway"))
+        .args(["check", "-", "--ingress-class-compat", "--report"])
+        .stdin(input)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Ingress shop/web (standard input:6): refused"), "{text}");
+    let nothing = Command::new(env!("CARGO_BIN_EXE_fairway"))
+        .args(["check", "-"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8(nothing.stderr).unwrap().contains("holds no manifest"));
+}
+
+#[test]
+fn what_is_proposed_for_a_snippet_is_understood() {
+    let report: serde_json::Value = {
+        let text = moving(&["--report", "--output", "json"]);
+        serde_json::from_str(text.strip_suffix("exit code 1\n").unwrap()).unwrap()
+    };
+    let annotations: serde_json::Map<_, _> = report["ingresses"][1]["annotations"][0]["instead"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].clone()))
+        .collect();
+    assert_eq!(annotations.len(), 4, "{annotations:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let ingress = serde_json::json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "a", "namespace": "a", "annotations": annotations},
+        "spec": {"ingressClassName": "nginx", "rules": [{"host": "a.test"}]}
+    });
+    std::fs::write(dir.path().join("a.json"), ingress.to_string()).unwrap();
+    let told = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
+    assert!(told.contains("0 errors") && !told.contains("annotation"), "{told}");
+}
+
 #[test]
 fn explain_tells_the_chain_and_why_others_lost() {
     let url = "http://shop.example.com/cart/../cart?x=1";

@@ -30,6 +30,14 @@ pub struct Contents {
     pub files: usize,
 }
 
+/// Reads manifests that are in no file, under a name for diagnostics.
+#[must_use]
+pub fn read_text(name: &str, text: &str) -> Contents {
+    let mut tree = Tree::new(Path::new(name));
+    let changes = tree.read_text(Path::new(name), text);
+    Contents { changes, diagnostics: tree.diagnostics(), files: tree.len() }
+}
+
 /// Reads a directory (or a single file) once, for commands that do not watch.
 ///
 /// # Errors

@@ -110,6 +110,16 @@ impl Tree {
         changes
     }
 
+    /// Takes a text as the content of a file that is not there.
+    pub fn read_text(&mut self, path: &Path, text: &str) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let known = self.files.entry(path.to_path_buf()).or_default();
+        let update = known.file.update(&display(path), text);
+        self.settle(path, update, &mut changes);
+        self.noisy.insert(path.to_path_buf());
+        changes
+    }
+
     /// What to tell about the files.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {

@@ -17,10 +17,15 @@ Examples:
   fairway check examples/quickstart
   fairway check --output json manifests | jq .origin
   fairway check --kubernetes --watch-namespace shop
+  fairway check --kubernetes --ingress-class-compat --output html >report.html
+  kubectl get ingress,ingressclass,service -A -o yaml | fairway check --ingress-class-compat --report -
+
+The report has each Ingress with its annotations (same as with ingress-nginx, different, or refused), the peculiarities of
+ingress-nginx that it depends on, and annotations for what its snippets do.
 
 Exit codes: 0 nothing but notes, 1 problems, 2 the directory or the cluster cannot be read, or there is no manifest.")]
 pub(crate) struct CheckArgs {
-    /// The directory, or a single file
+    /// The directory, or a single file; - is the standard input
     #[arg(value_name = "DIR", group = "source")]
     pub(crate) manifests: Option<PathBuf>,
     /// The objects of a cluster, read once with your own credentials
@@ -29,7 +34,10 @@ pub(crate) struct CheckArgs {
     /// Which cluster, and what of it
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Text for people, or one JSON object per line
+    /// What moving from ingress-nginx means for each Ingress, instead of everything that is wrong
+    #[arg(long, env = "FAIRWAY_REPORT")]
+    pub(crate) report: bool,
+    /// Text for people, or one JSON object per line (of a report one in all); Markdown and HTML are reports
     #[arg(long, env = "FAIRWAY_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
     /// What objects mean
@@ -42,6 +50,8 @@ pub(crate) struct CheckArgs {
 pub(crate) enum Output {
     Text,
     Json,
+    Markdown,
+    Html,
 }
 
 /// Says which rule serves a request, which others lost and why, and what decided.

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 /// What a snippet could become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Proposal {
+pub(crate) struct Proposal {
     /// Annotations with their values, sorted by name.
-    pub(super) annotations: Vec<(String, String)>,
+    pub(crate) annotations: Vec<(String, String)>,
     /// Directives that nothing here says.
-    pub(super) left: Vec<String>,
+    pub(crate) left: Vec<String>,
 }
 
 /// Reads a snippet.
-pub(super) fn proposal(snippet: &str) -> Proposal {
+pub(crate) fn proposal(snippet: &str) -> Proposal {
     let mut wanted = Wanted::default();
     for directive in directives(snippet) {
         if wanted.take(&directive).is_none() {
@@ -60,7 +60,7 @@ impl Wanted {
         let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
         match *words.as_slice() {
             ["proxy_set_header" | "more_set_input_headers", name, ""] => {
-                self.request.remove.push(name.into())
+                self.request.remove.push(name.into());
             }
             ["proxy_set_header", name, value] if is_plain(value) && !is_hop(name) => {
                 self.request.set.insert(name.into(), value.into());
@@ -91,10 +91,10 @@ impl Wanted {
             ["real_ip_recursive", "on"] => {}
             ["client_max_body_size", size] => self.set("proxy-body-size", size),
             ["proxy_read_timeout", time] => {
-                self.set("proxy-read-timeout", time.strip_suffix('s').unwrap_or(time))
+                self.set("proxy-read-timeout", time.strip_suffix('s').unwrap_or(time));
             }
             ["proxy_send_timeout", time] => {
-                self.set("proxy-send-timeout", time.strip_suffix('s').unwrap_or(time))
+                self.set("proxy-send-timeout", time.strip_suffix('s').unwrap_or(time));
             }
             ["proxy_connect_timeout", time] => {
                 self.set("proxy-connect-timeout", time.strip_suffix('s').unwrap_or(time));
@@ -131,7 +131,7 @@ impl Wanted {
             }
             (Some(header), _) => self.left.push(format!("real_ip_header {header}")),
             (None, trusted) => {
-                self.left.extend(trusted.iter().map(|range| format!("set_real_ip_from {range}")))
+                self.left.extend(trusted.iter().map(|range| format!("set_real_ip_from {range}")));
             }
         }
         if let Some(redirect) = self.redirect {

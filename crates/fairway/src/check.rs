@@ -1,11 +1,10 @@
-//! `fairway check`: every diagnostic, and an exit code.
-
-mod snippets;
+//! `fairway check`: every diagnostic, or what moving from ingress-nginx means for each Ingress, and an exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use fairway_migrate::{Objects, Report};
 use fairway_translate::{Diagnostic, Severity};
 
 use crate::args::{CheckArgs, Output};
@@ -14,20 +13,38 @@ use crate::offline::{self, Offline};
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let options = args.translation.options()?;
+    let prefix = options.annotations_prefix.clone();
     let found = match &args.manifests {
+        Some(manifests) if manifests.as_os_str() == "-" => {
+            args.cluster.refuse_without_cluster("the standard input")?;
+            offline::read_standard_input(options)?
+        }
         Some(manifests) => {
             args.cluster.refuse_without_cluster("a directory")?;
             offline::read(manifests, options)?
         }
         None => offline::read_cluster(&args.cluster, options)?,
     };
-    let mut out = io::stdout().lock();
-    match args.output {
-        Output::Text => text(&mut out, &found)?,
-        Output::Json => json(&mut out, &found)?,
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match (args.output, args.report) {
+        (Output::Text, false) => text(&mut out, &found)?,
+        (Output::Json, false) => json(&mut out, &found)?,
+        (Output::Text, true) => fairway_migrate::text(&mut out, &report(&found, &prefix))?,
+        (Output::Json, true) => {
+            serde_json::to_writer_pretty(&mut out, &report(&found, &prefix))?;
+            writeln!(out)?;
+        }
+        (Output::Markdown, _) => fairway_migrate::markdown(&mut out, &report(&found, &prefix))?,
+        (Output::Html, _) => fairway_migrate::html(&mut out, &report(&found, &prefix))?,
     }
+    out.flush()?;
     let clean = found.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note);
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn report(found: &Offline, prefix: &str) -> Report {
+    let Offline { outcome, diagnostics, ingresses, .. } = found;
+    Report::of(&Objects { ingresses, translation: &outcome.translation, diagnostics, prefix })
 }
 
 fn text(out: &mut impl Write, found: &Offline) -> Result<()> {

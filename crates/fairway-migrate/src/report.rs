@@ -1,0 +1,255 @@
+//! What moving from ingress-nginx means for each Ingress: what becomes of its annotations, and which peculiarities of
+//! ingress-nginx it depends on. Collects; how it is shown is the business of [`crate::show`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::Origin;
+use fairway_translate::{Diagnostic, Known, ObjectKey, Severity, Support, Translation, known_annotations};
+use k8s_openapi::api::networking::v1::Ingress;
+use serde::Serialize;
+
+use crate::quirks::{self, Quirk};
+use crate::snippets;
+
+/// What is reported on.
+#[derive(Debug)]
+pub struct Objects<'o> {
+    /// All Ingresses, each with the place where it was read.
+    pub ingresses: &'o [(Arc<Ingress>, Option<String>)],
+    /// What translation made of them.
+    pub translation: &'o Translation,
+    /// All that is said about any object.
+    pub diagnostics: &'o [Diagnostic],
+    /// The prefix of annotations.
+    pub prefix: &'o str,
+}
+
+/// All Ingresses that would be served.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// How many there are of what.
+    pub summary: Summary,
+    /// In alphabetical order.
+    pub ingresses: Vec<Entry>,
+    /// What is said about other objects.
+    pub others: Vec<Diagnostic>,
+}
+
+/// How many there are of what.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Ingresses that would be served, or not because something is wrong.
+    pub ingresses: usize,
+    /// Ingresses by the worst verdict on them.
+    pub same: usize,
+    /// The same.
+    pub differing: usize,
+    /// The same.
+    pub refused: usize,
+    /// Ingresses of other controllers.
+    pub of_others: usize,
+    /// Each annotation with how often it has which verdict.
+    pub annotations: BTreeMap<String, BTreeMap<Verdict, usize>>,
+}
+
+/// One Ingress.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// `NAMESPACE/NAME`.
+    pub ingress: String,
+    /// Where it was read, where that is a file.
+    pub place: Option<String>,
+    /// The worst of all.
+    pub verdict: Verdict,
+    /// As they are listed.
+    pub annotations: Vec<Row>,
+    /// Peculiarities of ingress-nginx that it depends on.
+    pub quirks: Vec<Quirk>,
+    /// What else is said about it.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// An annotation of an Ingress.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Its name with its prefix.
+    pub annotation: String,
+    /// Its value.
+    pub value: String,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// How it differs, or why it is refused.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Annotations that say what a snippet says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instead: Vec<(String, String)>,
+    /// Lines of a snippet for which there is no annotation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
+}
+
+/// What becomes of something, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As with ingress-nginx.
+    Same,
+    /// Served, and not quite as with ingress-nginx.
+    Differs,
+    /// Requests are answered 503, or not served at all.
+    Refused,
+}
+
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Differs => "differs",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl Report {
+    /// Reports on objects.
+    #[must_use]
+    pub fn of(found: &Objects<'_>) -> Self {
+        let (served, prefix) = (&found.translation.status, found.prefix);
+        let mut by_ingress: BTreeMap<(&str, &str), Vec<&Diagnostic>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for diagnostic in found.diagnostics {
+            let Origin { kind, namespace, name, .. } = &diagnostic.origin;
+            match &**kind {
+                "Ingress" => by_ingress.entry((namespace, name)).or_default().push(diagnostic),
+                _ => others.push(diagnostic.clone()),
+            }
+        }
+        let ours: Vec<_> = found
+            .ingresses
+            .iter()
+            .map(|(ingress, place)| (ObjectKey::of(&ingress.metadata), &**ingress, place))
+            .filter(|(key, ..)| {
+                served.contains_key(key) || by_ingress.contains_key(&(&*key.namespace, &*key.name))
+            })
+            .collect();
+        let hosts = quirks::hosts(ours.iter().map(|(key, ingress, _)| (key, *ingress)), prefix);
+        let mut ingresses = Vec::new();
+        for (key, ingress, place) in &ours {
+            let said = by_ingress.remove(&(&*key.namespace, &*key.name)).unwrap_or_default();
+            let mut entry = Entry::of(key, ingress, prefix, &said);
+            entry.place = (*place).clone();
+            entry.quirks = quirks::of(key, ingress, prefix, &hosts);
+            ingresses.push(entry);
+        }
+        ingresses.sort_by(|one, other| one.ingress.cmp(&other.ingress));
+        let of_others = found.ingresses.len() - ingresses.len();
+        Self { summary: Summary::of(&ingresses, of_others), ingresses, others }
+    }
+}
+
+impl Summary {
+    fn of(ingresses: &[Entry], of_others: usize) -> Self {
+        let mut summary = Self { ingresses: ingresses.len(), of_others, ..Self::default() };
+        for entry in ingresses {
+            match entry.verdict {
+                Verdict::Same => summary.same += 1,
+                Verdict::Differs => summary.differing += 1,
+                Verdict::Refused => summary.refused += 1,
+            }
+            for row in &entry.annotations {
+                let verdicts = summary.annotations.entry(row.annotation.clone()).or_default();
+                *verdicts.entry(row.verdict).or_default() += 1;
+            }
+        }
+        summary
+    }
+}
+
+impl Entry {
+    fn of(key: &ObjectKey, ingress: &Ingress, prefix: &str, said: &[&Diagnostic]) -> Self {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut of_rows = Vec::new();
+        for (name, value) in ingress.metadata.annotations.iter().flatten() {
+            let of_nginx = name.strip_prefix(prefix).and_then(|name| name.strip_prefix('/'));
+            if of_nginx.is_none() && !name.starts_with("fairway.dev/") {
+                continue;
+            }
+            let field = format!("metadata.annotations[\"{name}\"]");
+            let about: Vec<_> = said.iter().copied().filter(|it| *it.origin.field == *field).collect();
+            of_rows.push(field);
+            rows.push(Row::of(name, value.trim(), of_nginx.and_then(known), &about));
+        }
+        let findings: Vec<Diagnostic> = said
+            .iter()
+            .filter(|it| {
+                it.severity != Severity::Note && !of_rows.iter().any(|field| **field == *it.origin.field)
+            })
+            .map(|it| (*it).clone())
+            .collect();
+        let of_findings = findings.iter().map(|it| verdict_of(it.severity));
+        let verdict = rows.iter().map(|row| row.verdict).chain(of_findings).max().unwrap_or(Verdict::Same);
+        Self {
+            ingress: key.to_string(),
+            place: None,
+            verdict,
+            annotations: rows,
+            quirks: Vec::new(),
+            findings,
+        }
+    }
+}
+
+impl Row {
+    fn of(name: &str, value: &str, known: Option<&'static Known>, about: &[&Diagnostic]) -> Self {
+        let mut row = Self {
+            annotation: name.to_owned(),
+            value: value.to_owned(),
+            verdict: Verdict::Same,
+            why: String::new(),
+            instead: Vec::new(),
+            without: Vec::new(),
+        };
+        if let Some(worst) = about.iter().min_by_key(|it| it.severity) {
+            row.verdict = verdict_of(worst.severity);
+            row.why = format!("{}; {}", worst.problem, worst.consequence);
+        } else if let Some(Known { support: Support::Differs { how }, .. }) = known {
+            row.verdict = Verdict::Differs;
+            row.why = without_links(how);
+        }
+        if name.ends_with("configuration-snippet") {
+            let proposal = snippets::proposal(value);
+            (row.instead, row.without) = (proposal.annotations, proposal.left);
+        }
+        row
+    }
+}
+
+/// What becomes of an object of which this is said.
+pub(crate) fn verdict_of(severity: Severity) -> Verdict {
+    match severity {
+        Severity::Error => Verdict::Refused,
+        Severity::Warning => Verdict::Differs,
+        Severity::Note => Verdict::Same,
+    }
+}
+
+/// Text of a document of Fairway's, without what leads to other places in it.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, link)) = rest.split_once(" ([") {
+        text.push_str(before);
+        rest = link.split_once("))").map_or("", |(_, after)| after);
+    }
+    text + rest
+}
+
+/// What is known of an annotation by its name without prefix.
+fn known(name: &str) -> Option<&'static Known> {
+    let all = known_annotations();
+    all.binary_search_by(|known| known.name.cmp(name)).ok().map(|at| &all[at])
+}
