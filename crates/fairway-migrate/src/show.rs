@@ -112,7 +112,7 @@ pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d8dee6;vertical-align:top}\
-td.n{text-align:right}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}\
+td.n,th:not(:first-child){text-align:right}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}\
 .v{display:inline-block;min-width:4.5rem;padding:0 .4rem;border-radius:.2rem;font-size:14px;text-align:center}\
 .same{background:#dcefe1}.differs{background:#fbeccb}.refused{background:#f6d5d3;font-weight:600}\
 details{border:1px solid #d8dee6;border-radius:.3rem;margin:.6rem 0;padding:.4rem .8rem}summary{cursor:pointer}\
