@@ -19,8 +19,8 @@ pub mod settings;
 pub mod stream;
 
 pub use backend::{
-    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
-    SessionPart, UpstreamTls, UpstreamVerification,
+    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
+    SessionCookie, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls, UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;

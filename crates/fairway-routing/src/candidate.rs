@@ -53,10 +53,13 @@ pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = Proposal<'_>
 
 impl Proposal<'_> {
     /// Gateway API HTTPRoute precedence among matches on the same path: method, number of header matches, number of
-    /// query matches, oldest route, `namespace/name`. Equal ones stay as listed.
+    /// query matches, oldest route, `namespace/name`; cookies, which it has none of, come behind the query. Equal ones stay
+    /// as listed.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
-        let asks =
-            |of: &Match| (Reverse(of.method.is_some()), Reverse(of.headers.len()), Reverse(of.query.len()));
+        let asks = |of: &Match| {
+            let counts = [of.headers.len(), of.query.len(), of.cookies.len()];
+            (Reverse(of.method.is_some()), Reverse(counts))
+        };
         asks(self.of).cmp(&asks(other.of)).then_with(|| {
             if Arc::ptr_eq(self.route, other.route) {
                 return Ordering::Equal;

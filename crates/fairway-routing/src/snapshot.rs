@@ -27,8 +27,6 @@ pub struct Snapshot {
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
-    /// The backends that ask for what is not served.
-    pub(crate) unserved: OrdMap<BackendKey, Problem>,
 }
 
 impl Snapshot {

@@ -18,6 +18,7 @@ use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
+use super::sticky;
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
 use super::web;
@@ -55,12 +56,18 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
+    if let Ok(group) = &group {
+        sticky::begin(&exchange.env, group, exchange.buffers);
+    }
     async move {
         // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
         let answer = match &group {
             Some(group) => deliver(exchange, group).await,
             None => Err(without_group(&exchange.env)),
         };
+        if let (Ok(group), Ok(delivered)) = (&group, &answer) {
+            sticky::tell(exchange, group, delivered.answered.lease.index());
+        }
         let delivered = match judge(exchange, answer) {
             Ok(delivered) => delivered,
             Err(instead) => return give_instead(exchange, instead).await,
@@ -119,7 +126,8 @@ fn deliver<'e, N: Network, D: Downstream>(
             if exchange.env.is_overdue() {
                 return Err(Fault::DeadlineExceeded);
             }
-            let chosen = retry_state.next(&exchange.env, group)?;
+            let belongs = exchange.buffers.forms.read().session.belongs;
+            let chosen = retry_state.next(&exchange.env, (group, belongs))?;
             let acquired = match acquire(exchange, group, &mut retry_state, chosen).await {
                 Ok(acquired) => acquired,
                 Err(failed) => {

@@ -36,6 +36,7 @@ mod relay;
 mod replace;
 mod respond;
 mod retry;
+mod sticky;
 #[cfg(test)]
 mod steps_tests;
 mod subrequest;

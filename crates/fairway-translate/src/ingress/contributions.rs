@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fairway_model::{Filter, Policy};
 
+use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::to_https::{Slash, ToHttps};
@@ -69,12 +70,12 @@ pub(crate) enum PathSyntax {
 }
 
 /// What an Ingress is to the others of its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It has paths of its own.
     Main,
-    /// It takes a part of another Ingress's requests, which is not supported: it is not served.
-    Canary,
+    /// It takes a part of another Ingress's requests.
+    Canary(Canary),
 }
 
 impl Filters {

@@ -30,6 +30,8 @@ pub(crate) struct Layout {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The namespace whose Ingresses decide what holds for the whole host; `None` where all do.
     pub(crate) host_owner: Option<Arc<str>>,
+    /// Who takes a part of the requests of a path, and where that is written.
+    pub(crate) canaries: HashMap<(PathKind, Arc<str>), Location>,
     /// Which location has a path.
     by_path: HashMap<(PathKind, Arc<str>), usize>,
 }
@@ -42,16 +44,14 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         locations: vec![fallback(host, &deciding)],
         diagnostics: Vec::new(),
         host_owner: serving.owner.clone(),
+        canaries: HashMap::new(),
         by_path: [((PathKind::Prefix, "/".into()), 0)].into(),
     };
     for ingress in &serving.ingresses {
-        for (_, rule) in ingress.rules.iter().filter(|(of, _)| of == host) {
-            let rules = ingress.spec().and_then(|spec| spec.rules.as_ref());
-            let http = rules.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
-            for (at, path) in http.into_iter().flat_map(|http| &http.paths).enumerate() {
-                layout.claim(ingress, path, Place::Path(*rule, at));
-            }
-        }
+        paths_of(ingress, host).for_each(|(place, path)| layout.claim(ingress, path, place));
+    }
+    for ingress in &serving.canaries {
+        paths_of(ingress, host).for_each(|(place, path)| layout.join(ingress, path, place));
     }
     if layout.asking_for_patterns().is_some() {
         layout.matching = Matching::Patterns;
@@ -60,6 +60,19 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         layout.report_unused_patterns();
     }
     layout
+}
+
+/// The paths that an Ingress has on a host, as its rules list them.
+fn paths_of<'i>(
+    ingress: &'i ServedIngress,
+    host: &HostPattern,
+) -> impl Iterator<Item = (Place, &'i HTTPIngressPath)> {
+    let all = ingress.spec().and_then(|spec| spec.rules.as_ref());
+    ingress.rules.iter().filter(move |(of, _)| of == host).flat_map(move |(_, rule)| {
+        let http = all.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
+        let paths = http.into_iter().flat_map(|http| &http.paths).enumerate();
+        paths.map(|(at, path)| (Place::Path(*rule, at), path))
+    })
 }
 
 /// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
@@ -127,6 +140,32 @@ impl Layout {
             Some(older) if !older.is_path() => *older = claimed,
             Some(older) => self.diagnostics.push(conflict(&claimed, older)),
         }
+    }
+
+    /// Lets a canary take a part of the requests of a path, unless an older one does.
+    fn join(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
+        let text: Arc<str> = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/").into();
+        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
+        let joining = Location { path: text.clone(), kind, owner: Some(ingress.clone()), place };
+        let main = self.by_path.get(&(kind, text.clone())).map(|at| &self.locations[*at]);
+        let problem = if !main.is_some_and(Location::is_path) {
+            Some(format!("no other Ingress has path \"{text}\" with this type on this host"))
+        } else {
+            let older = self.canaries.get(&(kind, text.clone()));
+            older.map(|older| format!("{} is the canary of path \"{text}\" already", older.origin("")))
+        };
+        match problem {
+            None => drop(self.canaries.insert((kind, text), joining)),
+            Some(problem) => {
+                let found = Diagnostic::new(Severity::Warning, "canary-unused", joining.origin(""));
+                self.diagnostics.push(found.because(problem, "this canary gets no requests"));
+            }
+        }
+    }
+
+    /// The canary of a location.
+    pub(crate) fn canary_of(&self, location: &Location) -> Option<&Location> {
+        self.canaries.get(&(location.kind, location.path.clone())).filter(|_| location.is_path())
     }
 
     fn report_unused_patterns(&mut self) {

@@ -5,7 +5,8 @@
 //! together they become a virtual host ([`host`], [`rules`]).
 
 pub(crate) mod annotations;
-pub(crate) mod class;
+pub(crate) mod canary;
+mod class;
 pub(crate) mod closed;
 pub(crate) mod context;
 pub(crate) mod contributions;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch, PathRewrite,
+    Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch, PathRewrite,
     Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::canary::{Canary, Goes};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
@@ -20,6 +21,7 @@ use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::ToHttps;
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, ResolveError};
+use crate::shared::transport::Transport;
 
 /// Makes the rules of one host.
 pub(crate) struct Builder<'a> {
@@ -49,15 +51,22 @@ impl<'a> Builder<'a> {
             append(&mut routes, location, self.app_root(location));
         }
         // The answers of locations are made once: nginx tries some of them at two places.
-        let mut actions: Vec<Option<Action>> = vec![None; layout.locations.len()];
+        let mut actions: Vec<Option<Actions>> = vec![None; layout.locations.len()];
         for entry in entries {
             let at_root = entry.condition.path == PathMatch::Exact("/".into());
             if root.is_some() && at_root && layout.matching == Matching::Text {
                 continue;
             }
             let location = &layout.locations[entry.location];
-            let action = actions[entry.location].get_or_insert_with(|| self.action(location)).clone();
-            append(&mut routes, location, self.rule(location, entry, action));
+            let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location)).clone();
+            let forwards = entry.adds_slash.is_none() && !entry.unusable;
+            let decided = if forwards { actions.decided(&entry.condition) } else { Vec::new() };
+            for (condition, action) in decided {
+                let mut rule = self.rule(location, entry, action);
+                rule.matches = vec![condition];
+                append(&mut routes, location, rule);
+            }
+            append(&mut routes, location, self.rule(location, entry, actions.otherwise));
         }
         routes.into_iter().map(Arc::new).collect()
     }
@@ -112,6 +121,32 @@ impl<'a> Builder<'a> {
         goes && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
 
+    /// What becomes of the requests of a location, which may have a canary.
+    fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
+        let main = self.action(location);
+        let canary = layout.canary_of(location).and_then(|canary| {
+            let owner = canary.owner.as_ref()?;
+            let takes = owner.canary()?;
+            let transport = &location.owner.as_ref()?.contributions.transport;
+            let reference = self.backend_of(canary, owner, transport)?;
+            let backend = reference.key.clone();
+            self.backends.push(reference);
+            Some((takes.clone(), backend))
+        });
+        Actions::new(main, canary)
+    }
+
+    /// The backend of a canary, which speaks what the main Ingress says.
+    fn backend_of(
+        &mut self,
+        canary: &Location,
+        owner: &ServedIngress,
+        transport: &Transport,
+    ) -> Option<BackendRef> {
+        let backend = canary.backend()?;
+        self.reference((canary, owner), backend, transport)
+    }
+
     fn action(&mut self, location: &Location) -> Action {
         let Some(owner) = &location.owner else { return not_found() };
         let Some(backend) = location.backend() else { return not_found() };
@@ -139,6 +174,15 @@ impl<'a> Builder<'a> {
         owner: &ServedIngress,
         backend: &IngressBackend,
     ) -> Option<BackendRef> {
+        self.reference((location, owner), backend, &owner.contributions.transport)
+    }
+
+    fn reference(
+        &mut self,
+        (location, owner): (&Location, &ServedIngress),
+        backend: &IngressBackend,
+        transport: &Transport,
+    ) -> Option<BackendRef> {
         let mut origin = origin(location);
         if !origin.field.ends_with("Backend") {
             origin = origin.at(format!("{}.backend", origin.field));
@@ -153,7 +197,7 @@ impl<'a> Builder<'a> {
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
         let reference =
-            BackendRef::new(key, port, (&owner.contributions.transport, &owner.contributions.balance));
+            BackendRef::new(key, port, (transport, &owner.contributions.balance));
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin));
             return None;
@@ -186,6 +230,37 @@ impl<'a> Builder<'a> {
         let defaults = self.context.defaults;
         let own = location.owner.as_ref().map(|owner| owner.contributions.policy.clone());
         own.unwrap_or_else(|| defaults.policy(defaults.timeouts, defaults.max_body))
+    }
+}
+
+/// What becomes of the requests of a location.
+#[derive(Clone, Debug)]
+struct Actions {
+    /// The canary, and what forwards to it and to the main backend.
+    canary: Option<(Canary, Action, Action)>,
+    otherwise: Action,
+}
+
+impl Actions {
+    fn new(main: Action, canary: Option<(Canary, BackendKey)>) -> Self {
+        let (Action::Forward(own), Some((canary, backend))) = (&main, canary) else {
+            return Self { canary: None, otherwise: main };
+        };
+        let share = |backend: &BackendKey, weight| WeightedBackend { backend: backend.clone(), weight };
+        let Canary { weight, total, .. } = canary;
+        let main_weight = total - weight;
+        let mut otherwise: Vec<_> =
+            own.iter().filter(|_| main_weight > 0).map(|own| share(&own.backend, main_weight)).collect();
+        otherwise.extend((weight > 0).then(|| share(&backend, weight)));
+        let to_canary = Action::Forward(vec![share(&backend, 1)]);
+        Self { canary: Some((canary, to_canary, main)), otherwise: Action::Forward(otherwise) }
+    }
+
+    /// The conditions on the path of `on` that decide, with what they decide.
+    fn decided(&self, on: &Match) -> Vec<(Match, Action)> {
+        let Some((canary, to_canary, to_main)) = &self.canary else { return Vec::new() };
+        let action = |goes| if goes == Goes::ToCanary { to_canary } else { to_main };
+        canary.decisions(on).into_iter().map(|(of, goes)| (of, action(goes).clone())).collect()
     }
 }
 

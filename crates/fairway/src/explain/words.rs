@@ -41,6 +41,7 @@ pub(super) fn verdict(it: &MatchVerdict) -> String {
         MatchVerdict::Method => "the method is another".into(),
         MatchVerdict::Header(name) => format!("the header {name} is absent or another"),
         MatchVerdict::Query(name) => format!("the query parameter {name} is absent or another"),
+        MatchVerdict::Cookie(name) => format!("the cookie {name} is absent or another"),
         MatchVerdict::Invalid(why) => format!("never applies: {why}"),
         MatchVerdict::Outranked(criterion) => format!("applies too, but {}", outranked(*criterion)),
     }
@@ -53,6 +54,7 @@ fn outranked(criterion: Criterion) -> &'static str {
         Criterion::Method => "a rule that asks for a method is first",
         Criterion::Headers => "the rule that asks for more headers is first",
         Criterion::Query => "the rule that asks for more query parameters is first",
+        Criterion::Cookies => "the rule that asks for more cookies is first",
         Criterion::Age => "the older object is first",
         Criterion::Name => "the first by namespace/name counts",
         Criterion::Listed => "the one that is listed first counts",

@@ -1,0 +1,303 @@
+//! Which endpoint of a backend a request belongs to: by a cookie, or by a hash of what requests have in common. The same in
+//! every worker and replica, so that a session stays where it is whoever serves its requests.
+//!
+//! Hashes choose by the highest weight of an endpoint for the request (rendezvous hashing): an endpoint that comes takes its
+//! share from all others, one that goes leaves its own to all others, and no other session moves.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use fairway_message::{Head, Known};
+use fairway_model::{
+    Backend, SameSite, SecureCookie, SessionCookie, SessionKey, SessionPart, StickyFailure, Stickiness,
+};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// What stands between the session and the backend in a cookie, as in ingress-nginx.
+const DELIMITER: char = '|';
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Belongs {
+    /// To no endpoint in particular.
+    #[default]
+    Anywhere,
+    /// To the endpoint with this key, as long as there is one.
+    To(u64),
+    /// To the endpoint with the highest weight for this.
+    By(u64),
+}
+
+/// The session of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) belongs: Belongs,
+    /// Its key, where it begins with this request.
+    pub(crate) fresh: Option<u64>,
+}
+
+/// What of a request may decide.
+pub(crate) struct Asked<'r> {
+    pub(crate) request: &'r Head,
+    /// Lower case, without port.
+    pub(crate) host: &'r str,
+    /// As the client sent it.
+    pub(crate) target: &'r [u8],
+    pub(crate) query: &'r [u8],
+    pub(crate) client: IpAddr,
+}
+
+impl Session {
+    /// Of a request. `random` makes the key of one that begins.
+    pub(crate) fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
+        match key {
+            SessionKey::Hash(parts) => {
+                let mut hash = Hash::new();
+                parts.iter().for_each(|part| asked.write(part, &mut hash));
+                Self { belongs: Belongs::By(hash.finish()), fresh: None }
+            }
+            SessionKey::Cookie(cookie) => {
+                let sent = cookie_of(asked.request, cookie.name.as_bytes());
+                let session = sent.map(|value| before_delimiter(value)).filter(|value| !value.is_empty());
+                match (cookie.stickiness, session) {
+                    (Stickiness::Persistent, session) => {
+                        let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
+                        Self { belongs: named, fresh: None }
+                    }
+                    // Whatever it is: sessions that began at ingress-nginx go on.
+                    (Stickiness::Balanced, Some(session)) => Self { belongs: Belongs::By(hash_of(session)), fresh: None },
+                    (Stickiness::Balanced, None) => Self::begins_with(random()),
+                }
+            }
+        }
+    }
+
+    fn begins_with(key: u64) -> Self {
+        Self { belongs: Belongs::By(hash_of(hex(key).as_bytes())), fresh: Some(key) }
+    }
+
+    /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
+    pub(crate) fn told(
+        self,
+        cookie: &SessionCookie,
+        (keys, index): (&[u64], usize),
+        mut random: impl FnMut() -> u64,
+    ) -> Option<u64> {
+        let answered = *keys.get(index)?;
+        let moves = cookie.on_failure == StickyFailure::Moves;
+        match (cookie.stickiness, self.belongs) {
+            (Stickiness::Persistent, Belongs::To(key)) if key == answered => None,
+            (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
+            (Stickiness::Persistent, _) => Some(answered),
+            (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
+                // A session whose first choice is the endpoint that answered.
+                let mut drawn = std::iter::repeat_with(|| random()).take(64 * keys.len());
+                drawn.find(|key| heaviest(keys, hash_of(hex(*key).as_bytes())) == Some(index)).or(self.fresh)
+            }
+            (Stickiness::Balanced, _) => self.fresh,
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn write(&self, part: &SessionPart, hash: &mut Hash) {
+        match part {
+            SessionPart::Address => match self.client {
+                IpAddr::V4(address) => hash.write(&address.octets()),
+                IpAddr::V6(address) => hash.write(&address.octets()),
+            },
+            SessionPart::Header(name) => hash.write(self.request.named(name.as_bytes()).unwrap_or_default()),
+            SessionPart::Cookie(name) => {
+                hash.write(cookie_of(self.request, name.as_bytes()).unwrap_or_default());
+            }
+            SessionPart::Query(name) => hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default()),
+            SessionPart::Host => hash.write(self.host.as_bytes()),
+            SessionPart::Target => hash.write(self.target),
+            SessionPart::Text(text) => hash.write(text.as_bytes()),
+        }
+        hash.end();
+    }
+}
+
+/// The keys of a backend's endpoints, in their order; none where requests belong to no endpoint.
+pub(crate) fn keys(backend: &Backend) -> Box<[u64]> {
+    if backend.session.is_none() {
+        return Box::default();
+    }
+    let key = |endpoint: &fairway_model::Endpoint| {
+        let mut hash = Hash::new();
+        hash.write(backend.service.namespace.as_bytes());
+        hash.end();
+        hash.write(backend.service.name.as_bytes());
+        hash.end();
+        hash.write(endpoint.address.to_string().as_bytes());
+        hash.finish()
+    };
+    backend.endpoints.iter().map(key).collect()
+}
+
+/// How much an endpoint with this key is the one for this hash.
+pub(crate) fn weight(key: u64, hash: u64) -> u64 {
+    mixed(key ^ hash)
+}
+
+fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
+    (0..keys.len()).max_by_key(|index| weight(keys[*index], hash))
+}
+
+/// The value of `Set-Cookie` (RFC 6265 §4.1.1), its attributes in the order in which ingress-nginx has them.
+pub(crate) fn set_cookie(
+    into: &mut Vec<u8>,
+    (cookie, key): (&SessionCookie, u64),
+    backend: &Backend,
+    (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),
+) {
+    let mut text = format!("{}={}{DELIMITER}{}", cookie.name, hex(key), hex(hash_of(backend.key.0.as_bytes())));
+    let mut add = |attribute: std::fmt::Arguments<'_>| text.write_fmt(attribute).expect("a string takes every write");
+    if let Some(seconds) = cookie.expires {
+        let now = Timestamp::now().as_second();
+        let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
+        add(format_args!("; Expires={}", when.to_zoned(TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")));
+    }
+    if let Some(seconds) = cookie.max_age {
+        add(format_args!("; Max-Age={seconds}"));
+    }
+    if let Some(domain) = &cookie.domain {
+        add(format_args!("; Domain={domain}"));
+    }
+    add(format_args!("; Path={}", cookie.path.as_deref().unwrap_or(path)));
+    if is_tls || cookie.secure == SecureCookie::Always {
+        add(format_args!("; Secure"));
+    }
+    add(format_args!("; HttpOnly"));
+    match cookie.same_site {
+        SameSite::Absent => {}
+        SameSite::NoneIfKnown if user_agent.is_some_and(takes_none_for_strict) => {}
+        SameSite::None | SameSite::NoneIfKnown => add(format_args!("; SameSite=None")),
+        SameSite::Lax => add(format_args!("; SameSite=Lax")),
+        SameSite::Strict => add(format_args!("; SameSite=Strict")),
+    }
+    into.extend_from_slice(text.as_bytes());
+}
+
+/// Whether a browser rejects cookies with `SameSite=None`, or takes it for `Strict`: Chrome 40 to 69, iOS 12, and Safari on
+/// macOS 10.14, by the words that ingress-nginx looks for.
+fn takes_none_for_strict(user_agent: &[u8]) -> bool {
+    let has = |words: &str| user_agent.windows(words.len()).any(|window| window == words.as_bytes());
+    ["Chrome/4", "Chrome/5", "Chrome/6", "CPU iPhone OS 12", "iPad; CPU OS 12"].into_iter().any(has)
+        || (["Macintosh", "Intel Mac OS X 10_14", "Safari"].into_iter().all(has) && !has("Chrome"))
+}
+
+/// The value of a cookie; its name is case-sensitive (RFC 6265 §4.1.1).
+pub(crate) fn cookie_of<'r>(request: &'r Head, name: &[u8]) -> Option<&'r [u8]> {
+    let pairs = request.all_named(b"cookie").flat_map(|line| line.split(|byte| *byte == b';'));
+    value_of(pairs.map(<[u8]>::trim_ascii), name)
+}
+
+/// The value of a query parameter.
+fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
+    value_of(query.split(|byte| *byte == b'&'), name)
+}
+
+fn value_of<'r>(mut pairs: impl Iterator<Item = &'r [u8]>, name: &[u8]) -> Option<&'r [u8]> {
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+}
+
+fn before_delimiter(value: &[u8]) -> &[u8] {
+    value.split(|byte| *byte == DELIMITER as u8).next().unwrap_or_default()
+}
+
+fn hex(key: u64) -> String {
+    format!("{key:016x}")
+}
+
+fn from_hex(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 16)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// FNV-1a, mixed at the end: the same in every process, and no defence against those who choose their keys, who could say
+/// which endpoint they want in other ways as well.
+struct Hash(u64);
+
+impl Hash {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// What comes next is another part.
+    fn end(&mut self) {
+        self.write(&[0]);
+    }
+
+    fn finish(&self) -> u64 {
+        mixed(self.0)
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hash = Hash::new();
+    hash.write(bytes);
+    hash.finish()
+}
+
+/// The finalizer of SplitMix64.
+fn mixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_comes_takes_its_share_and_no_other_session_moves() {
+        let keys: Vec<u64> = (0..8).map(|number| hash_of(format!("10.0.0.{number}:80").as_bytes())).collect();
+        let mut shares = [0; 8];
+        let mut moved = 0;
+        for session in 0..20_000_u64 {
+            let hash = mixed(session);
+            let (before, after) = (heaviest(&keys[..7], hash).unwrap(), heaviest(&keys, hash).unwrap());
+            shares[after] += 1;
+            moved += usize::from(before != after);
+            assert!(before == after || after == 7, "sessions move to the new one alone");
+        }
+        assert!(shares.iter().all(|share| (2_250..2_750).contains(share)), "{shares:?}");
+        assert!((2_250..2_750).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn cookies_are_found_by_their_whole_name() {
+        let mut request = Head::new();
+        request.start_request(b"GET", b"/");
+        request.append(b"Cookie", b"xroute=1; route=2;  other=3");
+        request.append(b"Cookie", b"last=a=b");
+        let found = |name: &str| cookie_of(&request, name.as_bytes()).map(|value| value.to_vec());
+        assert_eq!(found("route"), Some(b"2".to_vec()));
+        assert_eq!(found("other"), Some(b"3".to_vec()));
+        assert_eq!(found("last"), Some(b"a=b".to_vec()));
+        assert_eq!(found("Route"), None);
+        assert_eq!(found("rou"), None);
+    }
+
+    #[test]
+    fn browsers_that_reject_none_are_known() {
+        for (agent, takes) in [
+            ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) AppleWebKit/605.1.15 Version/12.1.2 Safari/605.1.15", true),
+            ("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36", false),
+            ("Mozilla/5.0 (Windows NT 10.0) Chrome/58.0.3029.110 Safari/537.36", true),
+            ("curl/8", false),
+        ] {
+            assert_eq!(takes_none_for_strict(agent.as_bytes()), takes, "{agent}");
+        }
+    }
+}
