@@ -82,7 +82,7 @@ impl Session {
         self,
         cookie: &SessionCookie,
         (keys, index): (&[u64], usize),
-        mut random: impl FnMut() -> u64,
+        random: impl FnMut() -> u64,
     ) -> Option<u64> {
         let answered = *keys.get(index)?;
         let moves = cookie.on_failure == StickyFailure::Moves;
@@ -92,7 +92,7 @@ impl Session {
             (Stickiness::Persistent, _) => Some(answered),
             (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
                 // A session whose first choice is the endpoint that answered.
-                let mut drawn = std::iter::repeat_with(|| random()).take(64 * keys.len());
+                let mut drawn = std::iter::repeat_with(random).take(64 * keys.len());
                 drawn.find(|key| heaviest(keys, hash_of(hex(*key).as_bytes())) == Some(index)).or(self.fresh)
             }
             (Stickiness::Balanced, _) => self.fresh,

@@ -71,7 +71,7 @@ fn paths_of<'i>(
     ingress.rules.iter().filter(move |(of, _)| of == host).flat_map(move |(_, rule)| {
         let http = all.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
         let paths = http.into_iter().flat_map(|http| &http.paths).enumerate();
-        paths.map(|(at, path)| (Place::Path(*rule, at), path))
+        paths.map(move |(at, path)| (Place::Path(*rule, at), path))
     })
 }
 
