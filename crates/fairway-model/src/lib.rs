@@ -28,7 +28,7 @@ pub use filter::{
     AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
     RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use origin::{Origin, SourceLine};

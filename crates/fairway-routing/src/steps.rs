@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Filter, HeaderEdit,
+    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Fallback, Filter, HeaderEdit,
     HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
 };
 
@@ -21,6 +21,8 @@ pub struct Steps<R> {
     pub request: Box<[RequestStep<R>]>,
     /// With the request as it is forwarded, beside forwarding it.
     pub forward: Box<[Copying<R>]>,
+    /// Who serves while there are no endpoints.
+    pub fallback: Option<Box<Falling<R>>>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
@@ -130,6 +132,15 @@ pub struct Replacing<R> {
     pub rule: R,
 }
 
+/// Another backend for requests that have no endpoint.
+#[derive(Clone, Debug)]
+pub struct Falling<R> {
+    /// Who, and what it is told.
+    pub to: Fallback,
+    /// Where the requests go: a rule of its own, without steps.
+    pub rule: R,
+}
+
 /// A redirect whose new path is prepared.
 #[derive(Clone, Debug)]
 pub struct CompiledRedirect {
@@ -158,6 +169,7 @@ impl<R> Default for Steps<R> {
         Self {
             request: [].into(),
             forward: [].into(),
+            fallback: None,
             retried: [].into(),
             answer: [].into(),
             grpc_web: GrpcWeb::default(),
@@ -179,6 +191,7 @@ impl<R> Steps<R> {
         let mut steps = Lists {
             request: Vec::new(),
             forward: Vec::new(),
+            fallback: None,
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
@@ -188,11 +201,11 @@ impl<R> Steps<R> {
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, forward, fallback, mut retried, replace, answer, grpc_web, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, forward, retried, answer, grpc_web, log })
+        Ok(Self { request, forward, fallback, retried, answer, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -214,7 +227,8 @@ impl<R> Steps<R> {
             AnswerStep::Replace(replacing) => Some(&replacing.rule),
             _ => None,
         });
-        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(replaced)
+        let falling = self.fallback.iter().map(|falling| &falling.rule);
+        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(falling).chain(replaced)
     }
 }
 
@@ -232,6 +246,7 @@ pub(crate) struct InnerRule<'a> {
 struct Lists<R> {
     request: Vec<RequestStep<R>>,
     forward: Vec<Copying<R>>,
+    fallback: Option<Box<Falling<R>>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
@@ -247,7 +262,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, forward, fallback, retried, replace, answer, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -291,6 +306,10 @@ impl<R> Lists<R> {
                 let filters = all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
                 let rule = inner(InnerRule { backend: &pages.backend, timeouts: None, filters });
                 replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
+            }
+            Filter::Fallback(to) => {
+                let rule = inner(InnerRule { backend: &to.backend, timeouts: None, filters: Vec::new() });
+                *fallback = Some(Box::new(Falling { to: to.clone(), rule }));
             }
             Filter::RetryStatuses(statuses) => retried.extend(statuses),
             Filter::GrpcWeb => *grpc_web = GrpcWeb::Translated,

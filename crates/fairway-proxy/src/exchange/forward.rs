@@ -52,11 +52,11 @@ struct Delivered<H: Hop> {
 pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
-    let group = group(&exchange.env);
+    let group = group(&exchange.env, exchange.buffers);
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
-    if let Ok(group) = &group {
+    if let Some(group) = &group {
         sticky::begin(&exchange.env, group, exchange.buffers);
     }
     async move {
@@ -65,7 +65,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
             Some(group) => deliver(exchange, group).await,
             None => Err(without_group(&exchange.env)),
         };
-        if let (Ok(group), Ok(delivered)) = (&group, &answer) {
+        if let (Some(group), Ok(delivered)) = (&group, &answer) {
             sticky::tell(exchange, group, delivered.answered.lease.index());
         }
         let delivered = match judge(exchange, answer) {
@@ -78,9 +78,20 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>) -> Option<Rc<Group<ToEndpoint<N>>>> {
-    let slot = env.rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
-    env.adopted.group(slot, &env.worker.groups)
+fn group<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) -> Option<Rc<Group<ToEndpoint<N>>>> {
+    let of = |rule: &CompiledRule| {
+        let slot = rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
+        env.adopted.group(slot, &env.worker.groups)
+    };
+    let group = of(env.rule);
+    let Some(fallback) = &env.rule.steps().fallback else { return group };
+    if group.as_ref().is_some_and(|group| !group.is_empty()) {
+        return group;
+    }
+    for (name, value) in &fallback.to.fields {
+        buffers.request.set(name.as_bytes(), value.as_bytes());
+    }
+    of(&fallback.rule)
 }
 
 /// Why there is none.

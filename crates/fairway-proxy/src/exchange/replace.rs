@@ -67,6 +67,9 @@ fn write_question(
     }
     question.set(b"X-Code", itoa::Buffer::new().format(status).as_bytes());
     question.set(b"X-Original-URI", target);
+    if let Some(accepted) = request.named(b"accept") {
+        question.set(b"X-Format", accepted);
+    }
     for (name, value) in &replacing.pages.fields {
         question.set(name.as_bytes(), value.as_bytes());
     }

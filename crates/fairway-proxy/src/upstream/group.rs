@@ -227,6 +227,11 @@ impl<H: Hop> Group<H> {
         &self.keys
     }
 
+    /// Whether it has no endpoint at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// Whether one is left that was not tried.
     pub(crate) fn has_untried(&self, tried: &Tried) -> bool {
         (0..self.members.len()).any(|index| !tried.contains(index))

@@ -8,6 +8,7 @@ use fairway_model::{Filter, Policy};
 use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
+use crate::ingress::errors::Errors;
 use crate::ingress::to_https::{Slash, ToHttps};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
@@ -57,6 +58,7 @@ pub(crate) struct Contributions {
     pub(crate) policy: Policy,
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
+    pub(crate) errors: Errors,
     pub(crate) role: Role,
 }
 
@@ -116,6 +118,7 @@ impl Contributions {
             policy: defaults.policy(defaults.timeouts, defaults.max_body),
             transport: Transport::default(),
             balance: Balance::default(),
+            errors: Errors::default(),
             role: Role::Main,
         }
     }

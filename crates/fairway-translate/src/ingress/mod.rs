@@ -6,6 +6,7 @@
 
 pub(crate) mod annotations;
 pub(crate) mod canary;
+mod errors;
 mod class;
 pub(crate) mod closed;
 pub(crate) mod context;

@@ -89,6 +89,7 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
         Filter::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Filter::Unlogged => "not in the access log".to_owned(),
+        Filter::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
         Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }
 }

@@ -1,16 +1,61 @@
-//! What replaces error answers: `custom-http-errors`, `default-backend`. None works yet.
+//! What replaces error answers: `custom-http-errors`, `default-backend`, `disable-proxy-intercept-errors`. Which Service
+//! and path they belong to, only the location knows: see [`crate::ingress::rules`].
 
-use crate::ingress::annotations::family::{Family, Known, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::errors::Errors;
+use crate::ingress::reader::{Annotations, Reader};
+use crate::object::ObjectKey;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    let backend = service(&reader.annotations());
+    let mut statuses = statuses(reader).unwrap_or_else(|| context.defaults.errors.clone());
+    if reader.switch("disable-proxy-intercept-errors", false) {
+        statuses.clear();
+    }
+    if !statuses.is_empty() && backend.is_none() {
+        let problem = "there is no default-backend whose pages would replace them";
+        reader.invalid("custom-http-errors", problem, "error answers stay as they are");
+        statuses.clear();
+    }
+    contributions.errors = Errors { backend, statuses };
+    Ok(())
+})
+.referring(|annotations, referenced| referenced.services.extend(service(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    offers("custom-http-errors", "error answers of the backend stay as they are", &[""]),
-    offers(
-        "default-backend",
-        "a Service without endpoints answers 503 itself, and error answers stay as they are",
-        &[],
+    differs(
+        "custom-http-errors",
+        "pages are asked for with GET or HEAD, whatever the request was; without `default-backend` answers stay as they are",
     ),
-    offers("disable-proxy-intercept-errors", "nothing is lost while error answers are not replaced", &[]),
+    done("default-backend"),
+    done("disable-proxy-intercept-errors"),
 ];
+
+/// The Service that an Ingress names, which may be missing.
+fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+    let name = annotations.value("default-backend").filter(|name| !name.is_empty())?;
+    // As ingress-nginx reads it: with the namespace of the Ingress, or another.
+    let name = name.rsplit('/').next()?;
+    Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: name.into() })
+}
+
+/// Reads `custom-http-errors`, sorted.
+fn statuses(reader: &mut Reader<'_>) -> Option<Vec<u16>> {
+    let name = "custom-http-errors";
+    let value = reader.value(name)?;
+    let texts = value.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let read = |text: &str| text.parse().ok().filter(|status| (400..=599).contains(status));
+    match texts.map(read).collect::<Option<Vec<u16>>>() {
+        Some(mut statuses) => {
+            statuses.sort_unstable();
+            statuses.dedup();
+            Some(statuses)
+        }
+        None => {
+            let problem = format!("\"{value}\" is no list of statuses from 400 to 599");
+            reader.invalid(name, problem, "error answers stay as they are");
+            Some(Vec::new())
+        }
+    }
+}
