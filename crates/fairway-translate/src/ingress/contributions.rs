@@ -45,9 +45,7 @@ pub(crate) struct Contributions {
     /// The filters of all paths.
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
-    pub(crate) to_https: ToHttps,
-    /// What the redirect to https does with a trailing slash.
-    pub(crate) slash: Slash,
+    pub(crate) to_https: (ToHttps, Slash),
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
     /// What each path is rewritten to.
@@ -109,8 +107,7 @@ impl Contributions {
         Self {
             closed: defaults.closed,
             filters: Filters::default(),
-            to_https: defaults.https.when,
-            slash: defaults.https.slash,
+            to_https: (defaults.https.when, defaults.https.slash),
             app_root: None,
             rewrite: None,
             forwarded_prefix: None,

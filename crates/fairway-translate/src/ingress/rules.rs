@@ -96,8 +96,9 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
-        if self.goes_to_https(location, owner.contributions.to_https) {
-            let redirect = self.context.defaults.https_redirect(owner.contributions.slash);
+        let (to_https, slash) = owner.contributions.to_https;
+        if self.goes_to_https(location, to_https) {
+            let redirect = self.context.defaults.https_redirect(slash);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
         if let Some(target) = location.rewrite() {
