@@ -52,7 +52,10 @@ spec: {{ controller: fairway.dev/ingress-controller }}
 apiVersion: v1
 kind: ConfigMap
 metadata: {{ name: settings, namespace: bench }}
-data: {{ upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\" }}
+data:
+  upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\"
+  keep-alive-requests: \"100000000\"
+  upstream-keepalive-requests: \"100000000\"
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress

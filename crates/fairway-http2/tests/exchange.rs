@@ -367,6 +367,7 @@ fn a_client_opens_only_what_the_server_takes() {
     pair.server.go_away(0);
     pair.at_client(|event, _| assert!(matches!(event, Event::GoAway { last: 0x7fff_ffff, .. })));
     pair.at_server(|event, _| panic!("{event:?}"));
+    assert_eq!(pair.server.pass(250_000), None);
     let mut last = None;
     pair.at_client(|event, _| {
         if let Event::GoAway { last: id, .. } = event {

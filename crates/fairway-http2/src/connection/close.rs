@@ -13,6 +13,9 @@ use crate::stream::{Half, Life, Past};
 
 /// How long streams that were under way are taken after GOAWAY, in microseconds.
 const UNDER_WAY_MICROS: u64 = 1_000_000;
+/// The same once the client has answered the PING behind GOAWAY: its library may send that answer before requests that it had
+/// queued by then.
+const QUEUED_MICROS: u64 = 250_000;
 
 impl Connection {
     /// The connection ends with this error.
@@ -132,6 +135,13 @@ impl Connection {
         self.times.ending = Ending::Announced { until: now + UNDER_WAY_MICROS };
         frame::write_go_away(LARGEST, Code::NoError, "", self.outbox.bytes());
         self.ping(*LAST_PING);
+    }
+
+    /// The client has seen GOAWAY: what it sends from now on was asked for before.
+    pub(super) fn go_away_was_seen(&mut self, now: u64) {
+        if let Ending::Announced { until } = &mut self.times.ending {
+            *until = (*until).min(now + QUEUED_MICROS);
+        }
     }
 
     /// The second step.

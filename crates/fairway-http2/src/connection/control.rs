@@ -1,6 +1,6 @@
 //! Frames that carry neither heads nor bodies (RFC 9113 §6.3 to §6.9, RFC 9218 §7.1). Never answers more than the rules ask.
 
-use super::{Connection, Ending, Role};
+use super::{Connection, Role};
 use crate::abuse::Weight;
 use crate::event::{By, Event};
 use crate::fault::{Code, Fault};
@@ -206,8 +206,8 @@ impl Connection {
             None => self.charge(now, Weight::Light)?,
         }
         match &opaque {
-            LAST_PING if matches!(self.times.ending, Ending::Announced { .. }) => self.go_away_at_last(),
-            LAST_PING | SILENCE_PING => {}
+            LAST_PING => self.go_away_was_seen(now),
+            SILENCE_PING => {}
             _ => return Ok(Some(Event::Pong(opaque))),
         }
         Ok(None)

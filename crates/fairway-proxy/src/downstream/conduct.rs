@@ -9,8 +9,9 @@ use fairway_runtime::clock::Instant;
 use fairway_runtime::slots::{MOST, Slots};
 use fairway_sides::sides::Departed;
 
-/// Requests that a new connection may have waiting.
+/// Requests that a new connection may have waiting, once it has left them alone for a moment.
 const FIRST: u16 = 4;
+const MOMENT: Duration = Duration::from_millis(10);
 /// More than it can have streams, so that one with a long past can lose some.
 const MOST_TRUST: u16 = 2 * MOST as u16;
 /// What an answered request adds, and one that was taken back costs.
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(super) struct Conduct {
     /// Requests until now.
     pub(super) served: u64,
-    /// How many may wait for their answers, where requests are held.
+    /// How many may wait for their answers, where requests are held; 0 where nothing is known of it.
     trust: u16,
     /// Those that are held. Boxed: few connections ever have one.
     line: Option<Box<Line>>,
@@ -40,14 +41,14 @@ struct Line {
 impl Conduct {
     /// Of a connection that begins.
     pub(super) fn new() -> Self {
-        Self { served: 0, trust: FIRST, line: None }
+        Self { served: 0, trust: 0, line: None }
     }
 
     /// A request is over, or its client has left.
     pub(super) fn departed(&mut self, departed: Departed) {
         self.trust = match departed {
             Departed::Answered => (self.trust + EARNED).min(MOST_TRUST),
-            Departed::TakenBack => self.trust.saturating_sub(LOST).max(1),
+            Departed::TakenBack => self.trust.saturating_sub(LOST).max(self.trust.min(1)),
             Departed::GivenUp => self.trust,
         };
     }
@@ -59,9 +60,9 @@ impl Conduct {
 
     /// This one waits.
     pub(super) fn hold<F: Future>(&mut self, slot: usize, slots: &mut Slots<F>) {
-        let line = self
-            .line
-            .get_or_insert_with(|| Box::new(Line { held: VecDeque::new(), due: Instant::now() + PATIENCE }));
+        let patience = if self.trust == 0 { MOMENT } else { PATIENCE };
+        let due = || Instant::now() + patience;
+        let line = self.line.get_or_insert_with(|| Box::new(Line { held: VecDeque::new(), due: due() }));
         line.held.push_back(slot as u8);
         slots.hold(slot);
     }
@@ -76,6 +77,9 @@ impl Conduct {
         let Some(line) = &mut self.line else { return };
         let now = Instant::now();
         let mut begun = waiting.saturating_sub(line.held.len());
+        if self.trust == 0 && line.due <= now {
+            (self.trust, line.due) = (FIRST, now + PATIENCE);
+        }
         while let Some(&slot) = line.held.front() {
             let is_due = line.due <= now;
             if held && !is_due && begun >= usize::from(self.trust) {

@@ -140,7 +140,7 @@ impl<N: Network> Worker<N> {
         self.log.flush();
         match self.takebacks().tick() {
             Some(true) => tracing::warn!(
-                "clients take back most of what they ask for over HTTP/2: their requests are held until some were answered"
+                "clients take back many requests over HTTP/2: those of connections that had few answers are held"
             ),
             Some(false) => tracing::info!("clients of HTTP/2 want their answers again: no request is held"),
             None => {}

@@ -52,10 +52,10 @@ impl BackendRef {
     pub(crate) fn new(
         service: ObjectKey,
         port: Arc<str>,
-        (transport, balance): (&Transport, &Balance),
+        (transport, balance): (&Transport, Balance),
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
-        Self { key, service, port, transport: transport.clone(), balance: balance.clone() }
+        Self { key, service, port, transport: transport.clone(), balance }
     }
 
     /// Where its addresses come from.
@@ -164,8 +164,8 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         endpoints,
         protocol: reference.transport.protocol(app_protocol),
         tls: reference.transport.tls(&reference.service),
-        balancing: reference.balance.balancing,
-        session: reference.balance.session(),
+        balancing: reference.balance.0,
+        session: None,
     };
     Some((backend, diagnostics))
 }

@@ -19,10 +19,13 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if let Some(edit) = custom_headers(reader, context)? {
         contributions.filters.push(Phase::AnswerHead, Filter::ResponseHeaders(edit));
     }
-    if let Some(host) = upstream_vhost(reader) {
+    if let Some(host) =
+        plain(reader, "upstream-vhost", "-._~:[]", "the backend sees the Host that the client sent")
+    {
         contributions.filters.push(Phase::Forward, Filter::RewriteHost(host));
     }
-    contributions.forwarded_prefix = forwarded_prefix(reader);
+    // It counts where the path is rewritten.
+    contributions.forwarded_prefix = plain(reader, "x-forwarded-prefix", "-._~/:", "the header is not sent");
     Ok(())
 })
 .referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
@@ -71,27 +74,14 @@ fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opti
     Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
 }
 
-/// Reads `upstream-vhost`.
-fn upstream_vhost(reader: &mut Reader<'_>) -> Option<Arc<str>> {
-    let name = "upstream-vhost";
+/// A value of letters, digits and `others`; the default is what happens without it, as the end of a sentence.
+fn plain(reader: &mut Reader<'_>, name: &str, others: &str, default: &str) -> Option<Arc<str>> {
     let value = reader.value(name).filter(|value| !value.is_empty())?;
-    let may = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
-    if value.chars().all(may) {
+    if value.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c)) {
         return Some(value.into());
     }
-    reader.invalid(name, format!("\"{value}\" is no host"), "the backend sees the Host that the client sent");
-    None
-}
-
-/// Reads `x-forwarded-prefix`, which counts where the path is rewritten.
-fn forwarded_prefix(reader: &mut Reader<'_>) -> Option<Arc<str>> {
-    let name = "x-forwarded-prefix";
-    let value = reader.value(name).filter(|value| !value.is_empty())?;
-    let may = |c: char| c.is_ascii_alphanumeric() || "-._~/:".contains(c);
-    if value.chars().all(may) {
-        return Some(value.into());
-    }
-    reader.invalid(name, format!("\"{value}\" is no path without captures"), "the header is not sent");
+    let problem = format!("\"{value}\" has something besides letters, digits and {others}");
+    reader.invalid(name, problem, default);
     None
 }
 

@@ -41,12 +41,11 @@ fn limits(
     let multiplier = reader.number("limit-burst-multiplier", 0..=u64::from(u32::MAX));
     let multiplier = multiplier.map_or(BURST, |multiplier| u32::try_from(multiplier).unwrap_or(u32::MAX));
     let exempt = exempt(reader)?;
-    let policy = |what| format!("{}/{what}", reader.key).into();
-    let (rates, connections) = (policy("rate"), policy("connections"));
+    let key = reader.key;
     for (name, per) in [("limit-rps", Duration::from_secs(1)), ("limit-rpm", Duration::from_secs(60))] {
         let Some(requests) = limit(reader, name)? else { continue };
         let limit = RateLimit {
-            policy: format!("{rates}/{name}").into(),
+            policy: format!("{key}/{name}").into(),
             requests,
             per,
             burst: requests.saturating_mul(multiplier),
@@ -55,9 +54,10 @@ fn limits(
         };
         contributions.filters.push(Phase::Limit, Filter::RateLimit(limit));
     }
-    if let Some(most) = limit(reader, "limit-connections")? {
+    let name = "limit-connections";
+    if let Some(most) = limit(reader, name)? {
         let status = context.defaults.limit_status.connections;
-        let limit = ConcurrencyLimit { policy: connections, most, status, exempt };
+        let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
         contributions.filters.push(Phase::Limit, Filter::ConcurrencyLimit(limit));
     }
     Ok(())

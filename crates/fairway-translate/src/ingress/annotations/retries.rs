@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairway_model::Filter;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, Known, differs};
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
 
@@ -16,8 +16,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     let retry = &mut contributions.policy.retry;
     match (&failures, tries) {
         (Failures::None, _) => retry.tries = 1,
-        (_, Some(0)) => retry.tries = u8::MAX,
-        (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(u8::MAX),
+        (_, Some(0)) => retry.tries = MOST,
+        (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(MOST).min(MOST),
         (_, None) => {}
     }
     let all = contributions.policy.timeouts.connect.saturating_mul(u32::from(retry.tries));
@@ -31,6 +31,9 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     Ok(())
 });
 
+/// The most tries: one request must not use up what all others may retry, where no endpoint answers.
+const MOST: u8 = 8;
+
 const ANNOTATIONS: &[Known] = &[
     differs(
         "proxy-next-upstream",
@@ -38,7 +41,7 @@ const ANNOTATIONS: &[Known] = &[
          where an endpoint may have seen them; after `http_*` an endpoint is asked that was not asked before",
     ),
     differs("proxy-next-upstream-timeout", "it bounds the first connect, too"),
-    done("proxy-next-upstream-tries"),
+    differs("proxy-next-upstream-tries", "there are 8 at most, also with `0`"),
 ];
 
 /// After what else than a failure to connect or to answer a request is tried elsewhere.
