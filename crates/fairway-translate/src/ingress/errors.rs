@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, RuleLabels};
+use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, Origin, RuleLabels};
 
 use crate::object::ObjectKey;
 
 /// Whose pages replace which answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errors {
-    /// The Service of `default-backend`, of which the first port counts.
-    pub(crate) backend: Option<ObjectKey>,
+    /// The Service of `default-backend`, of which the first port counts, and where it is named.
+    pub(crate) backend: Option<(ObjectKey, Origin)>,
     /// In ascending order.
     pub(crate) statuses: Vec<u16>,
 }

@@ -64,9 +64,14 @@ impl<'a> Builder<'a> {
             for (condition, action) in decided {
                 let mut rule = self.rule(location, entry, action);
                 rule.matches = vec![condition];
+                rule.filters.extend(actions.errors.iter().cloned());
                 append(&mut routes, location, rule);
             }
-            append(&mut routes, location, self.rule(location, entry, actions.otherwise));
+            let mut rule = self.rule(location, entry, actions.otherwise);
+            if forwards {
+                rule.filters.extend(actions.errors);
+            }
+            append(&mut routes, location, rule);
         }
         routes.into_iter().map(Arc::new).collect()
     }
@@ -122,9 +127,10 @@ impl<'a> Builder<'a> {
         goes && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
 
-    /// What becomes of the requests of a location, which may have a canary.
+    /// What becomes of the requests of a location, which may have a canary and pages for its errors.
     fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
         let main = self.action(location);
+        let errors = self.errors(location, &main);
         let canary = layout.canary_of(location).and_then(|canary| {
             let owner = canary.owner.as_ref()?;
             let takes = owner.canary()?;
@@ -134,7 +140,25 @@ impl<'a> Builder<'a> {
             self.backends.push(reference);
             Some((takes.clone(), backend))
         });
-        Actions::new(main, canary)
+        Actions { errors, ..Actions::new(main, canary) }
+    }
+
+    /// The filters that hand errors of a location to another Service.
+    fn errors(&mut self, location: &Location, main: &Action) -> Vec<Filter> {
+        let Some(owner) = location.owner.as_ref().filter(|_| matches!(main, Action::Forward(_))) else {
+            return Vec::new();
+        };
+        let errors = &owner.contributions.errors;
+        let Some((service, named)) = &errors.backend else { return Vec::new() };
+        let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
+            let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
+            let problem = format!("Service {service} does not exist or has no port");
+            self.diagnostics.push(found.because(problem, "errors stay as they are"));
+            return Vec::new();
+        };
+        let filters = errors.filters(&reference.key, &labels(location));
+        self.backends.push(reference);
+        filters
     }
 
     /// The backend of a canary, which speaks what the main Ingress says.
@@ -240,12 +264,14 @@ struct Actions {
     /// The canary, and what forwards to it and to the main backend.
     canary: Option<(Canary, Action, Action)>,
     otherwise: Action,
+    /// What becomes of errors.
+    errors: Vec<Filter>,
 }
 
 impl Actions {
     fn new(main: Action, canary: Option<(Canary, BackendKey)>) -> Self {
         let (Action::Forward(own), Some((canary, backend))) = (&main, canary) else {
-            return Self { canary: None, otherwise: main };
+            return Self { canary: None, otherwise: main, errors: Vec::new() };
         };
         let share = |backend: &BackendKey, weight| WeightedBackend { backend: backend.clone(), weight };
         let Canary { weight, total, .. } = canary;
@@ -254,7 +280,8 @@ impl Actions {
             own.iter().filter(|_| main_weight > 0).map(|own| share(&own.backend, main_weight)).collect();
         otherwise.extend((weight > 0).then(|| share(&backend, weight)));
         let to_canary = Action::Forward(vec![share(&backend, 1)]);
-        Self { canary: Some((canary, to_canary, main)), otherwise: Action::Forward(otherwise) }
+        let canary = Some((canary, to_canary, main));
+        Self { canary, otherwise: Action::Forward(otherwise), errors: Vec::new() }
     }
 
     /// The conditions on the path of `on` that decide, with what they decide.

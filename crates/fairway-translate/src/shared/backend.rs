@@ -52,10 +52,19 @@ impl BackendRef {
     pub(crate) fn new(
         service: ObjectKey,
         port: Arc<str>,
-        (transport, balance): (&Transport, Balance),
+        (transport, balance): (&Transport, &Balance),
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
-        Self { key, service, port, transport: transport.clone(), balance }
+        Self { key, service, port, transport: transport.clone(), balance: balance.clone() }
+    }
+
+    /// The first port of a Service, spoken to as one without annotations; `None` where the Service does not exist or has no port.
+    pub(crate) fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
+        let spec = inputs.resources.services.get(service)?.object.spec.as_ref()?;
+        let port = spec.ports.as_deref()?.first()?.port.to_string();
+        let reference =
+            Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
+        reference.target(inputs).is_ok().then_some(reference)
     }
 
     /// Where its addresses come from.
@@ -164,8 +173,8 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         endpoints,
         protocol: reference.transport.protocol(app_protocol),
         tls: reference.transport.tls(&reference.service),
-        balancing: reference.balance.0,
-        session: None,
+        balancing: reference.balance.balancing,
+        session: reference.balance.session(),
     };
     Some((backend, diagnostics))
 }

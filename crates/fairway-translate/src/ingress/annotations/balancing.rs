@@ -1,14 +1,17 @@
-//! Which endpoint gets a request: `load-balance`. `upstream-hash-by*` and `service-upstream` do not work yet.
+//! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`.
 
-use fairway_model::Balancing;
+use std::sync::Arc;
 
-use crate::ingress::annotations::family::{Family, Known, done, offers};
+use fairway_model::{Balancing, SessionPart};
+
+use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::reader::Reader;
-use crate::shared::balance::Balance;
+use crate::shared::balance::HashBy;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    contributions.balance = Balance(balancing(reader, context.defaults.balancing));
+    contributions.balance.balancing = balancing(reader, context.defaults.balancing);
+    contributions.balance.hash = hash(reader);
     Ok(())
 });
 
@@ -19,9 +22,13 @@ const ANNOTATIONS: &[Known] = &[
         "requests go to the endpoints instead of the Service's cluster address",
         &["false"],
     ),
-    offers("upstream-hash-by", "endpoints get requests in turn", &[]),
-    offers("upstream-hash-by-subset", "endpoints get requests in turn", &["false"]),
-    offers("upstream-hash-by-subset-size", "endpoints get requests in turn", &[]),
+    differs(
+        "upstream-hash-by",
+        "of the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
+         `$http_*`, `$cookie_*` and `$arg_*` work; with another one endpoints get requests in turn",
+    ),
+    offers("upstream-hash-by-subset", "the hash chooses one endpoint", &["false"]),
+    offers("upstream-hash-by-subset-size", "the hash chooses one endpoint", &[]),
 ];
 
 /// Reads `load-balance`.
@@ -35,5 +42,92 @@ fn balancing(reader: &mut Reader<'_>, default: Balancing) -> Balancing {
             reader.invalid("load-balance", problem, "the default is used");
             default
         }
+    }
+}
+
+/// Reads `upstream-hash-by`.
+fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
+    let name = "upstream-hash-by";
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    match parts(value) {
+        Ok(parts) => Some(HashBy { text: value.into(), parts }),
+        Err(variable) => {
+            reader.invalid(
+                name,
+                format!("the variable ${variable} does not work"),
+                "endpoints get requests in turn",
+            );
+            None
+        }
+    }
+}
+
+/// A text with variables, `$name` or `${name}`.
+fn parts(text: &str) -> Result<Vec<SessionPart>, &str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        push_text(&mut parts, before);
+        let (name, behind) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                after.split_at(end.unwrap_or(after.len()))
+            }
+        };
+        parts.push(variable(name).ok_or(name)?);
+        rest = behind;
+    }
+    push_text(&mut parts, rest);
+    Ok(parts)
+}
+
+fn push_text(parts: &mut Vec<SessionPart>, text: &str) {
+    if !text.is_empty() {
+        parts.push(SessionPart::Text(text.into()));
+    }
+}
+
+fn variable(name: &str) -> Option<SessionPart> {
+    Some(match name {
+        "request_uri" | "uri" => SessionPart::Target,
+        "host" | "http_host" => SessionPart::Host,
+        "remote_addr" | "binary_remote_addr" => SessionPart::Address,
+        _ => {
+            let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+            if let Some(header) = named("http_") {
+                SessionPart::Header(header.to_ascii_lowercase().replace('_', "-").into())
+            } else if let Some(cookie) = named("cookie_") {
+                SessionPart::Cookie(Arc::from(cookie))
+            } else {
+                SessionPart::Query(Arc::from(named("arg_")?))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_variables_are_told_apart() {
+        use SessionPart::{Address, Cookie, Header, Query, Target, Text};
+        assert_eq!(parts("$request_uri"), Ok(vec![Target]));
+        assert_eq!(
+            parts("${remote_addr}-$http_x_user$cookie_id/$arg_q"),
+            Ok(vec![
+                Address,
+                Text("-".into()),
+                Header("x-user".into()),
+                Cookie("id".into()),
+                Text("/".into()),
+                Query("q".into())
+            ])
+        );
+        assert_eq!(parts("plain"), Ok(vec![Text("plain".into())]));
+        assert_eq!(parts("$upstream_addr"), Err("upstream_addr"));
+        assert_eq!(parts("a$"), Err(""));
+        assert_eq!(parts("$http_"), Err("http_"));
     }
 }

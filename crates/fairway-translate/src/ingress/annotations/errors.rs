@@ -8,7 +8,7 @@ use crate::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    let backend = service(&reader.annotations());
+    let backend = service(&reader.annotations()).map(|service| (service, reader.at("default-backend")));
     let mut statuses = statuses(reader).unwrap_or_else(|| context.defaults.errors.clone());
     if reader.switch("disable-proxy-intercept-errors", false) {
         statuses.clear();
