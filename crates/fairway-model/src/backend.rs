@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -112,8 +113,17 @@ pub enum Balancing {
 pub enum SessionKey {
     /// A cookie that names the endpoint; answers set it where the request has none.
     Cookie(SessionCookie),
-    /// Requests of which all of these are equal belong to the same endpoint.
-    Hash(Vec<SessionPart>),
+    /// What requests have in common that belong together.
+    Hash(SessionHash),
+}
+
+/// Requests of which all of these parts are equal belong to the same endpoint, or endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionHash {
+    /// What is compared.
+    pub parts: Vec<SessionPart>,
+    /// How many endpoints the requests are spread over by chance; one where `None`.
+    pub spread: Option<NonZeroU16>,
 }
 
 /// A cookie that names an endpoint, or a session that belongs to one. It is `HttpOnly`.
@@ -121,6 +131,8 @@ pub enum SessionKey {
 pub struct SessionCookie {
     /// Its name.
     pub name: Arc<str>,
+    /// What names the backend in its value, behind the session: no other backend of the rule has the same.
+    pub backend: Arc<str>,
     /// What it says.
     pub stickiness: Stickiness,
     /// Its `Path`; `None` is that of the rule.
@@ -200,6 +212,8 @@ pub enum SessionPart {
     Host,
     /// The target as the client sent it: path and query.
     Target,
+    /// The normalised path.
+    Path,
     /// This text.
     Text(Arc<str>),
 }
@@ -224,6 +238,7 @@ mod tests {
     fn session_keys_and_protocols_are_read_as_they_were_written() {
         let cookie = SessionCookie {
             name: "route".into(),
+            backend: "b1".into(),
             stickiness: Stickiness::Persistent,
             path: Some("/shop".into()),
             domain: None,
@@ -240,9 +255,11 @@ mod tests {
             SessionPart::Query("q".into()),
             SessionPart::Host,
             SessionPart::Target,
+            SessionPart::Path,
             SessionPart::Text("-v2".into()),
         ];
-        for key in [SessionKey::Cookie(cookie), SessionKey::Hash(parts)] {
+        let hash = SessionKey::Hash(SessionHash { parts, spread: NonZeroU16::new(3) });
+        for key in [SessionKey::Cookie(cookie), hash] {
             let json = serde_json::to_string(&key).unwrap();
             assert_eq!(serde_json::from_str::<SessionKey>(&json).unwrap(), key);
         }

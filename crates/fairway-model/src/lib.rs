@@ -20,7 +20,8 @@ pub mod stream;
 
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
-    SessionCookie, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls, UpstreamVerification,
+    SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
+    UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;

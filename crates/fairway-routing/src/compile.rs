@@ -59,12 +59,10 @@ impl Snapshot {
     ) {
         for change in before.diff(now) {
             match change {
-                DiffItem::Add(key, backend) | DiffItem::Update { new: (key, backend), .. } => {
-                    self.slots.set(backend);
+                DiffItem::Add(_, backend) | DiffItem::Update { new: (_, backend), .. } => {
+                    self.slots.set(backend)
                 }
-                DiffItem::Remove(key, _) => {
-                    self.slots.unset(key);
-                }
+                DiffItem::Remove(key, _) => self.slots.unset(key),
             }
         }
     }

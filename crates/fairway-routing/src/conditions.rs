@@ -49,7 +49,8 @@ impl Conditions {
         let all = |fields: &[FieldMatch], place| {
             fields.iter().map(|field| FieldTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
         };
-        let (headers, query, cookies) = (all(headers, "header")?, all(query, "query")?, all(cookies, "cookie")?);
+        let (headers, query, cookies) =
+            (all(headers, "header")?, all(query, "query")?, all(cookies, "cookie")?);
         Ok(Some(Self { method: method.clone(), headers, query, cookies }))
     }
 

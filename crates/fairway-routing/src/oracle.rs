@@ -67,6 +67,8 @@ pub enum Criterion {
     PathKind,
     /// The longer path is first.
     PathLength,
+    /// The higher rank is first.
+    Rank,
     /// One that asks for a method is first.
     Method,
     /// More headers are first.
@@ -187,12 +189,13 @@ impl Place<'_> {
         let differs = [
             (Criterion::PathKind, first.0 != second.0),
             (Criterion::PathLength, first.1 != second.1),
-            (Criterion::Method, first.2 != second.2),
-            (Criterion::Headers, first.3 != second.3),
-            (Criterion::Query, first.4 != second.4),
-            (Criterion::Cookies, first.5 != second.5),
-            (Criterion::Age, first.6 != second.6),
-            (Criterion::Name, first.7 != second.7),
+            (Criterion::Rank, first.2 != second.2),
+            (Criterion::Method, first.3 != second.3),
+            (Criterion::Headers, first.4.0 != second.4.0),
+            (Criterion::Query, first.4.1 != second.4.1),
+            (Criterion::Cookies, first.4.2 != second.4.2),
+            (Criterion::Age, first.5 != second.5),
+            (Criterion::Name, first.6 != second.6),
         ];
         let decides = differs.into_iter().find(|(_, differs)| *differs && order == RuleOrder::Precedence);
         decides.map_or(Criterion::Listed, |(criterion, _)| criterion)
@@ -210,10 +213,9 @@ impl Place<'_> {
         (
             kind,
             Reverse(if kind == 0 { 0 } else { length }),
+            Reverse(self.of.rank),
             Reverse(self.of.method.is_some()),
-            Reverse(self.of.headers.len()),
-            Reverse(self.of.query.len()),
-            Reverse(self.of.cookies.len()),
+            (Reverse(self.of.headers.len()), Reverse(self.of.query.len()), Reverse(self.of.cookies.len())),
             self.route.created.unwrap_or(i64::MAX),
             format!("{}/{}", self.route.origin.namespace, self.route.origin.name),
         )
@@ -224,10 +226,15 @@ impl Place<'_> {
             PathMatch::Regex { pattern, ignore_case } => Some((pattern, Anchor::Start, *ignore_case)),
             _ => None,
         };
-        let fields = self.of.headers.iter().chain(&self.of.query).chain(&self.of.cookies).filter_map(|field| match field {
-            FieldMatch { value: TextMatch::Regex(pattern), .. } => Some((pattern, Anchor::Both, false)),
-            _ => None,
-        });
+        let fields =
+            self.of.headers.iter().chain(&self.of.query).chain(&self.of.cookies).filter_map(|field| {
+                match field {
+                    FieldMatch { value: TextMatch::Regex(pattern), .. } => {
+                        Some((pattern, Anchor::Both, false))
+                    }
+                    _ => None,
+                }
+            });
         path.into_iter().chain(fields).try_for_each(|(pattern, anchor, ignore_case)| {
             Pattern::shared(pattern, anchor, ignore_case)
                 .map(drop)
@@ -236,8 +243,9 @@ impl Place<'_> {
     }
 }
 
-type Rank =
-    (u8, Reverse<usize>, Reverse<bool>, Reverse<usize>, Reverse<usize>, Reverse<usize>, i64, String);
+/// Headers, query parameters, cookies.
+type Counts = (Reverse<usize>, Reverse<usize>, Reverse<usize>);
+type Rank = (u8, Reverse<usize>, Reverse<u8>, Reverse<bool>, Counts, i64, String);
 
 /// Exact names, then the longest suffix, then every name; one label before many.
 fn specificity(host: &HostPattern) -> (u8, Reverse<usize>, Option<WildcardSpan>) {

@@ -11,7 +11,6 @@ use crate::host::CompiledHost;
 use crate::hosts::Hosts;
 use crate::matched::Matched;
 use crate::ports::{Carried, Port, PortKey, Ports};
-use crate::problem::Problem;
 use crate::request::{Fields, Request};
 use crate::slots::BackendSlot;
 use crate::slots::Slots;

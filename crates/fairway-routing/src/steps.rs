@@ -21,8 +21,8 @@ pub struct Steps<R> {
     pub request: Box<[RequestStep<R>]>,
     /// With the request as it is forwarded, beside forwarding it.
     pub forward: Box<[Copying<R>]>,
-    /// Who serves while there are no endpoints.
-    pub fallback: Option<Box<Falling<R>>>,
+    /// Who serves while there are no endpoints: the first that has some.
+    pub fallbacks: Box<[Falling<R>]>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
@@ -169,7 +169,7 @@ impl<R> Default for Steps<R> {
         Self {
             request: [].into(),
             forward: [].into(),
-            fallback: None,
+            fallbacks: [].into(),
             retried: [].into(),
             answer: [].into(),
             grpc_web: GrpcWeb::default(),
@@ -191,7 +191,7 @@ impl<R> Steps<R> {
         let mut steps = Lists {
             request: Vec::new(),
             forward: Vec::new(),
-            fallback: None,
+            fallbacks: Vec::new(),
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
@@ -201,11 +201,12 @@ impl<R> Steps<R> {
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, fallback, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, forward, fallbacks, mut retried, replace, answer, grpc_web, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, forward, fallback, retried, answer, grpc_web, log })
+        let fallbacks = fallbacks.into();
+        Ok(Self { request, forward, fallbacks, retried, answer, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -227,7 +228,7 @@ impl<R> Steps<R> {
             AnswerStep::Replace(replacing) => Some(&replacing.rule),
             _ => None,
         });
-        let falling = self.fallback.iter().map(|falling| &falling.rule);
+        let falling = self.fallbacks.iter().map(|falling| &falling.rule);
         asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(falling).chain(replaced)
     }
 }
@@ -246,7 +247,7 @@ pub(crate) struct InnerRule<'a> {
 struct Lists<R> {
     request: Vec<RequestStep<R>>,
     forward: Vec<Copying<R>>,
-    fallback: Option<Box<Falling<R>>>,
+    fallbacks: Vec<Falling<R>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
@@ -262,7 +263,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, fallback, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, forward, fallbacks, retried, replace, answer, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -309,7 +310,7 @@ impl<R> Lists<R> {
             }
             Filter::Fallback(to) => {
                 let rule = inner(InnerRule { backend: &to.backend, timeouts: None, filters: Vec::new() });
-                *fallback = Some(Box::new(Falling { to: to.clone(), rule }));
+                fallbacks.push(Falling { to: to.clone(), rule });
             }
             Filter::RetryStatuses(statuses) => retried.extend(statuses),
             Filter::GrpcWeb => *grpc_web = GrpcWeb::Translated,

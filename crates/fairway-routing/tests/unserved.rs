@@ -48,4 +48,3 @@ fn a_host_that_asks_for_client_certificates_forwards_nothing() {
         "{problem}"
     );
 }
-

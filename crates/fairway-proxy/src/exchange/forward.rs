@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
-use fairway_routing::{Replacing, Targets};
+use fairway_routing::{CompiledRule, Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
@@ -18,8 +18,8 @@ use super::environment::{Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
-use super::sticky;
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
+use super::sticky;
 use super::tunnel::tunnel;
 use super::web;
 use crate::buffers::Buffers;
@@ -84,14 +84,22 @@ fn group<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) -> Option<
         env.adopted.group(slot, &env.worker.groups)
     };
     let group = of(env.rule);
-    let Some(fallback) = &env.rule.steps().fallback else { return group };
-    if group.as_ref().is_some_and(|group| !group.is_empty()) {
+    let fallbacks = &env.rule.steps().fallbacks;
+    let is_ready =
+        |group: &Option<Rc<Group<ToEndpoint<N>>>>| group.as_ref().is_some_and(|group| !group.is_empty());
+    if fallbacks.is_empty() || is_ready(&group) {
         return group;
     }
-    for (name, value) in &fallback.to.fields {
-        buffers.request.set(name.as_bytes(), value.as_bytes());
+    for fallback in fallbacks {
+        let other = of(&fallback.rule);
+        if is_ready(&other) {
+            for (name, value) in &fallback.to.fields {
+                buffers.request.set(name.as_bytes(), value.as_bytes());
+            }
+            return other;
+        }
     }
-    of(&fallback.rule)
+    group
 }
 
 /// Why there is none.

@@ -36,9 +36,9 @@ mod relay;
 mod replace;
 mod respond;
 mod retry;
-mod sticky;
 #[cfg(test)]
 mod steps_tests;
+mod sticky;
 mod subrequest;
 #[cfg(test)]
 mod tests;

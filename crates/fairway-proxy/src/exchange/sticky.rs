@@ -12,13 +12,18 @@ use crate::upstream::session::{Asked, Session, set_cookie};
 use crate::worker::ToEndpoint;
 
 /// Settles where the request belongs.
-pub(super) fn begin<N: Network>(env: &Environment<'_, N>, group: &Group<ToEndpoint<N>>, buffers: &mut Buffers) {
+pub(super) fn begin<N: Network>(
+    env: &Environment<'_, N>,
+    group: &Group<ToEndpoint<N>>,
+    buffers: &mut Buffers,
+) {
     let Some(key) = &group.backend().session else { return };
     let asked = Asked {
         request: &buffers.request,
         host: &buffers.host,
         target: env.intake.received(buffers),
         query: env.intake.query(buffers),
+        path: env.intake.normalised(buffers),
         client: env.client.address,
     };
     let session = Session::of(key, &asked, || env.worker.random(|random| random.u64(..)));
@@ -39,5 +44,5 @@ pub(super) fn tell<N: Network, D>(
     let Buffers { request, answer, .. } = &mut **buffers;
     let user_agent = request.named(b"user-agent");
     let about = (&*env.rule.rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
-    answer.append_with(b"Set-Cookie", |value| set_cookie(value, (cookie, key), group.backend(), about));
+    answer.append_with(b"Set-Cookie", |value| set_cookie(value, (cookie, key), about));
 }

@@ -177,7 +177,8 @@ impl<H: Hop> Group<H> {
         if self.members.is_empty() {
             return None;
         }
-        let owner = if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, now) };
+        let owner =
+            if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
         let chosen = owner.unwrap_or_else(|| self.balanced(tried, random, now));
         let member = &self.members[chosen];
         let errand = if member.health().wants_probe(now) {
@@ -190,13 +191,30 @@ impl<H: Hop> Group<H> {
     }
 
     /// The member that the request belongs to, of those that may be used.
-    fn owner(&self, belongs: Belongs, tried: &Tried, now: Instant) -> Option<usize> {
+    fn owner(
+        &self,
+        belongs: Belongs,
+        tried: &Tried,
+        (random, now): (&mut fastrand::Rng, Instant),
+    ) -> Option<usize> {
         let may = |index: &usize| !tried.contains(*index) && self.is_usable(*index, now);
         match belongs {
             Belongs::Anywhere => None,
             Belongs::To(key) => self.keys.iter().position(|other| *other == key).filter(may),
             Belongs::By(hash) => {
                 (0..self.keys.len()).filter(may).max_by_key(|index| session::weight(self.keys[*index], hash))
+            }
+            Belongs::Among(hash, count) => {
+                let ranked = || {
+                    let usable = (0..self.keys.len()).filter(may);
+                    usable.map(|index| (session::weight(self.keys[index], hash), index))
+                };
+                let count = usize::from(count.get()).min(ranked().count());
+                let mut chosen = ranked().max()?;
+                for _ in 0..random.usize(..count) {
+                    chosen = ranked().filter(|other| *other < chosen).max()?;
+                }
+                Some(chosen.1)
             }
         }
     }

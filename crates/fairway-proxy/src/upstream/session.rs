@@ -6,13 +6,17 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
-use fairway_message::{Head, Known};
+use fairway_message::Head;
 use fairway_model::{
-    Backend, SameSite, SecureCookie, SessionCookie, SessionKey, SessionPart, StickyFailure, Stickiness,
+    Backend, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness,
+    StickyFailure,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use crate::request::cookies::{cookie_of, parameter_of};
 
 /// What stands between the session and the backend in a cookie, as in ingress-nginx.
 const DELIMITER: char = '|';
@@ -27,6 +31,8 @@ pub(crate) enum Belongs {
     To(u64),
     /// To the endpoint with the highest weight for this.
     By(u64),
+    /// To one of this many endpoints with the highest weights for this.
+    Among(u64, NonZeroU16),
 }
 
 /// The session of a request.
@@ -45,6 +51,8 @@ pub(crate) struct Asked<'r> {
     /// As the client sent it.
     pub(crate) target: &'r [u8],
     pub(crate) query: &'r [u8],
+    /// Normalised.
+    pub(crate) path: &'r [u8],
     pub(crate) client: IpAddr,
 }
 
@@ -52,10 +60,12 @@ impl Session {
     /// Of a request. `random` makes the key of one that begins.
     pub(crate) fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
         match key {
-            SessionKey::Hash(parts) => {
+            SessionKey::Hash(SessionHash { parts, spread }) => {
                 let mut hash = Hash::new();
                 parts.iter().for_each(|part| asked.write(part, &mut hash));
-                Self { belongs: Belongs::By(hash.finish()), fresh: None }
+                let hash = hash.finish();
+                let belongs = spread.map_or(Belongs::By(hash), |spread| Belongs::Among(hash, spread));
+                Self { belongs, fresh: None }
             }
             SessionKey::Cookie(cookie) => {
                 let sent = cookie_of(asked.request, cookie.name.as_bytes());
@@ -66,7 +76,9 @@ impl Session {
                         Self { belongs: named, fresh: None }
                     }
                     // Whatever it is: sessions that began at ingress-nginx go on.
-                    (Stickiness::Balanced, Some(session)) => Self { belongs: Belongs::By(hash_of(session)), fresh: None },
+                    (Stickiness::Balanced, Some(session)) => {
+                        Self { belongs: Belongs::By(hash_of(session)), fresh: None }
+                    }
                     (Stickiness::Balanced, None) => Self::begins_with(random()),
                 }
             }
@@ -111,9 +123,12 @@ impl Asked<'_> {
             SessionPart::Cookie(name) => {
                 hash.write(cookie_of(self.request, name.as_bytes()).unwrap_or_default());
             }
-            SessionPart::Query(name) => hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default()),
+            SessionPart::Query(name) => {
+                hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default())
+            }
             SessionPart::Host => hash.write(self.host.as_bytes()),
             SessionPart::Target => hash.write(self.target),
+            SessionPart::Path => hash.write(self.path),
             SessionPart::Text(text) => hash.write(text.as_bytes()),
         }
         hash.end();
@@ -150,11 +165,11 @@ fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
 pub(crate) fn set_cookie(
     into: &mut Vec<u8>,
     (cookie, key): (&SessionCookie, u64),
-    backend: &Backend,
     (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),
 ) {
-    let mut text = format!("{}={}{DELIMITER}{}", cookie.name, hex(key), hex(hash_of(backend.key.0.as_bytes())));
-    let mut add = |attribute: std::fmt::Arguments<'_>| text.write_fmt(attribute).expect("a string takes every write");
+    let mut text = format!("{}={}{DELIMITER}{}", cookie.name, hex(key), cookie.backend);
+    let mut add =
+        |attribute: std::fmt::Arguments<'_>| text.write_fmt(attribute).expect("a string takes every write");
     if let Some(seconds) = cookie.expires {
         let now = Timestamp::now().as_second();
         let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
@@ -187,21 +202,6 @@ fn takes_none_for_strict(user_agent: &[u8]) -> bool {
     let has = |words: &str| user_agent.windows(words.len()).any(|window| window == words.as_bytes());
     ["Chrome/4", "Chrome/5", "Chrome/6", "CPU iPhone OS 12", "iPad; CPU OS 12"].into_iter().any(has)
         || (["Macintosh", "Intel Mac OS X 10_14", "Safari"].into_iter().all(has) && !has("Chrome"))
-}
-
-/// The value of a cookie; its name is case-sensitive (RFC 6265 §4.1.1).
-pub(crate) fn cookie_of<'r>(request: &'r Head, name: &[u8]) -> Option<&'r [u8]> {
-    let pairs = request.all_named(b"cookie").flat_map(|line| line.split(|byte| *byte == b';'));
-    value_of(pairs.map(<[u8]>::trim_ascii), name)
-}
-
-/// The value of a query parameter.
-fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
-    value_of(query.split(|byte| *byte == b'&'), name)
-}
-
-fn value_of<'r>(mut pairs: impl Iterator<Item = &'r [u8]>, name: &[u8]) -> Option<&'r [u8]> {
-    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
 fn before_delimiter(value: &[u8]) -> &[u8] {
@@ -276,24 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_found_by_their_whole_name() {
-        let mut request = Head::new();
-        request.start_request(b"GET", b"/");
-        request.append(b"Cookie", b"xroute=1; route=2;  other=3");
-        request.append(b"Cookie", b"last=a=b");
-        let found = |name: &str| cookie_of(&request, name.as_bytes()).map(|value| value.to_vec());
-        assert_eq!(found("route"), Some(b"2".to_vec()));
-        assert_eq!(found("other"), Some(b"3".to_vec()));
-        assert_eq!(found("last"), Some(b"a=b".to_vec()));
-        assert_eq!(found("Route"), None);
-        assert_eq!(found("rou"), None);
-    }
-
-    #[test]
     fn browsers_that_reject_none_are_known() {
         for (agent, takes) in [
-            ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) AppleWebKit/605.1.15 Version/12.1.2 Safari/605.1.15", true),
-            ("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36", false),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) AppleWebKit/605.1.15 Version/12.1.2 Safari/605.1.15",
+                true,
+            ),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
+                false,
+            ),
             ("Mozilla/5.0 (Windows NT 10.0) Chrome/58.0.3029.110 Safari/537.36", true),
             ("curl/8", false),
         ] {

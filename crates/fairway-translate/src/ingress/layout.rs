@@ -52,6 +52,7 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
     }
     for ingress in &serving.canaries {
         paths_of(ingress, host).for_each(|(place, path)| layout.join(ingress, path, place));
+        layout.diagnostics.extend(catch_all_unused(ingress, host));
     }
     if layout.asking_for_patterns().is_some() {
         layout.matching = Matching::Patterns;
@@ -60,6 +61,16 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         layout.report_unused_patterns();
     }
     layout
+}
+
+/// That the canaries of a host without other Ingresses have nothing to take.
+pub(crate) fn without_main(host: &HostPattern, canaries: &[Arc<ServedIngress>]) -> Vec<Diagnostic> {
+    let unused = |ingress: &Arc<ServedIngress>| {
+        let paths =
+            paths_of(ingress, host).map(|(place, path)| unused(&location(ingress, path, place), None));
+        paths.collect::<Vec<_>>()
+    };
+    canaries.iter().flat_map(unused).collect()
 }
 
 /// The paths that an Ingress has on a host, as its rules list them.
@@ -122,9 +133,8 @@ impl Layout {
 
     /// Gives a path to an Ingress, unless an older one has it.
     fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
-        let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
-        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-        let claimed = Location { path: text.into(), kind, owner: Some(ingress.clone()), place };
+        let claimed = location(ingress, path, place);
+        let (kind, text) = (claimed.kind, claimed.path.clone());
         if !text.starts_with('/') {
             let found = Diagnostic::new(Severity::Error, "invalid-path", claimed.origin(".path"));
             let problem = format!("path \"{text}\" does not begin with /");
@@ -144,22 +154,14 @@ impl Layout {
 
     /// Lets a canary take a part of the requests of a path, unless an older one does.
     fn join(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
-        let text: Arc<str> = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/").into();
-        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-        let joining = Location { path: text.clone(), kind, owner: Some(ingress.clone()), place };
-        let main = self.by_path.get(&(kind, text.clone())).map(|at| &self.locations[*at]);
-        let problem = if !main.is_some_and(Location::is_path) {
-            Some(format!("no other Ingress has path \"{text}\" with this type on this host"))
+        let joining = location(ingress, path, place);
+        let key = (joining.kind, joining.path.clone());
+        let has_main = self.by_path.get(&key).is_some_and(|at| self.locations[*at].is_path());
+        let older = self.canaries.get(&key);
+        if has_main && older.is_none() {
+            self.canaries.insert(key, joining);
         } else {
-            let older = self.canaries.get(&(kind, text.clone()));
-            older.map(|older| format!("{} is the canary of path \"{text}\" already", older.origin("")))
-        };
-        match problem {
-            None => drop(self.canaries.insert((kind, text), joining)),
-            Some(problem) => {
-                let found = Diagnostic::new(Severity::Warning, "canary-unused", joining.origin(""));
-                self.diagnostics.push(found.because(problem, "this canary gets no requests"));
-            }
+            self.diagnostics.push(unused(&joining, older));
         }
     }
 
@@ -181,6 +183,31 @@ impl Layout {
             }
         }
     }
+}
+
+/// The location that a path of an Ingress asks for.
+fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) -> Location {
+    let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
+    let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
+    Location { path: text.into(), kind, owner: Some(ingress.clone()), place }
+}
+
+/// That a canary takes nothing: another one does, or there is nothing to take.
+fn unused(joining: &Location, older: Option<&Location>) -> Diagnostic {
+    let path = &joining.path;
+    let problem = match older {
+        Some(older) => format!("{} is the canary of path \"{path}\" already", older.origin("")),
+        None => format!("no other Ingress has path \"{path}\" with this type on this host"),
+    };
+    let found = Diagnostic::new(Severity::Warning, "canary-unused", joining.origin(""));
+    found.because(problem, "this canary gets no requests")
+}
+
+/// That the default backend of a canary takes nothing.
+fn catch_all_unused(ingress: &ServedIngress, host: &HostPattern) -> Option<Diagnostic> {
+    let takes = *host == HostPattern::Any && ingress.is_catch_all();
+    let found = Diagnostic::new(Severity::Warning, "canary-unused", ingress.origin("spec.defaultBackend"));
+    takes.then(|| found.because("default backends have no canaries", "this canary gets no requests"))
 }
 
 /// That a path belongs to another one.

@@ -6,12 +6,12 @@
 
 pub(crate) mod annotations;
 pub(crate) mod canary;
-mod errors;
-mod class;
+pub(crate) mod class;
 pub(crate) mod closed;
 pub(crate) mod context;
 pub(crate) mod contributions;
 pub(crate) mod defaults;
+pub(crate) mod errors;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
 pub(crate) mod layout;

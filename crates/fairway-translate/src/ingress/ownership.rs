@@ -43,7 +43,10 @@ struct Owner<'a> {
 impl Ownership {
     /// Of the Ingresses that name a host, the oldest first.
     pub(crate) fn of(ingresses: &[Arc<ServedIngress>]) -> Self {
-        let oldest = ingresses.iter().find(|ingress| ingress.canary().is_none()).map(|oldest| (oldest.age().0, oldest.key.clone()));
+        let oldest = ingresses
+            .iter()
+            .find(|ingress| ingress.canary().is_none())
+            .map(|oldest| (oldest.age().0, oldest.key.clone()));
         let mut ownership = Self { oldest, shared: BTreeMap::new() };
         for ingress in ingresses.iter().filter(|it| it.shared_hosts != SharedHosts::default()) {
             let shared = ownership.shared.entry(ingress.key.namespace.clone()).or_default();
@@ -82,7 +85,8 @@ impl HostIngresses {
             ownership.oldest.clone().map(|oldest| (oldest, of.clone()))
         };
         let oldest = [Some((host, &own)), above].into_iter().flatten().filter_map(through).min();
-        let Some(((_, ingress), through)) = oldest else { return Self::default() };
+        // There are canaries at most.
+        let Some(((_, ingress), through)) = oldest else { return Self::equal(ingresses) };
         let owner = Owner { namespace: ingress.namespace.clone(), ingress: &ingress, through: &through };
         let mut serving = Self { owner: Some(owner.namespace.clone()), ..Self::default() };
         for ingress in ingresses {

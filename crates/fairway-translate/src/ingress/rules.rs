@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch, PathRewrite,
-    Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch,
+    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::ingress::canary::{Canary, Goes};
+use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
+use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
@@ -21,7 +22,16 @@ use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::ToHttps;
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, ResolveError};
+use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
+
+/// How a backend is used.
+struct Settings<'a> {
+    transport: &'a Transport,
+    balance: &'a Balance,
+    /// What becomes of requests where there is none.
+    otherwise: &'static str,
+}
 
 /// Makes the rules of one host.
 pub(crate) struct Builder<'a> {
@@ -58,20 +68,19 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let location = &layout.locations[entry.location];
-            let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location)).clone();
+            let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location));
             let forwards = entry.adds_slash.is_none() && !entry.unusable;
-            let decided = if forwards { actions.decided(&entry.condition) } else { Vec::new() };
-            for (condition, action) in decided {
+            if !forwards {
+                append(&mut routes, location, self.rule(location, entry, not_found()));
+                continue;
+            }
+            let (decisions, filters) = actions.decisions(&entry.condition);
+            for (condition, action) in decisions {
                 let mut rule = self.rule(location, entry, action);
                 rule.matches = vec![condition];
-                rule.filters.extend(actions.errors.iter().cloned());
+                rule.filters.extend_from_slice(filters);
                 append(&mut routes, location, rule);
             }
-            let mut rule = self.rule(location, entry, actions.otherwise);
-            if forwards {
-                rule.filters.extend(actions.errors);
-            }
-            append(&mut routes, location, rule);
         }
         routes.into_iter().map(Arc::new).collect()
     }
@@ -129,110 +138,110 @@ impl<'a> Builder<'a> {
 
     /// What becomes of the requests of a location, which may have a canary and pages for its errors.
     fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
-        let main = self.action(location);
-        let errors = self.errors(location, &main);
-        let canary = layout.canary_of(location).and_then(|canary| {
-            let owner = canary.owner.as_ref()?;
-            let takes = owner.canary()?;
-            let transport = &location.owner.as_ref()?.contributions.transport;
-            let reference = self.backend_of(canary, owner, transport)?;
-            let backend = reference.key.clone();
-            self.backends.push(reference);
-            Some((takes.clone(), backend))
-        });
-        Actions { errors, ..Actions::new(main, canary) }
-    }
-
-    /// The filters that hand errors of a location to another Service.
-    fn errors(&mut self, location: &Location, main: &Action) -> Vec<Filter> {
-        let Some(owner) = location.owner.as_ref().filter(|_| matches!(main, Action::Forward(_))) else {
-            return Vec::new();
+        let main = match self.destination(location) {
+            Ok(main) => main,
+            Err(answer) => return Actions::Instead(answer, Vec::new()),
         };
-        let errors = &owner.contributions.errors;
-        let Some((service, named)) = &errors.backend else { return Vec::new() };
-        let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
-            let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
-            let problem = format!("Service {service} does not exist or has no port");
-            self.diagnostics.push(found.because(problem, "errors stay as they are"));
-            return Vec::new();
+        let pages = self.error_backend(location);
+        let Some(main) = main else {
+            return match pages {
+                Some(pages) => Actions::Instead(only(&pages), vec![Errors::instead(&labels(location))]),
+                None => Actions::Instead(unavailable(AnswerReason::MissingReference), Vec::new()),
+            };
         };
-        let filters = errors.filters(&reference.key, &labels(location));
-        self.backends.push(reference);
-        filters
+        self.backends.push(main.clone());
+        let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
+        let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
+        if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
+            filters.extend(owner.contributions.errors.filters(&pages, &labels(location)));
+        }
+        Actions::Forwarded { main, canary, filters }
     }
 
     /// The backend of a canary, which speaks what the main Ingress says.
-    fn backend_of(
-        &mut self,
-        canary: &Location,
-        owner: &ServedIngress,
-        transport: &Transport,
-    ) -> Option<BackendRef> {
-        let backend = canary.backend()?;
-        self.reference((canary, owner), backend, transport)
+    fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
+        let owner = joining.owner.as_ref()?;
+        let canary = owner.canary()?;
+        let mut balance = owner.contributions.balance.clone();
+        if canary.sessions == Sessions::OfMain {
+            balance.cookie.clone_from(&main.balance.cookie);
+        }
+        let settings =
+            Settings { transport: &main.transport, balance: &balance, otherwise: "it gets no requests" };
+        let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
+        self.backends.push(backend.clone());
+        Some((canary.clone(), backend))
     }
 
-    fn action(&mut self, location: &Location) -> Action {
-        let Some(owner) = &location.owner else { return not_found() };
-        let Some(backend) = location.backend() else { return not_found() };
+    /// Who answers in the place of a location's own backend.
+    fn error_backend(&mut self, location: &Location) -> Option<BackendKey> {
+        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_ref()?;
+        let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
+            let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
+            let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
+            self.diagnostics.push(found.because(problem, "errors stay as they are"));
+            return None;
+        };
+        let key = reference.key.clone();
+        self.backends.push(reference);
+        Some(key)
+    }
+
+    /// The backend of a location, `None` where it does not exist; or what is answered.
+    fn destination(&mut self, location: &Location) -> Result<Option<BackendRef>, Action> {
+        let Some(owner) = &location.owner else { return Err(not_found()) };
+        let Some(backend) = location.backend() else { return Err(not_found()) };
+        let contributions = &owner.contributions;
+        let otherwise = match contributions.errors.backend {
+            Some(_) => "default-backend serves this path",
+            None => "this path answers 503",
+        };
+        let (transport, balance) = (&contributions.transport, &contributions.balance);
+        let settings = Settings { transport, balance, otherwise };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
-            _ = self.backend_ref(location, owner, backend);
-            return unavailable(reason);
+            _ = self.reference((location, owner), backend, &settings);
+            return Err(unavailable(reason));
         }
-        if owner.contributions.filters.has(Phase::Redirect) {
+        if contributions.filters.has(Phase::Redirect) {
             // ingress-nginx does not look at the Service of a path that is only redirected.
-            return not_found();
+            return Err(not_found());
         }
-        let Some(reference) = self.backend_ref(location, owner, backend) else {
-            return unavailable(AnswerReason::MissingReference);
-        };
-        let action = Action::Forward(vec![WeightedBackend { backend: reference.key.clone(), weight: 1 }]);
-        self.backends.push(reference);
-        action
+        Ok(self.reference((location, owner), backend, &settings))
     }
 
-    /// The backend of a location, or nothing after saying why it has none.
-    fn backend_ref(
-        &mut self,
-        location: &Location,
-        owner: &ServedIngress,
-        backend: &IngressBackend,
-    ) -> Option<BackendRef> {
-        self.reference((location, owner), backend, &owner.contributions.transport)
-    }
-
+    /// The backend that a path names, or nothing after saying why it has none.
     fn reference(
         &mut self,
         (location, owner): (&Location, &ServedIngress),
         backend: &IngressBackend,
-        transport: &Transport,
+        settings: &Settings<'_>,
     ) -> Option<BackendRef> {
         let mut origin = origin(location);
         if !origin.field.ends_with("Backend") {
             origin = origin.at(format!("{}.backend", origin.field));
         }
         let Some(service) = &backend.service else {
-            self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            let problem = "its backend is no Service, and other kinds are not supported";
+            self.unresolved(origin, problem, settings.otherwise);
             return None;
         };
         let Some(port) = port_text(service) else {
-            self.unresolved(origin, "its backend names no port");
+            self.unresolved(origin, "its backend names no port", settings.otherwise);
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let reference =
-            BackendRef::new(key, port, (transport, &owner.contributions.balance));
+        let reference = BackendRef::new(key, port, (settings.transport, settings.balance));
         if let Err(error) = reference.target(self.context.inputs) {
-            self.diagnostics.push(describe(&error, &reference, &origin));
+            self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
             return None;
         }
         Some(reference)
     }
 
-    fn unresolved(&mut self, origin: Origin, problem: &str) {
+    fn unresolved(&mut self, origin: Origin, problem: &str, otherwise: &str) {
         let found = Diagnostic::new(Severity::Error, "unsupported-backend", origin);
-        self.diagnostics.push(found.because(problem, "this path answers 503"));
+        self.diagnostics.push(found.because(problem, otherwise));
     }
 
     /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` stands before all locations.
@@ -260,40 +269,32 @@ impl<'a> Builder<'a> {
 
 /// What becomes of the requests of a location.
 #[derive(Clone, Debug)]
-struct Actions {
-    /// The canary, and what forwards to it and to the main backend.
-    canary: Option<(Canary, Action, Action)>,
-    otherwise: Action,
-    /// What becomes of errors.
-    errors: Vec<Filter>,
+enum Actions {
+    /// An answer, or another backend in place of the location's own.
+    Instead(Action, Vec<Filter>),
+    /// They are forwarded, some of them to a canary.
+    Forwarded { main: BackendRef, canary: Option<(Canary, BackendRef)>, filters: Vec<Filter> },
 }
 
 impl Actions {
-    fn new(main: Action, canary: Option<(Canary, BackendKey)>) -> Self {
-        let (Action::Forward(own), Some((canary, backend))) = (&main, canary) else {
-            return Self { canary: None, otherwise: main, errors: Vec::new() };
-        };
-        let share = |backend: &BackendKey, weight| WeightedBackend { backend: backend.clone(), weight };
-        let Canary { weight, total, .. } = canary;
-        let main_weight = total - weight;
-        let mut otherwise: Vec<_> =
-            own.iter().filter(|_| main_weight > 0).map(|own| share(&own.backend, main_weight)).collect();
-        otherwise.extend((weight > 0).then(|| share(&backend, weight)));
-        let to_canary = Action::Forward(vec![share(&backend, 1)]);
-        let canary = Some((canary, to_canary, main));
-        Self { canary, otherwise: Action::Forward(otherwise), errors: Vec::new() }
-    }
-
-    /// The conditions on the path of `on` that decide, with what they decide.
-    fn decided(&self, on: &Match) -> Vec<(Match, Action)> {
-        let Some((canary, to_canary, to_main)) = &self.canary else { return Vec::new() };
-        let action = |goes| if goes == Goes::ToCanary { to_canary } else { to_main };
-        canary.decisions(on).into_iter().map(|(of, goes)| (of, action(goes).clone())).collect()
+    /// The actions for requests that fit `on`, the first that fits counts, with their filters.
+    fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &[Filter]) {
+        match self {
+            Self::Instead(action, filters) => (vec![(on.clone(), action.clone())], filters),
+            Self::Forwarded { main, canary: None, filters } => (vec![(on.clone(), only(&main.key))], filters),
+            Self::Forwarded { main, canary: Some((canary, backend)), filters } => {
+                (canary.decisions(on, main, backend), filters)
+            }
+        }
     }
 }
 
+fn only(backend: &BackendKey) -> Action {
+    Action::Forward(vec![WeightedBackend { backend: backend.clone(), weight: 1 }])
+}
+
 /// Why the backend at `origin` cannot be found.
-fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Diagnostic {
+fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, otherwise: &str) -> Diagnostic {
     let service = &reference.service;
     let (code, field, problem) = match error {
         ResolveError::NoService => {
@@ -311,7 +312,7 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Di
         ),
     };
     let origin = origin.at(format!("{}.{field}", origin.field));
-    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+    Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
 }
 
 /// `/` to the root of the application; the query is dropped, as recorded.

@@ -51,6 +51,7 @@ fn outranked(criterion: Criterion) -> &'static str {
     match criterion {
         Criterion::PathKind => "exact is before prefix, and prefix before regex",
         Criterion::PathLength => "the longer path is first",
+        Criterion::Rank => "the rule with the higher rank is first",
         Criterion::Method => "a rule that asks for a method is first",
         Criterion::Headers => "the rule that asks for more headers is first",
         Criterion::Query => "the rule that asks for more query parameters is first",

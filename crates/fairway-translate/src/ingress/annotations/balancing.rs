@@ -1,8 +1,9 @@
 //! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fairway_model::{Balancing, SessionPart};
+use fairway_model::{Balancing, SessionHash, SessionPart};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::reader::Reader;
@@ -27,8 +28,12 @@ const ANNOTATIONS: &[Known] = &[
         "of the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
          `$http_*`, `$cookie_*` and `$arg_*` work; with another one endpoints get requests in turn",
     ),
-    offers("upstream-hash-by-subset", "the hash chooses one endpoint", &["false"]),
-    offers("upstream-hash-by-subset-size", "the hash chooses one endpoint", &[]),
+    differs(
+        "upstream-hash-by-subset",
+        "each hash has a subset of its own, and few sessions move when endpoints come or go; ingress-nginx cuts all endpoints into \
+         subsets and cuts anew",
+    ),
+    done("upstream-hash-by-subset-size"),
 ];
 
 /// Reads `load-balance`.
@@ -45,25 +50,35 @@ fn balancing(reader: &mut Reader<'_>, default: Balancing) -> Balancing {
     }
 }
 
-/// Reads `upstream-hash-by`.
+/// ingress-nginx: `upstream-hash-by-subset-size`; 0 counts as this, too.
+const SUBSET: NonZeroU16 = NonZeroU16::new(3).expect("3 is not 0");
+
+/// Reads `upstream-hash-by*`.
 fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
     let name = "upstream-hash-by";
     let value = reader.value(name).filter(|value| !value.is_empty())?;
-    match parts(value) {
-        Ok(parts) => Some(HashBy { text: value.into(), parts }),
-        Err(variable) => {
-            reader.invalid(
-                name,
-                format!("the variable ${variable} does not work"),
-                "endpoints get requests in turn",
-            );
+    let is_text = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_${}".contains(&b));
+    let parts = if is_text { parts(value) } else { Err("it has characters that it may not have".to_owned()) };
+    match parts {
+        Ok(parts) => Some(HashBy { text: value.into(), hash: SessionHash { parts, spread: spread(reader) } }),
+        Err(problem) => {
+            reader.invalid(name, problem, "endpoints get requests in turn");
             None
         }
     }
 }
 
+/// How many endpoints share the requests of a hash.
+fn spread(reader: &mut Reader<'_>) -> Option<NonZeroU16> {
+    if !reader.switch("upstream-hash-by-subset", false) {
+        return None;
+    }
+    let size = reader.number("upstream-hash-by-subset-size", 0..=u64::from(u16::MAX));
+    Some(size.and_then(|size| NonZeroU16::new(u16::try_from(size).ok()?)).unwrap_or(SUBSET))
+}
+
 /// A text with variables, `$name` or `${name}`.
-fn parts(text: &str) -> Result<Vec<SessionPart>, &str> {
+fn parts(text: &str) -> Result<Vec<SessionPart>, String> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -75,7 +90,7 @@ fn parts(text: &str) -> Result<Vec<SessionPart>, &str> {
                 after.split_at(end.unwrap_or(after.len()))
             }
         };
-        parts.push(variable(name).ok_or(name)?);
+        parts.push(variable(name).ok_or_else(|| format!("the variable ${name} does not work"))?);
         rest = behind;
     }
     push_text(&mut parts, rest);
@@ -90,7 +105,8 @@ fn push_text(parts: &mut Vec<SessionPart>, text: &str) {
 
 fn variable(name: &str) -> Option<SessionPart> {
     Some(match name {
-        "request_uri" | "uri" => SessionPart::Target,
+        "request_uri" => SessionPart::Target,
+        "uri" => SessionPart::Path,
         "host" | "http_host" => SessionPart::Host,
         "remote_addr" | "binary_remote_addr" => SessionPart::Address,
         _ => {
@@ -112,8 +128,8 @@ mod tests {
 
     #[test]
     fn text_and_variables_are_told_apart() {
-        use SessionPart::{Address, Cookie, Header, Query, Target, Text};
-        assert_eq!(parts("$request_uri"), Ok(vec![Target]));
+        use SessionPart::{Address, Cookie, Header, Path, Query, Target, Text};
+        assert_eq!(parts("$request_uri$uri"), Ok(vec![Target, Path]));
         assert_eq!(
             parts("${remote_addr}-$http_x_user$cookie_id/$arg_q"),
             Ok(vec![
@@ -126,8 +142,8 @@ mod tests {
             ])
         );
         assert_eq!(parts("plain"), Ok(vec![Text("plain".into())]));
-        assert_eq!(parts("$upstream_addr"), Err("upstream_addr"));
-        assert_eq!(parts("a$"), Err(""));
-        assert_eq!(parts("$http_"), Err("http_"));
+        for (text, variable) in [("$upstream_addr", "upstream_addr"), ("a$", ""), ("$http_", "http_")] {
+            assert_eq!(parts(text), Err(format!("the variable ${variable} does not work")));
+        }
     }
 }

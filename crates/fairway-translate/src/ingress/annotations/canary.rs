@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_pattern::{Anchor, Pattern};
 
 use crate::ingress::annotations::family::{Family, Known, done};
-use crate::ingress::canary::{Canary, HeaderChoice};
+use crate::ingress::canary::{Canary, HeaderChoice, Sessions};
 use crate::ingress::contributions::Role;
 use crate::ingress::reader::Reader;
 
@@ -18,6 +18,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
 });
 
 const ANNOTATIONS: &[Known] = &[
+    done("affinity-canary-behavior"),
     done("canary"),
     done("canary-by-cookie"),
     done("canary-by-header"),
@@ -42,6 +43,20 @@ fn canary(reader: &mut Reader<'_>) -> Canary {
         cookie: token(reader, "canary-by-cookie").map(Arc::from),
         weight: number(reader, "canary-weight").unwrap_or(0).min(total),
         total,
+        sessions: sessions(reader),
+    }
+}
+
+fn sessions(reader: &mut Reader<'_>) -> Sessions {
+    let name = "affinity-canary-behavior";
+    match reader.value(name) {
+        None | Some("" | "sticky") => Sessions::OfMain,
+        Some("legacy") => Sessions::Own,
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither sticky nor legacy");
+            reader.invalid(name, problem, "it counts as sticky");
+            Sessions::OfMain
+        }
     }
 }
 

@@ -13,10 +13,9 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if reader.switch("disable-proxy-intercept-errors", false) {
         statuses.clear();
     }
-    if !statuses.is_empty() && backend.is_none() {
+    if !statuses.is_empty() && backend.is_none() && reader.value("custom-http-errors").is_some() {
         let problem = "there is no default-backend whose pages would replace them";
         reader.invalid("custom-http-errors", problem, "error answers stay as they are");
-        statuses.clear();
     }
     contributions.errors = Errors { backend, statuses };
     Ok(())
@@ -35,8 +34,6 @@ const ANNOTATIONS: &[Known] = &[
 /// The Service that an Ingress names, which may be missing.
 fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     let name = annotations.value("default-backend").filter(|name| !name.is_empty())?;
-    // As ingress-nginx reads it: with the namespace of the Ingress, or another.
-    let name = name.rsplit('/').next()?;
     Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: name.into() })
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{SameSite, SecureCookie, SessionCookie, StickyFailure, Stickiness};
+use fairway_model::{SameSite, SecureCookie, SessionCookie, Stickiness, StickyFailure};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
 
 /// The family. After `balancing`, whose hash counts for less.
@@ -18,7 +18,6 @@ const ANNOTATIONS: &[Known] = &[
         "affinity",
         "an Ingress has its own sessions; those of ingress-nginx belong to the Service, whichever Ingress asks for them",
     ),
-    offers("affinity-canary-behavior", "no session is bound to the canary or to the main Ingress", &[]),
     done("affinity-mode"),
     done("session-cookie-change-on-failure"),
     done("session-cookie-conditional-samesite-none"),
@@ -48,6 +47,7 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
     let name = word(reader, "session-cookie-name", "-._~/:").unwrap_or_else(|| NAME.into());
     Some(SessionCookie {
         name,
+        backend: "".into(),
         stickiness: stickiness(reader),
         path: word(reader, "session-cookie-path", "-._~/:,?&="),
         domain: word(reader, "session-cookie-domain", "-._~/:"),
