@@ -166,8 +166,11 @@ impl<'a> Builder<'a> {
         if canary.sessions == Sessions::OfMain {
             balance.cookie.clone_from(&main.balance.cookie);
         }
-        let settings =
-            Settings { transport: &main.transport, balance: &balance, otherwise: "it gets no requests" };
+        let settings = Settings {
+            transport: &main.transport,
+            balance: &balance,
+            otherwise: "this canary gets no requests",
+        };
         let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
         self.backends.push(backend.clone());
         Some((canary.clone(), backend))
@@ -192,10 +195,12 @@ impl<'a> Builder<'a> {
         let Some(owner) = &location.owner else { return Err(not_found()) };
         let Some(backend) = location.backend() else { return Err(not_found()) };
         let contributions = &owner.contributions;
-        let otherwise = match contributions.errors.backend {
-            Some(_) => "default-backend serves this path",
-            None => "this path answers 503",
-        };
+        let pages = contributions.errors.backend.as_ref();
+        let otherwise =
+            match pages.and_then(|(service, _)| BackendRef::first_port(service, self.context.inputs)) {
+                Some(_) if location.closed().is_none() => "default-backend serves this path",
+                _ => "this path answers 503",
+            };
         let (transport, balance) = (&contributions.transport, &contributions.balance);
         let settings = Settings { transport, balance, otherwise };
         if let Some(Closed(reason)) = location.closed() {

@@ -25,13 +25,13 @@ const ANNOTATIONS: &[Known] = &[
     ),
     differs(
         "upstream-hash-by",
-        "of the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
-         `$http_*`, `$cookie_*` and `$arg_*` work; with another one endpoints get requests in turn",
+        "the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
+         `$http_*`, `$cookie_*` and `$arg_*` work. With any other variable the endpoints get requests in turn",
     ),
     differs(
         "upstream-hash-by-subset",
-        "each hash has a subset of its own, and few sessions move when endpoints come or go; ingress-nginx cuts all endpoints into \
-         subsets and cuts anew",
+        "each hash has its own subset, of which few change when an endpoint comes or goes; ingress-nginx divides the endpoints \
+         into fixed subsets, and divides them again",
     ),
     done("upstream-hash-by-subset-size"),
 ];
@@ -58,7 +58,8 @@ fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
     let name = "upstream-hash-by";
     let value = reader.value(name).filter(|value| !value.is_empty())?;
     let is_text = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_${}".contains(&b));
-    let parts = if is_text { parts(value) } else { Err("it has characters that it may not have".to_owned()) };
+    let refused = || format!("\"{value}\" has characters other than letters, digits and -_${{}}");
+    let parts = if is_text { parts(value) } else { Err(refused()) };
     match parts {
         Ok(parts) => Some(HashBy { text: value.into(), hash: SessionHash { parts, spread: spread(reader) } }),
         Err(problem) => {

@@ -5,6 +5,7 @@ use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::errors::Errors;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
+use crate::shared::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
@@ -25,7 +26,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 const ANNOTATIONS: &[Known] = &[
     differs(
         "custom-http-errors",
-        "pages are asked for with GET or HEAD, whatever the request was; without `default-backend` answers stay as they are",
+        "Fairway requests the page with GET or HEAD, never with the client's method and length; without `default-backend` \
+         error responses stay as they are",
     ),
     done("default-backend"),
     done("disable-proxy-intercept-errors"),
@@ -41,18 +43,10 @@ fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
 fn statuses(reader: &mut Reader<'_>) -> Option<Vec<u16>> {
     let name = "custom-http-errors";
     let value = reader.value(name)?;
-    let texts = value.split(',').map(str::trim).filter(|text| !text.is_empty());
-    let read = |text: &str| text.parse().ok().filter(|status| (400..=599).contains(status));
-    match texts.map(read).collect::<Option<Vec<u16>>>() {
-        Some(mut statuses) => {
-            statuses.sort_unstable();
-            statuses.dedup();
-            Some(statuses)
-        }
-        None => {
-            let problem = format!("\"{value}\" is no list of statuses from 400 to 599");
-            reader.invalid(name, problem, "error answers stay as they are");
-            Some(Vec::new())
-        }
+    let statuses = text::statuses(value);
+    if statuses.is_none() {
+        let problem = format!("\"{value}\" is no list of statuses from 400 to 599");
+        reader.invalid(name, problem, "error answers stay as they are");
     }
+    Some(statuses.unwrap_or_default())
 }

@@ -16,7 +16,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
 const ANNOTATIONS: &[Known] = &[
     differs(
         "affinity",
-        "an Ingress has its own sessions; those of ingress-nginx belong to the Service, whichever Ingress asks for them",
+        "sessions belong to the Ingress that asks for them; in ingress-nginx one such Ingress changes every other one with the same \
+         Service",
     ),
     done("affinity-mode"),
     done("session-cookie-change-on-failure"),
