@@ -56,6 +56,21 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
+    forward_to(exchange, group)
+}
+
+/// The same for a request whose head is what the endpoint gets.
+pub(super) fn forward_as_it_is<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+) -> impl Future<Output = Outcome<'a>> {
+    let group = group(&exchange.env, exchange.buffers);
+    forward_to(exchange, group)
+}
+
+fn forward_to<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    group: Option<Rc<Group<ToEndpoint<N>>>>,
+) -> impl Future<Output = Outcome<'a>> {
     if let Some(group) = &group {
         sticky::begin(&exchange.env, group, exchange.buffers);
     }

@@ -39,6 +39,8 @@ mod retry;
 #[cfg(test)]
 mod steps_tests;
 mod sticky;
+#[cfg(test)]
+mod sticky_tests;
 mod subrequest;
 #[cfg(test)]
 mod tests;

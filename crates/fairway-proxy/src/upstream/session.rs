@@ -4,7 +4,7 @@
 //! Hashes choose by the highest weight of an endpoint for the request (rendezvous hashing): an endpoint that comes takes its
 //! share from all others, one that goes leaves its own to all others, and no other session moves.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
@@ -75,18 +75,18 @@ impl Session {
                         let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
                         Self { belongs: named, fresh: None }
                     }
-                    // Whatever it is: sessions that began at ingress-nginx go on.
                     (Stickiness::Balanced, Some(session)) => {
-                        Self { belongs: Belongs::By(hash_of(session)), fresh: None }
+                        // Sessions that began at ingress-nginx go on: any text is one.
+                        let hash = from_hex(session).unwrap_or_else(|| hash_of(session));
+                        Self { belongs: Belongs::By(hash), fresh: None }
                     }
-                    (Stickiness::Balanced, None) => Self::begins_with(random()),
+                    (Stickiness::Balanced, None) => {
+                        let key = random();
+                        Self { belongs: Belongs::By(key), fresh: Some(key) }
+                    }
                 }
             }
         }
-    }
-
-    fn begins_with(key: u64) -> Self {
-        Self { belongs: Belongs::By(hash_of(hex(key).as_bytes())), fresh: Some(key) }
     }
 
     /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
@@ -94,7 +94,7 @@ impl Session {
         self,
         cookie: &SessionCookie,
         (keys, index): (&[u64], usize),
-        random: impl FnMut() -> u64,
+        random: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let answered = *keys.get(index)?;
         let moves = cookie.on_failure == StickyFailure::Moves;
@@ -103,9 +103,7 @@ impl Session {
             (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
             (Stickiness::Persistent, _) => Some(answered),
             (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
-                // A session whose first choice is the endpoint that answered.
-                let mut drawn = std::iter::repeat_with(random).take(64 * keys.len());
-                drawn.find(|key| heaviest(keys, hash_of(hex(*key).as_bytes())) == Some(index)).or(self.fresh)
+                Some(session_at(answered, random()))
             }
             (Stickiness::Balanced, _) => self.fresh,
         }
@@ -157,6 +155,12 @@ pub(crate) fn weight(key: u64, hash: u64) -> u64 {
     mixed(key ^ hash)
 }
 
+/// A session for which the endpoint with this key has more weight than about a million others would have. So it stays
+/// for as long as that endpoint does.
+fn session_at(key: u64, random: u64) -> u64 {
+    key ^ unmixed(!(random >> 20))
+}
+
 fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
     (0..keys.len()).max_by_key(|index| weight(keys[*index], hash))
 }
@@ -167,9 +171,9 @@ pub(crate) fn set_cookie(
     (cookie, key): (&SessionCookie, u64),
     (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),
 ) {
-    let mut text = format!("{}={}{DELIMITER}{}", cookie.name, hex(key), cookie.backend);
     let mut add =
-        |attribute: std::fmt::Arguments<'_>| text.write_fmt(attribute).expect("a string takes every write");
+        |attribute: std::fmt::Arguments<'_>| into.write_fmt(attribute).expect("memory takes every write");
+    add(format_args!("{}={key:016x}{DELIMITER}{}", cookie.name, cookie.backend));
     if let Some(seconds) = cookie.expires {
         let now = Timestamp::now().as_second();
         let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
@@ -186,14 +190,14 @@ pub(crate) fn set_cookie(
         add(format_args!("; Secure"));
     }
     add(format_args!("; HttpOnly"));
+    let rejects_none = || user_agent.is_some_and(takes_none_for_strict);
     match cookie.same_site {
         SameSite::Absent => {}
-        SameSite::NoneIfKnown if user_agent.is_some_and(takes_none_for_strict) => {}
+        SameSite::NoneIfKnown if rejects_none() => {}
         SameSite::None | SameSite::NoneIfKnown => add(format_args!("; SameSite=None")),
         SameSite::Lax => add(format_args!("; SameSite=Lax")),
         SameSite::Strict => add(format_args!("; SameSite=Strict")),
     }
-    into.extend_from_slice(text.as_bytes());
 }
 
 /// Whether a browser rejects cookies with `SameSite=None`, or takes it for `Strict`: Chrome 40 to 69, iOS 12, and Safari on
@@ -206,10 +210,6 @@ fn takes_none_for_strict(user_agent: &[u8]) -> bool {
 
 fn before_delimiter(value: &[u8]) -> &[u8] {
     value.split(|byte| *byte == DELIMITER as u8).next().unwrap_or_default()
-}
-
-fn hex(key: u64) -> String {
-    format!("{key:016x}")
 }
 
 fn from_hex(text: &[u8]) -> Option<u64> {
@@ -255,13 +255,39 @@ fn mixed(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
+/// What [`mixed`] makes these bits of.
+fn unmixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 31) ^ (bits >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    bits = (bits ^ (bits >> 27) ^ (bits >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
+    bits ^ (bits >> 30) ^ (bits >> 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn keys(count: u16) -> Vec<u64> {
+        (0..count).map(|number| hash_of(format!("10.0.0.{number}:80").as_bytes())).collect()
+    }
+
+    #[test]
+    fn a_session_that_moves_belongs_to_the_endpoint_that_answered() {
+        let keys = keys(100);
+        let mut random = fastrand::Rng::with_seed(1);
+        for index in 0..100 {
+            for _ in 0..100 {
+                let session = session_at(keys[index], random.u64(..));
+                assert_eq!(unmixed(mixed(session)), session);
+                assert_eq!(heaviest(&keys, session), Some(index));
+                let moved = (0..3).map(|_| session_at(keys[index], random.u64(..)));
+                assert!(moved.into_iter().all(|other| other != session), "no two sessions are the same");
+            }
+        }
+    }
+
     #[test]
     fn an_endpoint_that_comes_takes_its_share_and_no_other_session_moves() {
-        let keys: Vec<u64> = (0..8).map(|number| hash_of(format!("10.0.0.{number}:80").as_bytes())).collect();
+        let keys = keys(8);
         let mut shares = [0; 8];
         let mut moved = 0;
         for session in 0..20_000_u64 {
