@@ -60,7 +60,7 @@ impl Snapshot {
         for change in before.diff(now) {
             match change {
                 DiffItem::Add(_, backend) | DiffItem::Update { new: (_, backend), .. } => {
-                    self.slots.set(backend)
+                    self.slots.set(backend);
                 }
                 DiffItem::Remove(key, _) => self.slots.unset(key),
             }

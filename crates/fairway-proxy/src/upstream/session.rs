@@ -69,7 +69,7 @@ impl Session {
             }
             SessionKey::Cookie(cookie) => {
                 let sent = cookie_of(asked.request, cookie.name.as_bytes());
-                let session = sent.map(|value| before_delimiter(value)).filter(|value| !value.is_empty());
+                let session = sent.map(before_delimiter).filter(|value| !value.is_empty());
                 match (cookie.stickiness, session) {
                     (Stickiness::Persistent, session) => {
                         let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
@@ -122,7 +122,7 @@ impl Asked<'_> {
                 hash.write(cookie_of(self.request, name.as_bytes()).unwrap_or_default());
             }
             SessionPart::Query(name) => {
-                hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default())
+                hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default());
             }
             SessionPart::Host => hash.write(self.host.as_bytes()),
             SessionPart::Target => hash.write(self.target),

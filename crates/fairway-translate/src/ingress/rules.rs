@@ -61,7 +61,7 @@ impl<'a> Builder<'a> {
             append(&mut routes, location, self.app_root(location));
         }
         // The answers of locations are made once: nginx tries some of them at two places.
-        let mut actions: Vec<Option<Actions>> = vec![None; layout.locations.len()];
+        let mut actions: Vec<Option<Actions>> = layout.locations.iter().map(|_| None).collect();
         for entry in entries {
             let at_root = entry.condition.path == PathMatch::Exact("/".into());
             if root.is_some() && at_root && layout.matching == Matching::Text {
@@ -155,7 +155,7 @@ impl<'a> Builder<'a> {
         if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
             filters.extend(owner.contributions.errors.filters(&pages, &labels(location)));
         }
-        Actions::Forwarded { main, canary, filters }
+        Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
 
     /// The backend of a canary, which speaks what the main Ingress says.
@@ -273,12 +273,19 @@ impl<'a> Builder<'a> {
 }
 
 /// What becomes of the requests of a location.
-#[derive(Clone, Debug)]
 enum Actions {
     /// An answer, or another backend in place of the location's own.
     Instead(Action, Vec<Filter>),
-    /// They are forwarded, some of them to a canary.
-    Forwarded { main: BackendRef, canary: Option<(Canary, BackendRef)>, filters: Vec<Filter> },
+    /// They are forwarded.
+    Forwarded(Box<Forwarded>),
+}
+
+/// Who gets the requests of a location.
+struct Forwarded {
+    main: BackendRef,
+    /// Who gets some of them.
+    canary: Option<(Canary, BackendRef)>,
+    filters: Vec<Filter>,
 }
 
 impl Actions {
@@ -286,9 +293,13 @@ impl Actions {
     fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &[Filter]) {
         match self {
             Self::Instead(action, filters) => (vec![(on.clone(), action.clone())], filters),
-            Self::Forwarded { main, canary: None, filters } => (vec![(on.clone(), only(&main.key))], filters),
-            Self::Forwarded { main, canary: Some((canary, backend)), filters } => {
-                (canary.decisions(on, main, backend), filters)
+            Self::Forwarded(forwarded) => {
+                let Forwarded { main, canary, filters } = &**forwarded;
+                let decisions = match canary {
+                    None => vec![(on.clone(), only(&main.key))],
+                    Some((canary, backend)) => canary.decisions(on, main, backend),
+                };
+                (decisions, filters)
             }
         }
     }
