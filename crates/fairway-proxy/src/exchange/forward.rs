@@ -80,10 +80,7 @@ fn forward_to<'a, N: Network, D: Downstream>(
             Some(group) => deliver(exchange, group).await,
             None => Err(without_group(&exchange.env)),
         };
-        if let (Some(group), Ok(delivered)) = (&group, &answer) {
-            sticky::tell(exchange, group, delivered.answered.lease.index());
-        }
-        let delivered = match judge(exchange, answer) {
+        let delivered = match judge(exchange, group.as_deref(), answer) {
             Ok(delivered) => delivered,
             Err(instead) => return give_instead(exchange, instead).await,
         };
@@ -273,12 +270,16 @@ enum Instead<'a> {
     Page(&'a Replacing, u16),
 }
 
-/// Whether the client gets the answer that was delivered.
+/// Whether the client gets the answer that was delivered, which says where its session is.
 fn judge<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
+    group: Option<&Group<ToEndpoint<N>>>,
     answer: Result<Delivered<ToEndpoint<N>>, Fault>,
 ) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
     let delivered = answer.map_err(Instead::Fault)?;
+    if let Some(group) = group {
+        sticky::tell(exchange, group, delivered.answered.lease.index());
+    }
     exchange.buffers.body.release(&mut exchange.buffers.replay);
     let status = exchange.buffers.answer.status();
     if delivered.answered.reply.upgrade != Upgrade::None {
