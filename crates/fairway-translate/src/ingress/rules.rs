@@ -161,7 +161,8 @@ impl<'a> Builder<'a> {
     /// The backend of a canary, which speaks what the main Ingress says.
     fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
         let owner = joining.owner.as_ref()?;
-        let canary = owner.canary()?;
+        // Protection that is not supported closes a canary, too.
+        let canary = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
         let mut balance = owner.contributions.balance.clone();
         if canary.sessions == Sessions::OfMain {
             balance.cookie.clone_from(&main.balance.cookie);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Http2Settings,
-    Match, PathMatch, PathRewrite, Policy, RedirectTarget, TextMatch, UpstreamVerification,
+    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, TextMatch,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -153,6 +154,15 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
         Balancing::PeakEwma => "peak EWMA of two",
         Balancing::LeastRequests => "least requests",
         Balancing::Random => "random",
+    }
+}
+
+/// What keeps requests at one endpoint.
+pub(super) fn session(it: &SessionKey) -> String {
+    match it {
+        SessionKey::Cookie(cookie) => format!(", sessions by cookie {}", cookie.name),
+        SessionKey::Hash(SessionHash { spread: None, .. }) => ", one endpoint per hash".to_owned(),
+        SessionKey::Hash(SessionHash { spread: Some(count), .. }) => format!(", {count} endpoints per hash"),
     }
 }
 
