@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -113,19 +113,88 @@ pub enum Balancing {
 pub enum SessionKey {
     /// A cookie that names the endpoint; answers set it where the request has none.
     Cookie(SessionCookie),
-    /// Requests of which all of these are equal belong to the same endpoint.
-    Hash(Vec<SessionPart>),
+    /// What requests have in common that belong together.
+    Hash(SessionHash),
 }
 
-/// A cookie that names an endpoint.
+/// Requests of which all of these parts are equal belong to the same endpoint, or endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionHash {
+    /// What is compared.
+    pub parts: Vec<SessionPart>,
+    /// How many endpoints the requests are spread over by chance; one where `None`.
+    pub spread: Option<NonZeroU16>,
+}
+
+/// A cookie that names an endpoint, or a session that belongs to one. It is `HttpOnly`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionCookie {
     /// Its name.
     pub name: Arc<str>,
-    /// Its `Path`; `None` is `/`.
+    /// What names the backend in its value, behind the session: no other backend of the rule has the same.
+    pub backend: Arc<str>,
+    /// What it says.
+    pub stickiness: Stickiness,
+    /// Its `Path`; `None` is that of the rule.
     pub path: Option<Arc<str>>,
-    /// Its `Max-Age`; `None` ends it with the client's session.
-    pub max_age: Option<Duration>,
+    /// Its `Domain`.
+    pub domain: Option<Arc<str>>,
+    /// Seconds until it expires, as `Expires`; may be negative.
+    pub expires: Option<i64>,
+    /// Its `Max-Age` in seconds; may be negative.
+    pub max_age: Option<i64>,
+    /// Its `Secure`.
+    pub secure: SecureCookie,
+    /// Its `SameSite`.
+    pub same_site: SameSite,
+    /// What becomes of it when its endpoint fails.
+    pub on_failure: StickyFailure,
+}
+
+/// How sessions and endpoints belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stickiness {
+    /// By a hash of the session: when endpoints come, each takes its share of the sessions that there are.
+    #[default]
+    Balanced,
+    /// For as long as the endpoint is there.
+    Persistent,
+}
+
+/// When a cookie is `Secure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SecureCookie {
+    /// Where the request came by TLS.
+    #[default]
+    OverTls,
+    /// Always.
+    Always,
+}
+
+/// The `SameSite` of a cookie (RFC 6265bis §4.1.2.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SameSite {
+    /// The cookie has none.
+    #[default]
+    Absent,
+    /// `None`.
+    None,
+    /// `None`, but for browsers that take it for `Strict`, which get none.
+    NoneIfKnown,
+    /// `Lax`.
+    Lax,
+    /// `Strict`.
+    Strict,
+}
+
+/// What becomes of a session whose endpoint fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StickyFailure {
+    /// It returns to the endpoint with its next request.
+    #[default]
+    Returns,
+    /// It belongs to the endpoint that answered.
+    Moves,
 }
 
 /// A part of a request.
@@ -143,6 +212,8 @@ pub enum SessionPart {
     Host,
     /// The target as the client sent it: path and query.
     Target,
+    /// The normalised path.
+    Path,
     /// This text.
     Text(Arc<str>),
 }
@@ -167,8 +238,15 @@ mod tests {
     fn session_keys_and_protocols_are_read_as_they_were_written() {
         let cookie = SessionCookie {
             name: "route".into(),
+            backend: "b1".into(),
+            stickiness: Stickiness::Persistent,
             path: Some("/shop".into()),
-            max_age: Some(Duration::from_secs(3600)),
+            domain: None,
+            expires: Some(-1),
+            max_age: Some(3600),
+            secure: SecureCookie::Always,
+            same_site: SameSite::Lax,
+            on_failure: StickyFailure::Moves,
         };
         let parts = vec![
             SessionPart::Address,
@@ -177,9 +255,11 @@ mod tests {
             SessionPart::Query("q".into()),
             SessionPart::Host,
             SessionPart::Target,
+            SessionPart::Path,
             SessionPart::Text("-v2".into()),
         ];
-        for key in [SessionKey::Cookie(cookie), SessionKey::Hash(parts)] {
+        let hash = SessionKey::Hash(SessionHash { parts, spread: NonZeroU16::new(3) });
+        for key in [SessionKey::Cookie(cookie), hash] {
             let json = serde_json::to_string(&key).unwrap();
             assert_eq!(serde_json::from_str::<SessionKey>(&json).unwrap(), key);
         }

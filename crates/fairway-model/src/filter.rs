@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
 use crate::matches::Match;
 
 /// One step between the match and the action.
@@ -43,6 +43,8 @@ pub enum Filter {
     Mirror(Mirror),
     /// Lets another backend make the answers of these statuses.
     ErrorPages(ErrorPages),
+    /// Lets another backend serve while the rule's own has no endpoints.
+    Fallback(Fallback),
     /// Tries another endpoint after an answer with one of these statuses, as far as the request may be repeated.
     RetryStatuses(Vec<u16>),
     /// Makes gRPC of gRPC-Web, for endpoints that speak gRPC alone. Requests that are neither pass as they are.

@@ -71,6 +71,15 @@ pub struct Mirror {
     pub most_body: u64,
 }
 
+/// Another backend serves the requests of a rule whose own has no endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fallback {
+    /// Who serves them.
+    pub backend: BackendKey,
+    /// Fields that it gets besides those of the request.
+    pub fields: Vec<(Arc<str>, Arc<str>)>,
+}
+
 /// Answers with one of these statuses, whoever made them, are replaced by that of another backend, which is asked with
 /// GET, or HEAD, and fields that say what happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,8 +20,9 @@ pub mod settings;
 pub mod stream;
 
 pub use backend::{
-    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
-    SessionPart, UpstreamTls, UpstreamVerification,
+    Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
+    SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
+    UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
@@ -29,7 +30,7 @@ pub use filter::{
     AccessList, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp,
     Redirect, RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};

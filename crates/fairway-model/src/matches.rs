@@ -21,6 +21,14 @@ pub struct Match {
     /// On cookies; names are case-sensitive (RFC 6265 §4.1.1).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cookies: Vec<FieldMatch>,
+    /// Among matches on the same path the higher rank comes first, whatever else they ask for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rank: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(rank: &u8) -> bool {
+    *rank == 0
 }
 
 /// A condition on the path, which is in the host's [`PathForm`](crate::PathForm).

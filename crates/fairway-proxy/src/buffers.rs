@@ -8,6 +8,7 @@ use fairway_runtime::counts::UnderWay;
 use fairway_runtime::spares::Spare;
 
 use crate::request::body::RequestBody;
+use crate::upstream::session::{Belongs, Session};
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {
@@ -92,6 +93,8 @@ pub(crate) struct Written {
     pub(crate) target: Vec<u8>,
     /// The `Host` that was received, when a step has set another.
     pub(crate) host: Vec<u8>,
+    /// Of the request, where its backend has sessions.
+    pub(crate) session: Session,
 }
 
 static NOTHING: Written = Written {
@@ -100,6 +103,7 @@ static NOTHING: Written = Written {
     decoded: Vec::new(),
     target: Vec::new(),
     host: Vec::new(),
+    session: Session { belongs: Belongs::Anywhere, fresh: None },
 };
 
 impl Forms {
@@ -120,13 +124,14 @@ impl Forms {
         if let Some(written) = &mut self.0 {
             written.target.clear();
             written.host.clear();
+            written.session = Session::default();
         }
     }
 
     /// The same forms, for another request.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target, host } = self.write();
+        let Written { origin, normalised, decoded, target, host, .. } = self.write();
         origin.clone_from(&other.origin);
         normalised.clone_from(&other.normalised);
         decoded.clone_from(&other.decoded);
@@ -136,7 +141,7 @@ impl Forms {
 
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
-        let Written { origin, normalised, decoded, target, host } = &mut **written;
+        let Written { origin, normalised, decoded, target, host, .. } = &mut **written;
         for bytes in [origin, normalised, decoded, target, host] {
             bytes.clear();
             bytes.shrink_to(most);
@@ -145,7 +150,7 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host } = &**written;
+        let Written { origin, normalised, decoded, target, host, .. } = &**written;
         let capacities = [origin, normalised, decoded, target, host].map(Vec::capacity);
         size_of::<Written>() + capacities.iter().sum::<usize>()
     }

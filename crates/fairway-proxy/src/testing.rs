@@ -32,7 +32,7 @@ use crate::metrics::write_text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Peer, Scheme};
-use crate::publish::Publisher;
+use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::identities::ServerTls;
@@ -255,6 +255,18 @@ impl Stage {
         Self { worker: worker_of(network, Limits::default(), &config), connects }
     }
 
+    /// Over what this configuration says.
+    pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
+        let (network, connects) = ScriptedNetwork::new(script);
+        Self { worker: worker_of(network, Limits::default(), config), connects }
+    }
+
+    /// Serves by this configuration from now on.
+    pub(crate) fn publish(&self, config: &Config) {
+        let before = self.worker.adopted();
+        self.worker.adopt(&published(config, Some(before.snapshot())));
+    }
+
     /// A client that has just connected.
     pub(crate) fn client(&self) -> Client {
         let (client, serving) = self.unserved();
@@ -316,11 +328,8 @@ pub(crate) fn worker_over<N: Network>(
 
 /// A worker over `network` that serves `config`.
 fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
-    let compiled = fairway_routing::compile(config, None);
     let options = ProxyOptions { limits, ..options() };
-    let tls = ServerTls::new(&options.fallback_certificate).expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
-    let published = Arc::clone(&publisher.subscribe().borrow());
+    let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
     let shared = (log, memory, Counts::new());
@@ -453,6 +462,13 @@ pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// A request without a body.
 pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
+fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
+    let compiled = fairway_routing::compile(config, before);
+    let tls = ServerTls::new(&options().fallback_certificate).expect("a certificate of the testkit");
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
+    Arc::clone(&publisher.subscribe().borrow())
+}
+
 /// The n-th endpoint's address.
 pub(crate) fn endpoint(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
@@ -464,7 +480,7 @@ pub(crate) fn snapshot(filters: Vec<Filter>) -> Arc<Snapshot> {
 }
 
 /// The configuration of one rule that takes everything and has these filters.
-fn filtered(endpoints: usize, filters: Vec<Filter>) -> Config {
+pub(crate) fn filtered(endpoints: usize, filters: Vec<Filter>) -> Config {
     let mut config = config(endpoints, Policy::default(), Settings::default());
     let key = config.hosts.keys().next().expect("one host").clone();
     let mut host = VirtualHost::clone(&config.hosts[&key]);

@@ -13,10 +13,13 @@ use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use fairway_model::Filter;
+use fairway_model::{
+    Filter, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness,
+    StickyFailure,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
-use support::Setup;
+use support::{Setup, with_session};
 
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -70,13 +73,18 @@ fn per_request(
     request: &[u8],
     answer: &'static [u8],
     (request_end, answer_end): (&'static [u8], &[u8]),
+    session: Option<SessionKey>,
 ) -> f64 {
     let address = endpoint(answer, request_end);
     let setup = Setup::to(&[address])
         .filter(Filter::StrictTransportSecurity("max-age=31536000".into()))
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
         .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
-    let proxy = setup.start();
+    let config = setup.config();
+    let proxy = setup.start_by(&match session {
+        Some(key) => with_session(config, key),
+        None => config,
+    });
     let mut stream = TcpStream::connect(proxy.http).unwrap();
     stream.set_nodelay(true).unwrap();
     ask(&mut stream, request, answer_end, WARM);
@@ -102,8 +110,35 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         ("POST of 1,000 bytes", &post, PLAIN, (b".", b"9"), 0),
         ("POST in chunks", &chunked_post, PLAIN, (b"0\r\n\r\n", b"9"), 0),
     ] {
-        let allocations = per_request(request, answer, ends);
+        let allocations = per_request(request, answer, ends, None);
         println!("{name}: {allocations:.4} allocations per request");
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
+    }
+    belonging_allocates_nothing();
+}
+
+/// Sessions that go on, and hashes: called by the only test, because what is counted is the process.
+fn belonging_allocates_nothing() {
+    let cookie = |stickiness| {
+        SessionKey::Cookie(SessionCookie {
+            name: "route".into(),
+            backend: "b".into(),
+            stickiness,
+            path: None,
+            domain: None,
+            expires: None,
+            max_age: None,
+            secure: SecureCookie::OverTls,
+            same_site: SameSite::Absent,
+            on_failure: StickyFailure::Returns,
+        })
+    };
+    let parts = [SessionPart::Address, SessionPart::Cookie("route".into()), SessionPart::Path];
+    let hash = SessionKey::Hash(SessionHash { parts: parts.into(), spread: None });
+    let get = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nCookie: a=b; route=0123456789abcdef|b\r\n\r\n";
+    for key in [cookie(Stickiness::Balanced), hash] {
+        let allocations = per_request(get, PLAIN, (b"\r\n\r\n", b"9"), Some(key.clone()));
+        println!("{key:?}: {allocations:.4} allocations per request");
+        assert!(allocations < 0.05, "{key:?}: {allocations} allocations per request");
     }
 }

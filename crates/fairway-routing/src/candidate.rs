@@ -52,11 +52,14 @@ pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = Proposal<'_>
 }
 
 impl Proposal<'_> {
-    /// Gateway API HTTPRoute precedence among matches on the same path: method, number of header matches, number of
-    /// query matches, oldest route, `namespace/name`. Equal ones stay as listed.
+    /// Among matches on the same path: the higher rank, then Gateway API HTTPRoute precedence: method, number of header
+    /// matches, number of query matches, oldest route, `namespace/name`. HTTPRoute has no cookies; they count behind
+    /// the query. Equal matches stay as listed.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
-        let asks =
-            |of: &Match| (Reverse(of.method.is_some()), Reverse(of.headers.len()), Reverse(of.query.len()));
+        let asks = |of: &Match| {
+            let counts = [of.headers.len(), of.query.len(), of.cookies.len()];
+            (Reverse(of.rank), Reverse(of.method.is_some()), Reverse(counts))
+        };
         asks(self.of).cmp(&asks(other.of)).then_with(|| {
             if Arc::ptr_eq(self.route, other.route) {
                 return Ordering::Equal;

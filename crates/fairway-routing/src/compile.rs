@@ -10,14 +10,13 @@ use crate::host::CompiledHost;
 use crate::ports::Ports;
 use crate::problem::Problem;
 use crate::snapshot::Snapshot;
-use crate::unserved;
 
 /// A snapshot, and what in its configuration could not be compiled.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// To be looked requests up in.
     pub snapshot: Arc<Snapshot>,
-    /// All of the configuration's, also those that the previous snapshot had: of listeners, of backends, of hosts.
+    /// All of the configuration's, also those that the previous snapshot had: of listeners, of hosts.
     pub problems: Vec<Problem>,
 }
 
@@ -46,16 +45,8 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
         snapshot.hosts.forget_unused(&config.listeners);
     }
     snapshot.slots.sweep();
-    problems.extend(snapshot.unserved.values().cloned());
     problems.extend(snapshot.flawed.values().flat_map(|host| host.problems().iter().cloned()));
     Compiled { snapshot: Arc::new(snapshot), problems }
-}
-
-/// What a backend asks for that is not served.
-fn problem(backend: &Backend) -> Option<Problem> {
-    let session = unserved::of_session(backend)?;
-    let text = format!("{session}; they are shared out as if nothing asked for it");
-    Some(Problem { origin: backend.origin.clone(), text })
 }
 
 const TOO_MANY_TABLES: &str = "there are 65,536 route tables already; this one is not served";
@@ -68,17 +59,10 @@ impl Snapshot {
     ) {
         for change in before.diff(now) {
             match change {
-                DiffItem::Add(key, backend) | DiffItem::Update { new: (key, backend), .. } => {
+                DiffItem::Add(_, backend) | DiffItem::Update { new: (_, backend), .. } => {
                     self.slots.set(backend);
-                    match problem(backend) {
-                        None => self.unserved.remove(key),
-                        Some(problem) => self.unserved.insert(key.clone(), problem),
-                    };
                 }
-                DiffItem::Remove(key, _) => {
-                    self.slots.unset(key);
-                    self.unserved.remove(key);
-                }
+                DiffItem::Remove(key, _) => self.slots.unset(key),
             }
         }
     }

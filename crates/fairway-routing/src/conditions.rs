@@ -1,4 +1,4 @@
-//! What a match asks of a request besides its path: method, headers, query parameters.
+//! What a match asks of a request besides its path: method, headers, query parameters, cookies.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
 use crate::request::{Fields, Request};
-use crate::unserved;
 
 /// All of it must hold.
 #[derive(Clone, Debug)]
@@ -15,6 +14,7 @@ pub(crate) struct Conditions {
     method: Option<Arc<str>>,
     headers: Box<[FieldTest]>,
     query: Box<[FieldTest]>,
+    cookies: Box<[FieldTest]>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,22 +36,22 @@ pub(crate) enum Unmet<'c> {
     Method,
     Header(&'c str),
     Query(&'c str),
+    Cookie(&'c str),
 }
 
 impl Conditions {
     /// `None` when the match asks nothing but a path.
     pub(crate) fn compiled(of: &Match) -> Result<Option<Self>, String> {
-        if let Some(unserved) = unserved::of_match(of) {
-            return Err(unserved.to_owned());
-        }
-        if of.method.is_none() && of.headers.is_empty() && of.query.is_empty() {
+        let Match { method, headers, query, cookies, .. } = of;
+        if method.is_none() && headers.is_empty() && query.is_empty() && cookies.is_empty() {
             return Ok(None);
         }
-        let headers =
-            of.headers.iter().map(|field| FieldTest::compiled(field, "header")).collect::<Result<_, _>>()?;
-        let query =
-            of.query.iter().map(|field| FieldTest::compiled(field, "query")).collect::<Result<_, _>>()?;
-        Ok(Some(Self { method: of.method.clone(), headers, query }))
+        let all = |fields: &[FieldMatch], place| {
+            fields.iter().map(|field| FieldTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
+        };
+        let (headers, query, cookies) =
+            (all(headers, "header")?, all(query, "query")?, all(cookies, "cookie")?);
+        Ok(Some(Self { method: method.clone(), headers, query, cookies }))
     }
 
     /// Whether all hold.
@@ -75,7 +75,14 @@ impl Conditions {
             !query::first(request.query, test.name.as_bytes())
                 .is_some_and(|raw| test.value.holds_decoded(raw))
         });
-        parameter.map(|test| Unmet::Query(&test.name))
+        if let Some(test) = parameter {
+            return Some(Unmet::Query(&test.name));
+        }
+        let cookie = self
+            .cookies
+            .iter()
+            .find(|test| !request.fields.cookie(&test.name).is_some_and(|value| test.value.holds(value)));
+        cookie.map(|test| Unmet::Cookie(&test.name))
     }
 }
 
@@ -158,6 +165,22 @@ mod tests {
         assert!(holds(&of, b"GET", b"", &One("x-a", b"v1")));
         assert!(!holds(&of, b"GET", b"", &One("x-a", b"v12")));
         assert!(!holds(&of, b"GET", b"", &One("x-b", b"v1")));
+    }
+
+    #[test]
+    fn a_cookie_has_its_whole_name_and_value() {
+        let of = Match { cookies: field("beta", TextMatch::Exact("always".into())), ..Match::default() };
+        for (line, fits) in [
+            ("beta=always", true),
+            ("x=1; beta=always; y", true),
+            ("xbeta=always", false),
+            ("beta=always1", false),
+            ("beta=never; beta=always", false),
+            ("Beta=always", false),
+        ] {
+            assert_eq!(holds(&of, b"GET", b"", &One("cookie", line.as_bytes())), fits, "{line}");
+        }
+        assert!(!holds(&of, b"GET", b"", &NO_FIELD));
     }
 
     #[test]

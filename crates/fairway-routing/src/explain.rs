@@ -69,6 +69,8 @@ pub enum MatchVerdict {
     Header(Arc<str>),
     /// This query parameter is absent or another.
     Query(Arc<str>),
+    /// This cookie is absent or another.
+    Cookie(Arc<str>),
     /// It cannot be compiled and never applies; why.
     Invalid(String),
     /// It applies, but one with more precedence does too; what decided between them.
@@ -143,6 +145,7 @@ impl From<Unmet> for MatchVerdict {
             Unmet::Method => Self::Method,
             Unmet::Header(name) => Self::Header(name),
             Unmet::Query(name) => Self::Query(name),
+            Unmet::Cookie(name) => Self::Cookie(name),
             Unmet::Invalid(why) => Self::Invalid(why),
         }
     }

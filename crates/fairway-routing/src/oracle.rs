@@ -13,7 +13,6 @@ use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
 use crate::request::{Fields, Request};
-use crate::unserved;
 
 /// What serves a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +54,8 @@ pub enum Unmet {
     Header(Arc<str>),
     /// This query parameter is absent or another.
     Query(Arc<str>),
+    /// This cookie is absent or another.
+    Cookie(Arc<str>),
     /// A regular expression of it cannot be compiled.
     Invalid(String),
 }
@@ -66,12 +67,16 @@ pub enum Criterion {
     PathKind,
     /// The longer path is first.
     PathLength,
+    /// The higher rank is first.
+    Rank,
     /// One that asks for a method is first.
     Method,
     /// More headers are first.
     Headers,
     /// More query parameters are first.
     Query,
+    /// More cookies are first.
+    Cookies,
     /// The older route is first.
     Age,
     /// `namespace/name` in alphabetical order.
@@ -168,6 +173,12 @@ impl Place<'_> {
                 return Err(Unmet::Query(field.name.clone()));
             }
         }
+        for field in &self.of.cookies {
+            let value = request.fields.cookie(&field.name);
+            if !value.is_some_and(|value| text_matches(&field.value, value)) {
+                return Err(Unmet::Cookie(field.name.clone()));
+            }
+        }
         Ok(covered)
     }
 
@@ -178,9 +189,11 @@ impl Place<'_> {
         let differs = [
             (Criterion::PathKind, first.0 != second.0),
             (Criterion::PathLength, first.1 != second.1),
-            (Criterion::Method, first.2 != second.2),
-            (Criterion::Headers, first.3 != second.3),
-            (Criterion::Query, first.4 != second.4),
+            (Criterion::Rank, first.2 != second.2),
+            (Criterion::Method, first.3 != second.3),
+            (Criterion::Headers, first.4.0 != second.4.0),
+            (Criterion::Query, first.4.1 != second.4.1),
+            (Criterion::Cookies, first.4.2 != second.4.2),
             (Criterion::Age, first.5 != second.5),
             (Criterion::Name, first.6 != second.6),
         ];
@@ -200,26 +213,28 @@ impl Place<'_> {
         (
             kind,
             Reverse(if kind == 0 { 0 } else { length }),
+            Reverse(self.of.rank),
             Reverse(self.of.method.is_some()),
-            Reverse(self.of.headers.len()),
-            Reverse(self.of.query.len()),
+            (Reverse(self.of.headers.len()), Reverse(self.of.query.len()), Reverse(self.of.cookies.len())),
             self.route.created.unwrap_or(i64::MAX),
             format!("{}/{}", self.route.origin.namespace, self.route.origin.name),
         )
     }
 
     fn validated(&self) -> Result<(), Unmet> {
-        if let Some(unserved) = unserved::of_match(self.of) {
-            return Err(Unmet::Invalid(unserved.to_owned()));
-        }
         let path = match &self.of.path {
             PathMatch::Regex { pattern, ignore_case } => Some((pattern, Anchor::Start, *ignore_case)),
             _ => None,
         };
-        let fields = self.of.headers.iter().chain(&self.of.query).filter_map(|field| match field {
-            FieldMatch { value: TextMatch::Regex(pattern), .. } => Some((pattern, Anchor::Both, false)),
-            _ => None,
-        });
+        let fields =
+            self.of.headers.iter().chain(&self.of.query).chain(&self.of.cookies).filter_map(|field| {
+                match field {
+                    FieldMatch { value: TextMatch::Regex(pattern), .. } => {
+                        Some((pattern, Anchor::Both, false))
+                    }
+                    _ => None,
+                }
+            });
         path.into_iter().chain(fields).try_for_each(|(pattern, anchor, ignore_case)| {
             Pattern::shared(pattern, anchor, ignore_case)
                 .map(drop)
@@ -228,7 +243,9 @@ impl Place<'_> {
     }
 }
 
-type Rank = (u8, Reverse<usize>, Reverse<bool>, Reverse<usize>, Reverse<usize>, i64, String);
+/// Headers, query parameters, cookies.
+type Counts = (Reverse<usize>, Reverse<usize>, Reverse<usize>);
+type Rank = (u8, Reverse<usize>, Reverse<u8>, Reverse<bool>, Counts, i64, String);
 
 /// Exact names, then the longest suffix, then every name; one label before many.
 fn specificity(host: &HostPattern) -> (u8, Reverse<usize>, Option<WildcardSpan>) {

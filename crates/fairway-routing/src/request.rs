@@ -4,6 +4,12 @@
 pub trait Fields {
     /// The value of the field `name` (lower case); how several of one name are joined is the caller's business.
     fn first(&self, name: &str) -> Option<&[u8]>;
+
+    /// The value of the first cookie of this name, which is case-sensitive (RFC 6265 §4.1.1).
+    fn cookie(&self, name: &str) -> Option<&[u8]> {
+        let mut pairs = self.first("cookie")?.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    }
 }
 
 /// A request as lookup sees it.

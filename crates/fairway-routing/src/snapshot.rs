@@ -11,7 +11,6 @@ use crate::host::CompiledHost;
 use crate::hosts::Hosts;
 use crate::matched::Matched;
 use crate::ports::{Carried, Port, PortKey, Ports};
-use crate::problem::Problem;
 use crate::request::{Fields, Request};
 use crate::slots::BackendSlot;
 use crate::slots::Slots;
@@ -27,8 +26,6 @@ pub struct Snapshot {
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
-    /// The backends that ask for what is not served.
-    pub(crate) unserved: OrdMap<BackendKey, Problem>,
 }
 
 impl Snapshot {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, Deny, ErrorPages, ExternalAuth, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget,
-    Timeouts,
+    AccessList, BackendKey, ConcurrencyLimit, Cors, Deny, ErrorPages, ExternalAuth, Fallback, Filter,
+    HeaderEdit, HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
+    RedirectTarget, Timeouts,
 };
 
 use crate::candidate::PathTest;
@@ -27,6 +27,8 @@ pub struct Steps<R> {
     pub real_ip: Option<Box<RealIp>>,
     /// With the request as it is forwarded, beside forwarding it.
     pub forward: Box<[Copying<R>]>,
+    /// Who serves while there are no endpoints: the first that has some.
+    pub fallbacks: Box<[Falling<R>]>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
@@ -138,6 +140,15 @@ pub struct Replacing<R> {
     pub rule: R,
 }
 
+/// Another backend for requests that have no endpoint.
+#[derive(Clone, Debug)]
+pub struct Falling<R> {
+    /// Who, and what it is told.
+    pub to: Fallback,
+    /// Where the requests go: a rule of its own, without steps.
+    pub rule: R,
+}
+
 /// A redirect whose new path is prepared.
 #[derive(Clone, Debug)]
 pub struct CompiledRedirect {
@@ -195,6 +206,7 @@ impl<R> Default for Steps<R> {
             request: [].into(),
             real_ip: None,
             forward: [].into(),
+            fallbacks: [].into(),
             retried: [].into(),
             answer: [].into(),
             grpc_web: GrpcWeb::default(),
@@ -217,6 +229,7 @@ impl<R> Steps<R> {
             request: Vec::new(),
             real_ip: None,
             forward: Vec::new(),
+            fallbacks: Vec::new(),
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
@@ -226,11 +239,13 @@ impl<R> Steps<R> {
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, real_ip, forward, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, real_ip, forward, fallbacks, mut retried, replace, answer, grpc_web, log } =
+            steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, real_ip, forward, retried, answer, grpc_web, log })
+        let fallbacks = fallbacks.into();
+        Ok(Self { request, real_ip, forward, fallbacks, retried, answer, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -252,7 +267,8 @@ impl<R> Steps<R> {
             AnswerStep::Replace(replacing) => Some(&replacing.rule),
             _ => None,
         });
-        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(replaced)
+        let falling = self.fallbacks.iter().map(|falling| &falling.rule);
+        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(falling).chain(replaced)
     }
 }
 
@@ -271,6 +287,7 @@ struct Lists<R> {
     request: Vec<RequestStep<R>>,
     real_ip: Option<Box<RealIp>>,
     forward: Vec<Copying<R>>,
+    fallbacks: Vec<Falling<R>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
@@ -286,7 +303,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, real_ip, forward, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, real_ip, forward, fallbacks, retried, replace, answer, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -332,6 +349,10 @@ impl<R> Lists<R> {
                 let filters = all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
                 let rule = inner(InnerRule { backend: &pages.backend, timeouts: None, filters });
                 replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
+            }
+            Filter::Fallback(to) => {
+                let rule = inner(InnerRule { backend: &to.backend, timeouts: None, filters: Vec::new() });
+                fallbacks.push(Falling { to: to.clone(), rule });
             }
             Filter::RetryStatuses(statuses) => retried.extend(statuses),
             Filter::GrpcWeb => *grpc_web = GrpcWeb::Translated,

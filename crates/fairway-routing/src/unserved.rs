@@ -1,7 +1,7 @@
 //! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
 //! protects or where another answer would be wrong, and each has a problem that names it.
 
-use fairway_model::{Backend, Listener, ListenerProtocol, Match, VirtualHost};
+use fairway_model::{Listener, ListenerProtocol, VirtualHost};
 
 const CLIENT_CERTIFICATES: &str = "client certificates are not verified yet";
 
@@ -20,14 +20,4 @@ pub(crate) fn of_listener(listener: &Listener) -> Option<&'static str> {
 /// Of a host: its rules forward nothing.
 pub(crate) fn of_host(host: &VirtualHost) -> Option<&'static str> {
     host.clients.is_some().then_some(CLIENT_CERTIFICATES)
-}
-
-/// Of a match: it never applies.
-pub(crate) fn of_match(of: &Match) -> Option<&'static str> {
-    (!of.cookies.is_empty()).then_some("conditions on cookies are not served yet")
-}
-
-/// Of how requests are shared out over a backend: they are shared out as if it were not there.
-pub(crate) fn of_session(backend: &Backend) -> Option<&'static str> {
-    backend.session.is_some().then_some("requests are not kept with one endpoint yet")
 }

@@ -60,8 +60,9 @@ fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<FieldMatc
 
 fn matches() -> impl Strategy<Value = Match> {
     let method = option::weighted(0.25, select(vec!["GET", "PUT"]).prop_map(Arc::from));
-    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"])).prop_map(
-        |(path, method, headers, query)| Match { path, method, headers, query, cookies: Vec::new() },
+    let rank = prop_oneof![4 => Just(0), 1 => 1u8..3];
+    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"]), fields(&["c", "d"]), rank).prop_map(
+        |(path, method, headers, query, cookies, rank)| Match { path, method, headers, query, cookies, rank },
     )
 }
 
@@ -116,6 +117,9 @@ fn edits() -> impl Strategy<Value = Edit> {
 fn asks() -> impl Strategy<Value = Ask> {
     let values = select(vec!["1", "2", "1 2"]).prop_map(str::to_owned);
     let header = (select(vec!["x", "y"]).prop_map(str::to_owned), values);
+    let cookies = select(vec!["c=1", "d=1 2; c=2", "c=; d=1", "cc=1;c=1 2", "c"]);
+    let cookies = cookies.prop_map(|line| ("cookie".to_owned(), line.to_owned()));
+    let header = prop_oneof![2 => header, 1 => cookies];
     let queries = select(vec!["", "q=1", "q=1&r=2", "r=1%202", "q=1+2&r=1", "%71=2"]);
     (select(&NAMES), select(vec!["GET", "PUT"]), paths(), paths(), queries, vec(header, 0..3)).prop_map(
         |(host, method, normalised, decoded, query, headers)| Ask {

@@ -6,7 +6,7 @@ mod tables;
 
 use std::sync::Arc;
 
-use fairway_model::{ClientDemand, ClientVerification, Config, Match, SessionKey, SessionPart};
+use fairway_model::{ClientDemand, ClientVerification, Config, Match};
 use fairway_routing::{Matched, Snapshot, Targets, compile};
 use tables::*;
 
@@ -16,13 +16,6 @@ fn one(edit: impl FnOnce(&mut Match)) -> Config {
     edit(&mut rule.matches[0]);
     let mut config = config(vec![host("a.test", vec![route("r", None, vec![rule])])]);
     put_backend(&mut config, "back", 1);
-    config
-}
-
-fn edited(mut config: Config, edit: impl FnOnce(&mut fairway_model::Backend)) -> Config {
-    let mut backend = (**config.backends.values().next().unwrap()).clone();
-    edit(&mut backend);
-    config.backends.insert(backend.key.clone(), Arc::new(backend));
     config
 }
 
@@ -54,29 +47,4 @@ fn a_host_that_asks_for_client_certificates_forwards_nothing() {
         problem.ends_with("client certificates are not verified yet; requests of this rule are answered 500"),
         "{problem}"
     );
-}
-
-#[test]
-fn a_match_on_a_cookie_never_applies() {
-    let (snapshot, problem) = only_problem(&one(|of| of.cookies.push(field("canary", "always"))));
-    assert_eq!(targets(&snapshot), None);
-    assert!(
-        problem.ends_with("conditions on cookies are not served yet; this match never applies"),
-        "{problem}"
-    );
-}
-
-#[test]
-fn a_backend_with_a_session_key_is_served_and_named() {
-    let key = SessionKey::Hash(vec![SessionPart::Address]);
-    let config = edited(one(|_| ()), |backend| backend.session = Some(key));
-    let (snapshot, problem) = only_problem(&config);
-    assert!(snapshot.backend(snapshot.slot(&"back".into()).unwrap()).is_some());
-    assert_eq!(
-        problem,
-        "Service ns/back: requests are not kept with one endpoint yet; they are shared out as if nothing asked for it"
-    );
-    let mut without = config;
-    without.backends.clear();
-    assert_eq!(compile(&without, Some(&snapshot)).problems, []);
 }

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 
 use fairway_model::{
-    Action, Balancing, Config, Filter, ForwardedPath, PathMatch, Policy, Retry, Rule, VirtualHost,
+    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, Match, PathMatch, Policy, Retry, Rule,
+    TextMatch, VirtualHost,
 };
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
@@ -90,16 +91,35 @@ fn rule(rule: &Rule) -> Value {
         PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
     };
     let to = match &rule.action {
-        Action::Forward(backends) => backends[0].backend.to_string(),
+        Action::Forward(backends) if backends.len() == 1 => backends[0].backend.to_string(),
+        Action::Forward(backends) => {
+            let shares = backends.iter().map(|share| format!("{} x {}", share.weight, share.backend));
+            shares.collect::<Vec<_>>().join(" or ")
+        }
         Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
     };
-    let line = format!("{path} -> {to}");
+    let line = format!("{path}{} -> {to}", conditions(&rule.matches[0]));
     let usual = |filter: &&Filter| matches!(filter, Filter::StrictTransportSecurity(value) if **value == *"max-age=31536000; includeSubDomains");
     let filters: Vec<_> = rule.filters.iter().filter(|it| !usual(it)).collect();
     let policy = policy(&rule.policy);
     match filters.is_empty() && policy.is_none() {
         true => json!(line),
         false => json!({line: filters.iter().map(|it| json!(it)).chain(policy).collect::<Vec<_>>()}),
+    }
+}
+
+/// What a match asks for besides the path, with its rank.
+fn conditions(of: &Match) -> String {
+    let fields = |place: &str, fields: &[FieldMatch]| -> String {
+        let one = |field: &FieldMatch| match &field.value {
+            TextMatch::Exact(text) => format!(", {place} {} = {text}", field.name),
+            TextMatch::Regex(pattern) => format!(", {place} {} ~ {pattern}", field.name),
+        };
+        fields.iter().map(one).collect()
+    };
+    match of.rank {
+        0 => String::new(),
+        rank => format!(" ({rank}{}{})", fields("header", &of.headers), fields("cookie", &of.cookies)),
     }
 }
 

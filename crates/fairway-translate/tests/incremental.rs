@@ -48,13 +48,17 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("proxy-ssl-verify", "on"),
         ("custom-headers", "default/headers"),
         ("canary", "true"),
+        ("canary-weight", "20"),
+        ("affinity", "cookie"),
+        ("affinity-canary-behavior", "legacy"),
+        ("default-backend", "s1"),
         ("auth-url", "http://x"),
         ("denylist-source-range", "10.0.0.0/8"),
         ("permanent-redirect", "https://x.test"),
     ]);
     let verified =
         [("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/c0"), ("proxy-ssl-verify", "on")];
-    let annotations = prop_oneof![3 => prop::collection::vec(annotation, 0..2), 1 => Just(verified.to_vec())];
+    let annotations = prop_oneof![3 => prop::collection::vec(annotation, 0..4), 1 => Just(verified.to_vec())];
     let host = || prop::sample::select(vec!["a.test", "b.a.test", "*.a.test", "*.test", ""]);
     let path = prop::sample::select(vec!["/", "/a", "/a/", "/a(.*)", "/(?!x)", "/b"]);
     let kind = prop::sample::select(vec!["Exact", "Prefix", "ImplementationSpecific"]);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::ForwardedPath;
-use fairway_routing::{Replacing, Targets};
+use fairway_routing::{CompiledRule, Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
@@ -19,6 +19,7 @@ use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
+use super::sticky;
 use super::tunnel::tunnel;
 use super::web;
 use crate::buffers::Buffers;
@@ -51,9 +52,27 @@ struct Delivered<H: Hop> {
 pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
-    let group = group(&exchange.env);
+    let group = group(&exchange.env, exchange.buffers);
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
+    }
+    forward_to(exchange, group)
+}
+
+/// The same for a request whose head is what the endpoint gets.
+pub(super) fn forward_as_it_is<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+) -> impl Future<Output = Outcome<'a>> {
+    let group = group(&exchange.env, exchange.buffers);
+    forward_to(exchange, group)
+}
+
+fn forward_to<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    group: Option<Rc<Group<ToEndpoint<N>>>>,
+) -> impl Future<Output = Outcome<'a>> {
+    if let Some(group) = &group {
+        sticky::begin(&exchange.env, group, exchange.buffers);
     }
     async move {
         // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
@@ -61,7 +80,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
             Some(group) => deliver(exchange, group).await,
             None => Err(without_group(&exchange.env)),
         };
-        let delivered = match judge(exchange, answer) {
+        let delivered = match judge(exchange, group.as_deref(), answer) {
             Ok(delivered) => delivered,
             Err(instead) => return give_instead(exchange, instead).await,
         };
@@ -71,9 +90,28 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>) -> Option<Rc<Group<ToEndpoint<N>>>> {
-    let slot = env.rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
-    env.adopted.group(slot, &env.worker.groups)
+fn group<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) -> Option<Rc<Group<ToEndpoint<N>>>> {
+    let of = |rule: &CompiledRule| {
+        let slot = rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
+        env.adopted.group(slot, &env.worker.groups)
+    };
+    let group = of(env.rule);
+    let fallbacks = &env.rule.steps().fallbacks;
+    let is_ready =
+        |group: &Option<Rc<Group<ToEndpoint<N>>>>| group.as_ref().is_some_and(|group| !group.is_empty());
+    if fallbacks.is_empty() || is_ready(&group) {
+        return group;
+    }
+    for fallback in fallbacks {
+        let other = of(&fallback.rule);
+        if is_ready(&other) {
+            for (name, value) in &fallback.to.fields {
+                buffers.request.set(name.as_bytes(), value.as_bytes());
+            }
+            return other;
+        }
+    }
+    group
 }
 
 /// Why there is none.
@@ -119,7 +157,8 @@ fn deliver<'e, N: Network, D: Downstream>(
             if exchange.env.is_overdue() {
                 return Err(Fault::DeadlineExceeded);
             }
-            let chosen = retry_state.next(&exchange.env, group)?;
+            let belongs = exchange.buffers.forms.read().session.belongs;
+            let chosen = retry_state.next(&exchange.env, (group, belongs))?;
             let acquired = match acquire(exchange, group, &mut retry_state, chosen).await {
                 Ok(acquired) => acquired,
                 Err(failed) => {
@@ -231,12 +270,16 @@ enum Instead<'a> {
     Page(&'a Replacing, u16),
 }
 
-/// Whether the client gets the answer that was delivered.
+/// Whether the client gets the answer that was delivered, which says where its session is.
 fn judge<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
+    group: Option<&Group<ToEndpoint<N>>>,
     answer: Result<Delivered<ToEndpoint<N>>, Fault>,
 ) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
     let delivered = answer.map_err(Instead::Fault)?;
+    if let Some(group) = group {
+        sticky::tell(exchange, group, delivered.answered.lease.index());
+    }
     exchange.buffers.body.release(&mut exchange.buffers.replay);
     let status = exchange.buffers.answer.status();
     if delivered.answered.reply.upgrade != Upgrade::None {

@@ -50,6 +50,21 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: 
     for known in [Known::XForwardedProto, Known::XForwardedScheme, Known::XScheme] {
         request.append_known(known, |value| value.extend_from_slice(scheme));
     }
+    identify(request, id);
+}
+
+/// Adds no more than the address of the client and what identifies the request.
+pub(crate) fn name_client(request: &mut Head, client: IpAddr, id: impl FnOnce() -> u128) {
+    request.append_known(Known::XForwardedFor, |value| write_ip(value, client));
+    identify(request, id);
+}
+
+/// Whether [`rewrite`] writes a field.
+pub(crate) fn is_ours(known: Known) -> bool {
+    REPLACED.contains(&known) || matches!(known, Known::XOriginalForwardedFor | Known::XOriginalForwardedHost)
+}
+
+fn identify(request: &mut Head, id: impl FnOnce() -> u128) {
     if request.first(Known::XRequestId).is_none() {
         request.append_known(Known::XRequestId, |value| write_id(value, id()));
     }

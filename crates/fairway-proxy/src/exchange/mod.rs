@@ -38,6 +38,9 @@ mod respond;
 mod retry;
 #[cfg(test)]
 mod steps_tests;
+mod sticky;
+#[cfg(test)]
+mod sticky_tests;
 mod subrequest;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,11 @@ use fairway_message::{Head, Known, Method};
 use fairway_routing::Replacing;
 
 use super::environment::{Ending, Environment, Exchange};
-use super::forward::forward;
+use super::forward::forward_as_it_is;
+use super::forwarded;
 use super::respond::Outcome;
 use super::{respond, subrequest};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::record::Record;
@@ -23,12 +25,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
 ) -> Ending {
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut question = env.worker.lend_buffers();
-    write_question(
-        &mut question.request,
-        &buffers.request,
-        env.intake.received(buffers),
-        (replacing, status),
-    );
+    write_question(&mut question.request, buffers, env, (replacing, status));
     let Ok(mut intake) = subrequest::intake(&mut question) else {
         return respond::refuse_by_rule(exchange, Fault::NoBackend).await;
     };
@@ -44,7 +41,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     let ending = {
         let mut inner =
             Exchange { env, client_side: &mut **client_side, buffers: &mut question, record: &mut own };
-        match forward(&mut inner).await {
+        match forward_as_it_is(&mut inner).await {
             Outcome::Ended(ending) => ending,
             Outcome::Replaced(..) => unreachable!("the rule of a page replaces no answer"),
         }
@@ -53,20 +50,30 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     ending
 }
 
-fn write_question(
+/// The fields of the client, without those that tell endpoints of its connection, but for its address.
+fn write_question<N: Network>(
     question: &mut Head,
-    request: &Head,
-    target: &[u8],
+    buffers: &Buffers,
+    env: &Environment<'_, N>,
     (replacing, status): (&Replacing, u16),
 ) {
+    let Buffers { request, forms, .. } = buffers;
     let method: &[u8] = if request.method() == Method::Head { b"HEAD" } else { b"GET" };
     question.start_request(method, b"/");
-    let of_the_body = [Known::ContentLength, Known::Expect];
-    for field in request.fields().filter(|field| !of_the_body.contains(&field.known)) {
+    let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || forwarded::is_ours(known);
+    for field in request.fields().filter(|field| !skipped(field.known)) {
         question.append(field.name, field.value);
     }
+    let received = &forms.read().host;
+    if !received.is_empty() || request.first(Known::Host).is_none() {
+        question.set(b"Host", received);
+    }
+    forwarded::name_client(question, env.client.address, || env.worker.random(|random| random.u128(..)));
     question.set(b"X-Code", itoa::Buffer::new().format(status).as_bytes());
-    question.set(b"X-Original-URI", target);
+    question.set(b"X-Original-URI", env.intake.received(buffers));
+    if let Some(accepted) = request.named(b"accept") {
+        question.set(b"X-Format", accepted);
+    }
     for (name, value) in &replacing.pages.fields {
         question.set(name.as_bytes(), value.as_bytes());
     }

@@ -13,6 +13,7 @@ use crate::fault::Fault;
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::health::Blame;
+use crate::upstream::session::Belongs;
 use crate::upstream::{Chosen, Group, Lease, Tried};
 use crate::worker::{ToEndpoint, Worker};
 
@@ -86,9 +87,9 @@ impl RetryState {
     pub(super) fn next<N: Network>(
         &mut self,
         env: &Environment<'_, N>,
-        group: &Group<ToEndpoint<N>>,
+        (group, belongs): (&Group<ToEndpoint<N>>, Belongs),
     ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
-        let picked = env.worker.random(|random| group.pick(&self.tried, random, self.now));
+        let picked = env.worker.random(|random| group.pick(&self.tried, belongs, random, self.now));
         let chosen = picked.ok_or(Fault::NoEndpoint)?;
         self.attempts = self.attempts.saturating_add(1);
         Ok(chosen)

@@ -18,8 +18,8 @@ use tokio::time::sleep;
 
 use crate::testing::{GET, Meeting, OK, Stage, on_stage};
 
-const POST: &str =
-    "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-User: mallory\r\n\r\nbody";
+const POST: &str = "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-User: mallory\r\n\
+     Accept: text/html\r\n\r\nbody";
 const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nplain";
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
@@ -376,10 +376,17 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
         assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
         let asked = &seen[1].1;
         assert!(asked.starts_with("GET / HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
-        for (name, value) in
-            [("X-Code", "404"), ("X-Original-URI", "/p?q=1"), ("X-Namespace", "shop"), ("Host", "shop.test")]
-        {
-            assert_eq!(field(asked, name), Some(value), "{name} in {asked}");
+        for (name, value) in [
+            ("X-Code", Some("404")),
+            ("X-Original-URI", Some("/p?q=1")),
+            ("X-Format", Some("text/html")),
+            ("X-Namespace", Some("shop")),
+            ("Host", Some("shop.test")),
+            ("X-Forwarded-For", Some("192.0.2.1")),
+            ("X-Forwarded-Host", None),
+            ("X-Original-Forwarded-For", None),
+        ] {
+            assert_eq!(field(asked, name), value, "{name} in {asked}");
         }
         assert_eq!(stage.connects().len(), 2, "answers that were put aside leave their connections usable");
     })

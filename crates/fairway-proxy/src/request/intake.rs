@@ -9,6 +9,7 @@ use fairway_model::PathForm;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::dialect_of;
+use crate::request::cookies::cookie_of;
 use fairway_sides::sides::{Arrival, Persistence, Upgrade};
 
 /// A request whose head obeys every rule.
@@ -243,6 +244,10 @@ impl fairway_routing::Fields for Fields<'_> {
             "host" => self.0.first(Known::Host),
             _ => self.0.named(name.as_bytes()),
         }
+    }
+
+    fn cookie(&self, name: &str) -> Option<&[u8]> {
+        cookie_of(self.0, name.as_bytes())
     }
 }
 

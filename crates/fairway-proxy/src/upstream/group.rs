@@ -10,6 +10,7 @@ use fairway_runtime::clock::Instant;
 
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;
+use crate::upstream::session::{self, Belongs};
 use fairway_sides::sides::Hop;
 
 /// The most endpoints that one exchange tries.
@@ -26,6 +27,8 @@ pub(crate) struct Groups<H> {
 pub(crate) struct Group<H> {
     backend: Arc<Backend>,
     members: Vec<Rc<Endpoint<H>>>,
+    /// Of the members, where requests belong to them; else none.
+    keys: Box<[u64]>,
     next: Cell<usize>,
 }
 
@@ -105,7 +108,8 @@ impl<H: Hop> Groups<H> {
             })
             .collect();
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
-        Rc::new(Group { backend, members, next })
+        let keys = session::keys(&backend);
+        Rc::new(Group { backend, members, keys, next })
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
@@ -162,24 +166,20 @@ impl<H: Hop> Group<H> {
 
     /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
     /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
-    pub(crate) fn pick(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<Chosen<H>> {
+    /// Where the request belongs to one of them, it is that one if it was not tried and is healthy.
+    pub(crate) fn pick(
+        &self,
+        tried: &Tried,
+        belongs: Belongs,
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<Chosen<H>> {
         if self.members.is_empty() {
             return None;
         }
-        let start = self.start(random);
-        let untried = || self.from(start).filter(|index| !tried.contains(*index));
-        let mut usable = untried().filter(|index| {
-            let health = self.members[*index].health();
-            health.is_good() || health.wants_probe(now)
-        });
-        let chosen = match self.backend.balancing {
-            Balancing::RoundRobin | Balancing::Random => usable.next(),
-            Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
-                if self.members[two].cost() < self.members[one].cost() { two } else { one }
-            }),
-            Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
-        };
-        let chosen = chosen.or_else(|| untried().next()).unwrap_or(start);
+        let owner =
+            if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
+        let chosen = owner.unwrap_or_else(|| self.balanced(tried, random, now));
         let member = &self.members[chosen];
         let errand = if member.health().wants_probe(now) {
             member.begin_probe(now);
@@ -188,6 +188,66 @@ impl<H: Hop> Group<H> {
             Errand::Regular
         };
         Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
+    }
+
+    /// The member that the request belongs to, of those that may be used.
+    fn owner(
+        &self,
+        belongs: Belongs,
+        tried: &Tried,
+        (random, now): (&mut fastrand::Rng, Instant),
+    ) -> Option<usize> {
+        let may = |index: &usize| !tried.contains(*index) && self.is_usable(*index, now);
+        match belongs {
+            Belongs::Anywhere => None,
+            Belongs::To(key) => self.keys.iter().position(|other| *other == key).filter(may),
+            Belongs::By(hash) => {
+                (0..self.keys.len()).filter(may).max_by_key(|index| session::weight(self.keys[*index], hash))
+            }
+            Belongs::Among(hash, count) => {
+                let ranked = || {
+                    let usable = (0..self.keys.len()).filter(may);
+                    usable.map(|index| (session::weight(self.keys[index], hash), index))
+                };
+                let count = usize::from(count.get()).min(ranked().count());
+                let mut chosen = ranked().max()?;
+                for _ in 0..random.usize(..count) {
+                    chosen = ranked().filter(|other| *other < chosen).max()?;
+                }
+                Some(chosen.1)
+            }
+        }
+    }
+
+    /// By what answers and by chance. Called with members.
+    fn balanced(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> usize {
+        let start = self.start(random);
+        let untried = || self.from(start).filter(|index| !tried.contains(*index));
+        let mut usable = untried().filter(|index| self.is_usable(*index, now));
+        let chosen = match self.backend.balancing {
+            Balancing::RoundRobin | Balancing::Random => usable.next(),
+            Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
+                if self.members[two].cost() < self.members[one].cost() { two } else { one }
+            }),
+            Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
+        };
+        chosen.or_else(|| untried().next()).unwrap_or(start)
+    }
+
+    /// Whether it is healthy or is due for a probe.
+    fn is_usable(&self, index: usize, now: Instant) -> bool {
+        let health = self.members[index].health();
+        health.is_good() || health.wants_probe(now)
+    }
+
+    /// The keys of the members, where requests belong to them.
+    pub(crate) fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// Whether it has no endpoint at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 
     /// Whether one is left that was not tried.

@@ -24,6 +24,7 @@ mod pipelining;
 mod proxy_protocol;
 mod publish;
 mod retries;
+mod sessions;
 mod spread;
 mod tls;
 mod upstream_rules;

@@ -51,13 +51,25 @@ impl Browser {
 
     /// Asks for `path`; gives the status and the body.
     pub(crate) async fn get(&mut self, path: &str) -> (u16, Vec<u8>) {
+        self.get_with(path, &[]).await
+    }
+
+    /// The same with these fields.
+    pub(crate) async fn get_with(&mut self, path: &str, fields: &[(&str, &str)]) -> (u16, Vec<u8>) {
         let mut head = Head::new();
         head.start_request(b"GET", path.as_bytes());
         head.append(b"Host", HOST.as_bytes());
+        fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
         let id = self.codec.send_head(&head, path.as_bytes(), b"http", true).expect("it takes one more");
         let answer = timeout(PATIENCE, self.answer(id)).await.expect("an answer");
         self.codec.release(id);
         answer
+    }
+
+    /// A field of the last answer.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let value = self.head.named(name.as_bytes())?;
+        Some(String::from_utf8(value.to_vec()).unwrap())
     }
 
     /// How many streams the server lets it have, once it has said so.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
     HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey,
-    Route, Rule, RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
+    Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls, VirtualHost,
+    WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
@@ -20,6 +21,16 @@ use fairway_testkit::{Client, Leaf, eventually};
 
 /// The host that requests of these tests name, where it does not matter.
 pub(crate) const HOST: &str = "example.com";
+
+/// The same configuration, with what decides to which endpoint requests belong.
+pub(crate) fn with_session(mut config: Config, key: SessionKey) -> Config {
+    let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
+    for backend in backends {
+        let backend = Backend { session: Some(key.clone()), ..backend };
+        config.backends.insert(backend.key.clone(), Arc::new(backend));
+    }
+    config
+}
 
 /// One rule for every host and path, over one backend.
 #[derive(Clone)]

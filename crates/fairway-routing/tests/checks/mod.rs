@@ -135,7 +135,7 @@ fn a_match(choices: &mut Unstructured<'_>) -> Result<Match> {
     let method = choices.choose(&[None, None, Some("GET"), Some("PUT")])?.map(Arc::from);
     let headers = several(choices, 0..=2, |choices| field(choices, ["x", "y"]))?;
     let query = several(choices, 0..=2, |choices| field(choices, ["q", "r"]))?;
-    Ok(Match { path, method, headers, query, cookies: Vec::new() })
+    Ok(Match { path, method, headers, query, ..Match::default() })
 }
 
 fn field(choices: &mut Unstructured<'_>, names: [&str; 2]) -> Result<FieldMatch> {

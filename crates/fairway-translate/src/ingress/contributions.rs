@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use fairway_model::{Filter, Policy};
 
+use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
+use crate::ingress::errors::Errors;
 use crate::ingress::to_https::{Slash, ToHttps};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
@@ -45,9 +47,7 @@ pub(crate) struct Contributions {
     /// The filters of all paths.
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
-    pub(crate) to_https: ToHttps,
-    /// What the redirect to https does with a trailing slash.
-    pub(crate) slash: Slash,
+    pub(crate) to_https: (ToHttps, Slash),
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
     /// What each path is rewritten to.
@@ -58,6 +58,7 @@ pub(crate) struct Contributions {
     pub(crate) policy: Policy,
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
+    pub(crate) errors: Errors,
     pub(crate) role: Role,
 }
 
@@ -71,12 +72,12 @@ pub(crate) enum PathSyntax {
 }
 
 /// What an Ingress is to the others of its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It has paths of its own.
     Main,
-    /// It takes a part of another Ingress's requests, which is not supported: it is not served.
-    Canary,
+    /// It takes a part of another Ingress's requests.
+    Canary(Canary),
 }
 
 impl Filters {
@@ -108,8 +109,7 @@ impl Contributions {
         Self {
             closed: defaults.closed,
             filters: Filters::default(),
-            to_https: defaults.https.when,
-            slash: defaults.https.slash,
+            to_https: (defaults.https.when, defaults.https.slash),
             app_root: None,
             rewrite: None,
             forwarded_prefix: None,
@@ -117,6 +117,7 @@ impl Contributions {
             policy: defaults.policy(defaults.timeouts, defaults.max_body),
             transport: Transport::default(),
             balance: Balance::default(),
+            errors: Errors::default(),
             role: Role::Main,
         }
     }

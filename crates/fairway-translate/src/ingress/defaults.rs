@@ -33,6 +33,8 @@ pub(crate) struct Defaults {
     pub(crate) hsts: Option<Arc<str>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) max_body: Option<u64>,
+    /// `custom-http-errors`, in ascending order.
+    pub(crate) errors: Vec<u16>,
     /// `load-balance`.
     pub(crate) balancing: Balancing,
     /// `forwarded-path`.
@@ -111,6 +113,7 @@ impl Default for Defaults {
             hsts: Hsts::default().value(),
             timeouts: TIMEOUTS,
             max_body: Some(MAX_BODY),
+            errors: Vec::new(),
             balancing: Balancing::RoundRobin,
             forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),

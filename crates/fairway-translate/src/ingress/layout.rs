@@ -30,6 +30,8 @@ pub(crate) struct Layout {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The namespace whose Ingresses decide what holds for the whole host; `None` where all do.
     pub(crate) host_owner: Option<Arc<str>>,
+    /// Who takes a part of the requests of a path, and where that is written.
+    pub(crate) canaries: HashMap<(PathKind, Arc<str>), Location>,
     /// Which location has a path.
     by_path: HashMap<(PathKind, Arc<str>), usize>,
 }
@@ -42,16 +44,15 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         locations: vec![fallback(host, &deciding)],
         diagnostics: Vec::new(),
         host_owner: serving.owner.clone(),
+        canaries: HashMap::new(),
         by_path: [((PathKind::Prefix, "/".into()), 0)].into(),
     };
     for ingress in &serving.ingresses {
-        for (_, rule) in ingress.rules.iter().filter(|(of, _)| of == host) {
-            let rules = ingress.spec().and_then(|spec| spec.rules.as_ref());
-            let http = rules.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
-            for (at, path) in http.into_iter().flat_map(|http| &http.paths).enumerate() {
-                layout.claim(ingress, path, Place::Path(*rule, at));
-            }
-        }
+        paths_of(ingress, host).for_each(|(place, path)| layout.claim(ingress, path, place));
+    }
+    for ingress in &serving.canaries {
+        paths_of(ingress, host).for_each(|(place, path)| layout.join(ingress, path, place));
+        layout.diagnostics.extend(catch_all_unused(ingress, host));
     }
     if layout.asking_for_patterns().is_some() {
         layout.matching = Matching::Patterns;
@@ -60,6 +61,29 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         layout.report_unused_patterns();
     }
     layout
+}
+
+/// That the canaries of a host without other Ingresses have nothing to take.
+pub(crate) fn without_main(host: &HostPattern, canaries: &[Arc<ServedIngress>]) -> Vec<Diagnostic> {
+    let unused = |ingress: &Arc<ServedIngress>| {
+        let paths =
+            paths_of(ingress, host).map(|(place, path)| unused(&location(ingress, path, place), None));
+        paths.collect::<Vec<_>>()
+    };
+    canaries.iter().flat_map(unused).collect()
+}
+
+/// The paths that an Ingress has on a host, as its rules list them.
+fn paths_of<'i>(
+    ingress: &'i ServedIngress,
+    host: &HostPattern,
+) -> impl Iterator<Item = (Place, &'i HTTPIngressPath)> {
+    let all = ingress.spec().and_then(|spec| spec.rules.as_ref());
+    ingress.rules.iter().filter(move |(of, _)| of == host).flat_map(move |(_, rule)| {
+        let http = all.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
+        let paths = http.into_iter().flat_map(|http| &http.paths).enumerate();
+        paths.map(move |(at, path)| (Place::Path(*rule, at), path))
+    })
 }
 
 /// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
@@ -109,9 +133,8 @@ impl Layout {
 
     /// Gives a path to an Ingress, unless an older one has it.
     fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
-        let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
-        let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-        let claimed = Location { path: text.into(), kind, owner: Some(ingress.clone()), place };
+        let claimed = location(ingress, path, place);
+        let (kind, text) = (claimed.kind, claimed.path.clone());
         if !text.starts_with('/') {
             let found = Diagnostic::new(Severity::Error, "invalid-path", claimed.origin(".path"));
             let problem = format!("path \"{text}\" does not begin with /");
@@ -129,6 +152,24 @@ impl Layout {
         }
     }
 
+    /// Lets a canary take a part of the requests of a path, unless an older one does.
+    fn join(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
+        let joining = location(ingress, path, place);
+        let key = (joining.kind, joining.path.clone());
+        let has_main = self.by_path.get(&key).is_some_and(|at| self.locations[*at].is_path());
+        let older = self.canaries.get(&key);
+        if has_main && older.is_none() {
+            self.canaries.insert(key, joining);
+        } else {
+            self.diagnostics.push(unused(&joining, older));
+        }
+    }
+
+    /// The canary of a location.
+    pub(crate) fn canary_of(&self, location: &Location) -> Option<&Location> {
+        self.canaries.get(&(location.kind, location.path.clone())).filter(|_| location.is_path())
+    }
+
     fn report_unused_patterns(&mut self) {
         for location in self.locations.iter().filter(|location| location.is_path()) {
             if pattern::looks_like_pattern(&location.path) {
@@ -142,6 +183,31 @@ impl Layout {
             }
         }
     }
+}
+
+/// The location that a path of an Ingress asks for.
+fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) -> Location {
+    let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
+    let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
+    Location { path: text.into(), kind, owner: Some(ingress.clone()), place }
+}
+
+/// That a canary takes nothing: another one does, or there is nothing to take.
+fn unused(joining: &Location, older: Option<&Location>) -> Diagnostic {
+    let path = &joining.path;
+    let problem = match older {
+        Some(older) => format!("{} is the canary of path \"{path}\" already", older.origin("")),
+        None => format!("no other Ingress has path \"{path}\" with this type on this host"),
+    };
+    let found = Diagnostic::new(Severity::Warning, "canary-unused", joining.origin(""));
+    found.because(problem, "this canary gets no requests")
+}
+
+/// That the default backend of a canary takes nothing.
+fn catch_all_unused(ingress: &ServedIngress, host: &HostPattern) -> Option<Diagnostic> {
+    let takes = *host == HostPattern::Any && ingress.is_catch_all();
+    let found = Diagnostic::new(Severity::Warning, "canary-unused", ingress.origin("spec.defaultBackend"));
+    takes.then(|| found.because("default backends have no canaries", "this canary gets no requests"))
 }
 
 /// That a path belongs to another one.

@@ -25,6 +25,8 @@ pub(crate) struct Ownership {
 pub(crate) struct HostIngresses {
     /// Those that serve it, the oldest first.
     pub(crate) ingresses: Vec<Arc<ServedIngress>>,
+    /// Those that take a part of the requests of others, the oldest first.
+    pub(crate) canaries: Vec<Arc<ServedIngress>>,
     /// The namespace that owns the host; `None` where hosts have no owners.
     pub(crate) owner: Option<Arc<str>>,
     /// What the others do not get.
@@ -41,7 +43,10 @@ struct Owner<'a> {
 impl Ownership {
     /// Of the Ingresses that name a host, the oldest first.
     pub(crate) fn of(ingresses: &[Arc<ServedIngress>]) -> Self {
-        let oldest = ingresses.first().map(|oldest| (oldest.age().0, oldest.key.clone()));
+        let oldest = ingresses
+            .iter()
+            .find(|ingress| ingress.canary().is_none())
+            .map(|oldest| (oldest.age().0, oldest.key.clone()));
         let mut ownership = Self { oldest, shared: BTreeMap::new() };
         for ingress in ingresses.iter().filter(|it| it.shared_hosts != SharedHosts::default()) {
             let shared = ownership.shared.entry(ingress.key.namespace.clone()).or_default();
@@ -63,7 +68,9 @@ impl Ownership {
 impl HostIngresses {
     /// Of a host where everybody has the same rights.
     pub(crate) fn equal(ingresses: Vec<Arc<ServedIngress>>) -> Self {
-        Self { ingresses, ..Self::default() }
+        let mut serving = Self::default();
+        ingresses.into_iter().for_each(|ingress| serving.admit(ingress));
+        serving
     }
 
     /// Of a host with an owner. `above` is the wildcard that covers it, with its ownership: its oldest Ingress owns the
@@ -78,22 +85,30 @@ impl HostIngresses {
             ownership.oldest.clone().map(|oldest| (oldest, of.clone()))
         };
         let oldest = [Some((host, &own)), above].into_iter().flatten().filter_map(through).min();
-        let Some(((_, ingress), through)) = oldest else { return Self::default() };
+        // There are canaries at most.
+        let Some(((_, ingress), through)) = oldest else { return Self::equal(ingresses) };
         let owner = Owner { namespace: ingress.namespace.clone(), ingress: &ingress, through: &through };
         let mut serving = Self { owner: Some(owner.namespace.clone()), ..Self::default() };
         for ingress in ingresses {
             let namespace = &ingress.key.namespace;
             let is_shared = |ownership: &Ownership| ownership.is_shared(&owner.namespace, namespace);
             if serving.decides(&ingress) {
-                serving.ingresses.push(ingress);
+                serving.admit(ingress);
             } else if is_shared(&own) || above.is_some_and(|(_, ownership)| is_shared(ownership)) {
                 serving.diagnostics.extend(owner.certificate_not_shared(&ingress, host));
-                serving.ingresses.push(ingress);
+                serving.admit(ingress);
             } else {
                 serving.diagnostics.push(owner.refusal(&ingress, host));
             }
         }
         serving
+    }
+
+    fn admit(&mut self, ingress: Arc<ServedIngress>) {
+        match ingress.canary() {
+            None => self.ingresses.push(ingress),
+            Some(_) => self.canaries.push(ingress),
+        }
     }
 
     /// Whether an Ingress has a say in what holds for the whole host: its certificate, how paths are matched, where `/`

@@ -7,7 +7,6 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::read as annotations;
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::Role;
 use crate::ingress::pattern::Patterns;
 use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
@@ -46,7 +45,7 @@ pub(crate) fn read(
     let contributions = annotations::contributions(&mut reader, context);
     referenced.certificates.extend(contributions.transport.client_certificate().cloned());
     let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
-    let served = (contributions.role == Role::Main).then(|| ServedIngress {
+    let served = Some(ServedIngress {
         key: key.clone(),
         object: object.clone(),
         created: object.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()),

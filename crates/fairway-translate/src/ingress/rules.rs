@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch, PathRewrite,
-    Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch,
+    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
+use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
@@ -20,6 +22,16 @@ use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::ToHttps;
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, ResolveError};
+use crate::shared::balance::Balance;
+use crate::shared::transport::Transport;
+
+/// How a backend is used.
+struct Settings<'a> {
+    transport: &'a Transport,
+    balance: &'a Balance,
+    /// What becomes of requests where there is none.
+    otherwise: &'static str,
+}
 
 /// Makes the rules of one host.
 pub(crate) struct Builder<'a> {
@@ -49,15 +61,26 @@ impl<'a> Builder<'a> {
             append(&mut routes, location, self.app_root(location));
         }
         // The answers of locations are made once: nginx tries some of them at two places.
-        let mut actions: Vec<Option<Action>> = vec![None; layout.locations.len()];
+        let mut actions: Vec<Option<Actions>> = layout.locations.iter().map(|_| None).collect();
         for entry in entries {
             let at_root = entry.condition.path == PathMatch::Exact("/".into());
             if root.is_some() && at_root && layout.matching == Matching::Text {
                 continue;
             }
             let location = &layout.locations[entry.location];
-            let action = actions[entry.location].get_or_insert_with(|| self.action(location)).clone();
-            append(&mut routes, location, self.rule(location, entry, action));
+            let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location));
+            let forwards = entry.adds_slash.is_none() && !entry.unusable;
+            if !forwards {
+                append(&mut routes, location, self.rule(location, entry, not_found()));
+                continue;
+            }
+            let (decisions, filters) = actions.decisions(&entry.condition);
+            for (condition, action) in decisions {
+                let mut rule = self.rule(location, entry, action);
+                rule.matches = vec![condition];
+                rule.filters.extend_from_slice(filters);
+                append(&mut routes, location, rule);
+            }
         }
         routes.into_iter().map(Arc::new).collect()
     }
@@ -87,8 +110,9 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
-        if self.goes_to_https(location, owner.contributions.to_https) {
-            let redirect = self.context.defaults.https_redirect(owner.contributions.slash);
+        let (to_https, slash) = owner.contributions.to_https;
+        if self.goes_to_https(location, to_https) {
+            let redirect = self.context.defaults.https_redirect(slash);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
         if let Some(target) = location.rewrite() {
@@ -112,58 +136,118 @@ impl<'a> Builder<'a> {
         goes && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
 
-    fn action(&mut self, location: &Location) -> Action {
-        let Some(owner) = &location.owner else { return not_found() };
-        let Some(backend) = location.backend() else { return not_found() };
-        if let Some(Closed(reason)) = location.closed() {
-            // What else is wrong with it will matter once it is open.
-            _ = self.backend_ref(location, owner, backend);
-            return unavailable(reason);
-        }
-        if owner.contributions.filters.has(Phase::Redirect) {
-            // ingress-nginx does not look at the Service of a path that is only redirected.
-            return not_found();
-        }
-        let Some(reference) = self.backend_ref(location, owner, backend) else {
-            return unavailable(AnswerReason::MissingReference);
+    /// What becomes of the requests of a location, which may have a canary and pages for its errors.
+    fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
+        let main = match self.destination(location) {
+            Ok(main) => main,
+            Err(answer) => return Actions::Instead(answer, Vec::new()),
         };
-        let action = Action::Forward(vec![WeightedBackend { backend: reference.key.clone(), weight: 1 }]);
-        self.backends.push(reference);
-        action
+        let pages = self.error_backend(location);
+        let Some(main) = main else {
+            return match pages {
+                Some(pages) => Actions::Instead(only(&pages), vec![Errors::instead(&labels(location))]),
+                None => Actions::Instead(unavailable(AnswerReason::MissingReference), Vec::new()),
+            };
+        };
+        self.backends.push(main.clone());
+        let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
+        let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
+        if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
+            filters.extend(owner.contributions.errors.filters(&pages, &labels(location)));
+        }
+        Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
 
-    /// The backend of a location, or nothing after saying why it has none.
-    fn backend_ref(
+    /// The backend of a canary, which speaks what the main Ingress says.
+    fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
+        let owner = joining.owner.as_ref()?;
+        // Protection that is not supported closes a canary, too.
+        let canary = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
+        let mut balance = owner.contributions.balance.clone();
+        if canary.sessions == Sessions::OfMain {
+            balance.cookie.clone_from(&main.balance.cookie);
+        }
+        let settings = Settings {
+            transport: &main.transport,
+            balance: &balance,
+            otherwise: "this canary gets no requests",
+        };
+        let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
+        self.backends.push(backend.clone());
+        Some((canary.clone(), backend))
+    }
+
+    /// Who answers in the place of a location's own backend.
+    fn error_backend(&mut self, location: &Location) -> Option<BackendKey> {
+        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_ref()?;
+        let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
+            let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
+            let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
+            self.diagnostics.push(found.because(problem, "errors stay as they are"));
+            return None;
+        };
+        let key = reference.key.clone();
+        self.backends.push(reference);
+        Some(key)
+    }
+
+    /// The backend of a location, `None` where it does not exist; or what is answered.
+    fn destination(&mut self, location: &Location) -> Result<Option<BackendRef>, Action> {
+        let Some(owner) = &location.owner else { return Err(not_found()) };
+        let Some(backend) = location.backend() else { return Err(not_found()) };
+        let contributions = &owner.contributions;
+        let pages = contributions.errors.backend.as_ref();
+        let otherwise =
+            match pages.and_then(|(service, _)| BackendRef::first_port(service, self.context.inputs)) {
+                Some(_) if location.closed().is_none() => "default-backend serves this path",
+                _ => "this path answers 503",
+            };
+        let (transport, balance) = (&contributions.transport, &contributions.balance);
+        let settings = Settings { transport, balance, otherwise };
+        if let Some(Closed(reason)) = location.closed() {
+            // What else is wrong with it will matter once it is open.
+            _ = self.reference((location, owner), backend, &settings);
+            return Err(unavailable(reason));
+        }
+        if contributions.filters.has(Phase::Redirect) {
+            // ingress-nginx does not look at the Service of a path that is only redirected.
+            return Err(not_found());
+        }
+        Ok(self.reference((location, owner), backend, &settings))
+    }
+
+    /// The backend that a path names, or nothing after saying why it has none.
+    fn reference(
         &mut self,
-        location: &Location,
-        owner: &ServedIngress,
+        (location, owner): (&Location, &ServedIngress),
         backend: &IngressBackend,
+        settings: &Settings<'_>,
     ) -> Option<BackendRef> {
         let mut origin = origin(location);
         if !origin.field.ends_with("Backend") {
             origin = origin.at(format!("{}.backend", origin.field));
         }
         let Some(service) = &backend.service else {
-            self.unresolved(origin, "its backend is no Service, and other kinds are not supported");
+            let problem = "its backend is no Service, and other kinds are not supported";
+            self.unresolved(origin, problem, settings.otherwise);
             return None;
         };
         let Some(port) = port_text(service) else {
-            self.unresolved(origin, "its backend names no port");
+            self.unresolved(origin, "its backend names no port", settings.otherwise);
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let reference =
-            BackendRef::new(key, port, (&owner.contributions.transport, owner.contributions.balance));
+        let reference = BackendRef::new(key, port, (settings.transport, settings.balance));
         if let Err(error) = reference.target(self.context.inputs) {
-            self.diagnostics.push(describe(&error, &reference, &origin));
+            self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
             return None;
         }
         Some(reference)
     }
 
-    fn unresolved(&mut self, origin: Origin, problem: &str) {
+    fn unresolved(&mut self, origin: Origin, problem: &str, otherwise: &str) {
         let found = Diagnostic::new(Severity::Error, "unsupported-backend", origin);
-        self.diagnostics.push(found.because(problem, "this path answers 503"));
+        self.diagnostics.push(found.because(problem, otherwise));
     }
 
     /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` stands before all locations.
@@ -189,8 +273,45 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// What becomes of the requests of a location.
+enum Actions {
+    /// An answer, or another backend in place of the location's own.
+    Instead(Action, Vec<Filter>),
+    /// They are forwarded.
+    Forwarded(Box<Forwarded>),
+}
+
+/// Who gets the requests of a location.
+struct Forwarded {
+    main: BackendRef,
+    /// Who gets some of them.
+    canary: Option<(Canary, BackendRef)>,
+    filters: Vec<Filter>,
+}
+
+impl Actions {
+    /// The actions for requests that fit `on`, the first that fits counts, with their filters.
+    fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &[Filter]) {
+        match self {
+            Self::Instead(action, filters) => (vec![(on.clone(), action.clone())], filters),
+            Self::Forwarded(forwarded) => {
+                let Forwarded { main, canary, filters } = &**forwarded;
+                let decisions = match canary {
+                    None => vec![(on.clone(), only(&main.key))],
+                    Some((canary, backend)) => canary.decisions(on, main, backend),
+                };
+                (decisions, filters)
+            }
+        }
+    }
+}
+
+fn only(backend: &BackendKey) -> Action {
+    Action::Forward(vec![WeightedBackend { backend: backend.clone(), weight: 1 }])
+}
+
 /// Why the backend at `origin` cannot be found.
-fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Diagnostic {
+fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, otherwise: &str) -> Diagnostic {
     let service = &reference.service;
     let (code, field, problem) = match error {
         ResolveError::NoService => {
@@ -208,7 +329,7 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Di
         ),
     };
     let origin = origin.at(format!("{}.{field}", origin.field));
-    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+    Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
 }
 
 /// `/` to the root of the application; the query is dropped, as recorded.

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use fairway_model::{HostPattern, Origin};
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressSpec};
 
-use crate::ingress::contributions::Contributions;
+use crate::ingress::canary::Canary;
+use crate::ingress::contributions::{Contributions, Role};
 use crate::ingress::pattern::Patterns;
 use crate::ingress::shared_hosts::SharedHosts;
 use crate::object::{Kind, ObjectKey, Sourced};
@@ -34,6 +35,14 @@ impl ServedIngress {
     /// `spec.defaultBackend`.
     pub(crate) fn default_backend(&self) -> Option<&IngressBackend> {
         self.spec()?.default_backend.as_ref()
+    }
+
+    /// What it takes of other Ingresses, where it has no requests of its own.
+    pub(crate) fn canary(&self) -> Option<&Canary> {
+        match &self.contributions.role {
+            Role::Main => None,
+            Role::Canary(canary) => Some(canary),
+        }
     }
 
     /// Whether it has a default backend and no rules: then it answers what no host answers.

@@ -52,10 +52,27 @@ impl BackendRef {
     pub(crate) fn new(
         service: ObjectKey,
         port: Arc<str>,
-        (transport, balance): (&Transport, Balance),
+        (transport, balance): (&Transport, &Balance),
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
-        Self { key, service, port, transport: transport.clone(), balance }
+        Self { key, service, port, transport: transport.clone(), balance: balance.clone() }
+    }
+
+    /// What names it in the cookies of sessions: Service and port, whatever the cookies are like.
+    pub(crate) fn tag(&self) -> String {
+        // FNV-1a: clients keep it, so it must be the same in every version.
+        let bytes = format!("{}:{}", self.service, self.port);
+        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        format!("{:016x}", bytes.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+
+    /// The first port of a Service, spoken to as without annotations. `None` where the Service does not exist, has no
+    /// port or is refused.
+    pub(crate) fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
+        let spec = inputs.resources.services.get(service)?.object.spec.as_ref()?;
+        let port = spec.ports.as_deref()?.first()?.port.to_string();
+        let reference = Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
+        reference.target(inputs).is_ok().then_some(reference)
     }
 
     /// Where its addresses come from.
@@ -164,8 +181,8 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         endpoints,
         protocol: reference.transport.protocol(app_protocol),
         tls: reference.transport.tls(&reference.service),
-        balancing: reference.balance.0,
-        session: None,
+        balancing: reference.balance.balancing,
+        session: reference.balance.session(&reference.tag()),
     };
     Some((backend, diagnostics))
 }

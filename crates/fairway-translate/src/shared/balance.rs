@@ -1,25 +1,132 @@
 //! Who of a backend's endpoints gets a request, and what tells backends of the same Service and port apart by it.
 
-use fairway_model::Balancing;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use fairway_model::{
+    Balancing, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, Stickiness, StickyFailure,
+};
 
 /// Who gets a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Balance(pub(crate) Balancing);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Balance {
+    pub(crate) balancing: Balancing,
+    /// What requests have in common that belong to the same endpoint.
+    pub(crate) hash: Option<HashBy>,
+    /// The cookie of sessions, which counts for more. It names no backend yet.
+    pub(crate) cookie: Option<Arc<SessionCookie>>,
+}
+
+/// What requests have in common, as it was written and as it is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HashBy {
+    /// Letters, digits and `-_${}`.
+    pub(crate) text: Arc<str>,
+    pub(crate) hash: SessionHash,
+}
 
 impl Default for Balance {
     fn default() -> Self {
-        Self(Balancing::RoundRobin)
+        Self { balancing: Balancing::RoundRobin, hash: None, cookie: None }
     }
 }
 
 impl Balance {
     /// What tells backends of the same Service and port apart; empty for requests in turn.
-    pub(crate) fn suffix(self) -> &'static str {
-        match self.0 {
-            Balancing::RoundRobin => "",
-            Balancing::PeakEwma => ";ewma",
-            Balancing::LeastRequests => ";least-requests",
-            Balancing::Random => ";random",
+    pub(crate) fn suffix(&self) -> String {
+        let mut suffix = match self.balancing {
+            Balancing::RoundRobin => String::new(),
+            Balancing::PeakEwma => ";ewma".to_owned(),
+            Balancing::LeastRequests => ";least-requests".to_owned(),
+            Balancing::Random => ";random".to_owned(),
+        };
+        if let Some(cookie) = &self.cookie {
+            write_cookie(&mut suffix, cookie);
+        } else if let Some(HashBy { text, hash }) = &self.hash {
+            suffix.extend([";hash=", text]);
+            _ = hash.spread.map(|spread| write!(suffix, ";spread={spread}"));
         }
+        suffix
+    }
+
+    /// The same for the data plane. `tag` names the backend in cookies.
+    pub(crate) fn session(&self, tag: &str) -> Option<SessionKey> {
+        match (&self.cookie, &self.hash) {
+            (Some(cookie), _) => {
+                Some(SessionKey::Cookie(SessionCookie { backend: tag.into(), ..(**cookie).clone() }))
+            }
+            (None, by) => by.as_ref().map(|by| SessionKey::Hash(by.hash.clone())),
+        }
+    }
+}
+
+/// All that a cookie does not have by default. No value has a semicolon.
+fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
+    let SessionCookie { name, backend: _, stickiness, path, domain, expires, max_age, .. } = cookie;
+    let SessionCookie { secure, same_site, on_failure, .. } = cookie;
+    _ = write!(suffix, ";session={name}");
+    let mut add = |attribute: &str, value: Option<&dyn std::fmt::Display>| {
+        _ = value.map(|value| write!(suffix, ";{attribute}={value}"));
+    };
+    add("path", path.as_ref().map(|path| path as _));
+    add("domain", domain.as_ref().map(|domain| domain as _));
+    add("expires", expires.as_ref().map(|seconds| seconds as _));
+    add("max-age", max_age.as_ref().map(|seconds| seconds as _));
+    suffix.push_str(match same_site {
+        SameSite::Absent => "",
+        SameSite::None => ";same-site=none",
+        SameSite::NoneIfKnown => ";same-site=none-if-known",
+        SameSite::Lax => ";same-site=lax",
+        SameSite::Strict => ";same-site=strict",
+    });
+    let flags = [
+        (*stickiness == Stickiness::Persistent, ";persistent"),
+        (*secure == SecureCookie::Always, ";secure"),
+        (*on_failure == StickyFailure::Moves, ";moves"),
+    ];
+    flags.into_iter().filter(|(set, _)| *set).for_each(|(_, flag)| suffix.push_str(flag));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn cookies_that_differ_make_backends_that_differ() {
+        let plain = SessionCookie {
+            name: "route".into(),
+            backend: "".into(),
+            stickiness: Stickiness::Balanced,
+            path: None,
+            domain: None,
+            expires: None,
+            max_age: None,
+            secure: SecureCookie::OverTls,
+            same_site: SameSite::Absent,
+            on_failure: StickyFailure::Returns,
+        };
+        let cookies = [
+            SessionCookie { name: "other".into(), ..plain.clone() },
+            SessionCookie { stickiness: Stickiness::Persistent, ..plain.clone() },
+            SessionCookie { path: Some("/a".into()), ..plain.clone() },
+            SessionCookie { domain: Some("/a".into()), ..plain.clone() },
+            SessionCookie { expires: Some(1), ..plain.clone() },
+            SessionCookie { max_age: Some(1), ..plain.clone() },
+            SessionCookie { secure: SecureCookie::Always, ..plain.clone() },
+            SessionCookie { same_site: SameSite::None, ..plain.clone() },
+            SessionCookie { same_site: SameSite::NoneIfKnown, ..plain.clone() },
+            SessionCookie { same_site: SameSite::Lax, ..plain.clone() },
+            SessionCookie { same_site: SameSite::Strict, ..plain.clone() },
+            SessionCookie { on_failure: StickyFailure::Moves, ..plain.clone() },
+            plain,
+        ];
+        let suffix = |cookie: &SessionCookie| {
+            Balance { cookie: Some(cookie.clone().into()), ..Balance::default() }.suffix()
+        };
+        let suffixes: BTreeSet<_> = cookies.iter().map(suffix).collect();
+        assert_eq!(suffixes.len(), cookies.len(), "{suffixes:?}");
+        assert_eq!(suffix(&cookies[12]), ";session=route");
     }
 }

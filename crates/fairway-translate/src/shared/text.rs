@@ -57,6 +57,16 @@ pub(crate) fn range(text: &str) -> Result<IpNet, &str> {
     net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text)
 }
 
+/// Statuses of errors, separated by commas; in ascending order, each once.
+pub(crate) fn statuses(text: &str) -> Option<Vec<u16>> {
+    let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let read = |text: &str| text.parse().ok().filter(|status| (400..=599).contains(status));
+    let mut statuses = texts.map(read).collect::<Option<Vec<u16>>>()?;
+    statuses.sort_unstable();
+    statuses.dedup();
+    Some(statuses)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

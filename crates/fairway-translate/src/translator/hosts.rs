@@ -8,6 +8,7 @@ use imbl::OrdMap;
 
 use crate::diagnostic::Scope;
 use crate::ingress::host::{self, Built, HostInputs};
+use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
 use crate::inputs::Inputs;
 use crate::listeners::INGRESS_TABLE;
@@ -56,7 +57,9 @@ impl State {
             self.remember_host(host, HostMemo::default(), work);
             self.hosts.remove(host);
             self.current.config.hosts.remove(&key);
-            self.current.diagnostics.replace(scope, serving.diagnostics);
+            let mut diagnostics = serving.diagnostics;
+            diagnostics.extend(layout::without_main(host, &serving.canaries));
+            self.current.diagnostics.replace(scope, diagnostics);
             return;
         }
         let Built { host: made, certificate: own_certificate, backends, mut diagnostics } =

@@ -168,7 +168,8 @@ fn backend(out: &mut String, config: &Config, key: &fairway_model::BackendKey, s
     };
     let spoken = words::protocol(backend.protocol, backend.tls.as_ref());
     let balancing = words::balancing(backend.balancing);
-    row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}; {}", backend.origin));
+    let session = backend.session.as_ref().map(words::session).unwrap_or_default();
+    row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}{session}; {}", backend.origin));
     if backend.endpoints.is_empty() {
         row(out, "endpoints", "none: answered 503");
     }

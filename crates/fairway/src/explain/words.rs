@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Http2Settings,
-    Match, PathMatch, PathRewrite, Policy, RedirectTarget, TextMatch, UpstreamVerification,
+    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, TextMatch,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -41,6 +42,7 @@ pub(super) fn verdict(it: &MatchVerdict) -> String {
         MatchVerdict::Method => "the method is another".into(),
         MatchVerdict::Header(name) => format!("the header {name} is absent or another"),
         MatchVerdict::Query(name) => format!("the query parameter {name} is absent or another"),
+        MatchVerdict::Cookie(name) => format!("the cookie {name} is absent or another"),
         MatchVerdict::Invalid(why) => format!("never applies: {why}"),
         MatchVerdict::Outranked(criterion) => format!("applies too, but {}", outranked(*criterion)),
     }
@@ -50,9 +52,11 @@ fn outranked(criterion: Criterion) -> &'static str {
     match criterion {
         Criterion::PathKind => "exact is before prefix, and prefix before regex",
         Criterion::PathLength => "the longer path is first",
+        Criterion::Rank => "the rule with the higher rank is first",
         Criterion::Method => "a rule that asks for a method is first",
         Criterion::Headers => "the rule that asks for more headers is first",
         Criterion::Query => "the rule that asks for more query parameters is first",
+        Criterion::Cookies => "the rule that asks for more cookies is first",
         Criterion::Age => "the older object is first",
         Criterion::Name => "the first by namespace/name counts",
         Criterion::Listed => "the one that is listed first counts",
@@ -97,6 +101,7 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
         Filter::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Filter::Unlogged => "not in the access log".to_owned(),
+        Filter::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
         Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }
 }
@@ -159,6 +164,15 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
         Balancing::PeakEwma => "peak EWMA of two",
         Balancing::LeastRequests => "least requests",
         Balancing::Random => "random",
+    }
+}
+
+/// What keeps requests at one endpoint.
+pub(super) fn session(it: &SessionKey) -> String {
+    match it {
+        SessionKey::Cookie(cookie) => format!(", sessions by cookie {}", cookie.name),
+        SessionKey::Hash(SessionHash { spread: None, .. }) => ", one endpoint per hash".to_owned(),
+        SessionKey::Hash(SessionHash { spread: Some(count), .. }) => format!(", {count} endpoints per hash"),
     }
 }
 

@@ -87,8 +87,26 @@ fn headers(found: &mut Vec<Deviation>, recorded: &Answered, now: &RawResponse) {
     let compared = |name: &str| !(NOT_COMPARED.contains(&name) || own && name == "content-type");
     let recorded = by_name(recorded.headers.iter().filter(|(name, _)| compared(name)));
     let now = now.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+    let now = now.map(|(name, value)| match name.as_str() {
+        "set-cookie" => (name, without_value(&value, &recorded)),
+        _ => (name, value),
+    });
     let now: Vec<_> = now.filter(|(name, _)| compared(name)).collect();
     maps(found, "header", &recorded, &by_name(now.iter()));
+}
+
+/// A cookie as the recording has it, which left out values and dates that are new each time.
+fn without_value(cookie: &str, recorded: &BTreeMap<String, Vec<String>>) -> String {
+    let recorded = recorded.get("set-cookie").into_iter().flatten();
+    let mut parts: Vec<_> = cookie.split("; ").map(str::to_owned).collect();
+    let name = parts[0].split('=').next().unwrap_or_default().to_owned();
+    let left_out = format!("{name}=<value>");
+    if recorded.filter_map(|recorded| recorded.split("; ").next()).any(|first| first == left_out) {
+        parts[0] = left_out;
+        let dates = parts.iter_mut().filter(|part| part.starts_with("Expires=") && part.ends_with(" GMT"));
+        dates.for_each(|date| *date = "Expires=<date>".to_owned());
+    }
+    parts.join("; ")
 }
 
 fn by_name<'a>(fields: impl Iterator<Item = &'a (String, String)>) -> BTreeMap<String, Vec<String>> {

@@ -1,14 +1,18 @@
-//! Which endpoint gets a request: `load-balance`. `upstream-hash-by*` and `service-upstream` do not work yet.
+//! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`.
 
-use fairway_model::Balancing;
+use std::num::NonZeroU16;
+use std::sync::Arc;
 
-use crate::ingress::annotations::family::{Family, Known, done, offers};
+use fairway_model::{Balancing, SessionHash, SessionPart};
+
+use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::reader::Reader;
-use crate::shared::balance::Balance;
+use crate::shared::balance::HashBy;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    contributions.balance = Balance(balancing(reader, context.defaults.balancing));
+    contributions.balance.balancing = balancing(reader, context.defaults.balancing);
+    contributions.balance.hash = hash(reader);
     Ok(())
 });
 
@@ -19,9 +23,17 @@ const ANNOTATIONS: &[Known] = &[
         "requests go to the endpoints instead of the Service's cluster address",
         &["false"],
     ),
-    offers("upstream-hash-by", "endpoints get requests in turn", &[]),
-    offers("upstream-hash-by-subset", "endpoints get requests in turn", &["false"]),
-    offers("upstream-hash-by-subset-size", "endpoints get requests in turn", &[]),
+    differs(
+        "upstream-hash-by",
+        "the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
+         `$http_*`, `$cookie_*` and `$arg_*` work. With any other variable the endpoints get requests in turn",
+    ),
+    differs(
+        "upstream-hash-by-subset",
+        "each hash has its own subset, of which few change when an endpoint comes or goes; ingress-nginx divides the endpoints \
+         into fixed subsets, and divides them again",
+    ),
+    done("upstream-hash-by-subset-size"),
 ];
 
 /// Reads `load-balance`.
@@ -34,6 +46,105 @@ fn balancing(reader: &mut Reader<'_>, default: Balancing) -> Balancing {
             let problem = format!("\"{other}\" is neither round_robin nor ewma");
             reader.invalid("load-balance", problem, "the default is used");
             default
+        }
+    }
+}
+
+/// ingress-nginx: `upstream-hash-by-subset-size`; 0 counts as this, too.
+const SUBSET: NonZeroU16 = NonZeroU16::new(3).expect("3 is not 0");
+
+/// Reads `upstream-hash-by*`.
+fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
+    let name = "upstream-hash-by";
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    let is_text = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_${}".contains(&b));
+    let refused = || format!("\"{value}\" has characters other than letters, digits and -_${{}}");
+    let parts = if is_text { parts(value) } else { Err(refused()) };
+    match parts {
+        Ok(parts) => Some(HashBy { text: value.into(), hash: SessionHash { parts, spread: spread(reader) } }),
+        Err(problem) => {
+            reader.invalid(name, problem, "endpoints get requests in turn");
+            None
+        }
+    }
+}
+
+/// How many endpoints share the requests of a hash.
+fn spread(reader: &mut Reader<'_>) -> Option<NonZeroU16> {
+    if !reader.switch("upstream-hash-by-subset", false) {
+        return None;
+    }
+    let size = reader.number("upstream-hash-by-subset-size", 0..=u64::from(u16::MAX));
+    Some(size.and_then(|size| NonZeroU16::new(u16::try_from(size).ok()?)).unwrap_or(SUBSET))
+}
+
+/// A text with variables, `$name` or `${name}`.
+fn parts(text: &str) -> Result<Vec<SessionPart>, String> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        push_text(&mut parts, before);
+        let (name, behind) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                after.split_at(end.unwrap_or(after.len()))
+            }
+        };
+        parts.push(variable(name).ok_or_else(|| format!("the variable ${name} does not work"))?);
+        rest = behind;
+    }
+    push_text(&mut parts, rest);
+    Ok(parts)
+}
+
+fn push_text(parts: &mut Vec<SessionPart>, text: &str) {
+    if !text.is_empty() {
+        parts.push(SessionPart::Text(text.into()));
+    }
+}
+
+fn variable(name: &str) -> Option<SessionPart> {
+    Some(match name {
+        "request_uri" => SessionPart::Target,
+        "uri" => SessionPart::Path,
+        "host" | "http_host" => SessionPart::Host,
+        "remote_addr" | "binary_remote_addr" => SessionPart::Address,
+        _ => {
+            let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+            if let Some(header) = named("http_") {
+                SessionPart::Header(header.to_ascii_lowercase().replace('_', "-").into())
+            } else if let Some(cookie) = named("cookie_") {
+                SessionPart::Cookie(Arc::from(cookie))
+            } else {
+                SessionPart::Query(Arc::from(named("arg_")?))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_variables_are_told_apart() {
+        use SessionPart::{Address, Cookie, Header, Path, Query, Target, Text};
+        assert_eq!(parts("$request_uri$uri"), Ok(vec![Target, Path]));
+        assert_eq!(
+            parts("${remote_addr}-$http_x_user$cookie_id/$arg_q"),
+            Ok(vec![
+                Address,
+                Text("-".into()),
+                Header("x-user".into()),
+                Cookie("id".into()),
+                Text("/".into()),
+                Query("q".into())
+            ])
+        );
+        assert_eq!(parts("plain"), Ok(vec![Text("plain".into())]));
+        for (text, variable) in [("$upstream_addr", "upstream_addr"), ("a$", ""), ("$http_", "http_")] {
+            assert_eq!(parts(text), Err(format!("the variable ${variable} does not work")));
         }
     }
 }

@@ -1,27 +1,92 @@
-//! Ingresses that take a part of the requests of another one: `canary*`. They are not served yet.
+//! Ingresses that take a part of the requests of another one: `canary*`. Which part is in [`crate::ingress::canary`].
 
-use crate::ingress::annotations::family::{Class, Family, Known, missing, offers};
+use std::sync::Arc;
+
+use fairway_pattern::{Anchor, Pattern};
+
+use crate::ingress::annotations::family::{Family, Known, done};
+use crate::ingress::canary::{Canary, HeaderChoice, Sessions};
 use crate::ingress::contributions::Role;
+use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     if reader.switch("canary", false) {
-        contributions.role = Role::Canary;
+        contributions.role = Role::Canary(canary(reader));
     }
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
-    missing(
-        "canary",
-        Class::Purpose,
-        "the Ingress is not served at all, so that all of its traffic goes to the main Ingress",
-        &["false"],
-    ),
-    offers("canary-by-cookie", "no request is chosen for the canary", &[]),
-    offers("canary-by-header", "no request is chosen for the canary", &[]),
-    offers("canary-by-header-pattern", "no request is chosen for the canary", &[]),
-    offers("canary-by-header-value", "no request is chosen for the canary", &[]),
-    offers("canary-weight", "no request is chosen for the canary", &[]),
-    offers("canary-weight-total", "no request is chosen for the canary", &[]),
+    done("affinity-canary-behavior"),
+    done("canary"),
+    done("canary-by-cookie"),
+    done("canary-by-header"),
+    done("canary-by-header-pattern"),
+    done("canary-by-header-value"),
+    done("canary-weight"),
+    done("canary-weight-total"),
 ];
+
+/// ingress-nginx: `canary-weight-total`; less counts as this.
+const TOTAL: u32 = 100;
+
+fn canary(reader: &mut Reader<'_>) -> Canary {
+    let name = token(reader, "canary-by-header").map(|name| name.to_ascii_lowercase().into());
+    let number = |reader: &mut Reader<'_>, name| {
+        let number = reader.number(name, 0..=u64::from(u32::MAX));
+        number.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+    };
+    let total = number(reader, "canary-weight-total").unwrap_or(TOTAL).max(TOTAL);
+    Canary {
+        header: name.and_then(|name| Some((name, header_choice(reader)?))),
+        cookie: token(reader, "canary-by-cookie").map(Arc::from),
+        weight: number(reader, "canary-weight").unwrap_or(0).min(total),
+        total,
+        sessions: sessions(reader),
+    }
+}
+
+fn sessions(reader: &mut Reader<'_>) -> Sessions {
+    let name = "affinity-canary-behavior";
+    match reader.value(name) {
+        None | Some("" | "sticky") => Sessions::OfMain,
+        Some("legacy") => Sessions::Own,
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither sticky nor legacy");
+            reader.invalid(name, problem, "it counts as sticky");
+            Sessions::OfMain
+        }
+    }
+}
+
+/// What the header must be; `None` where its pattern cannot be used, which never matches in ingress-nginx either.
+fn header_choice(reader: &mut Reader<'_>) -> Option<HeaderChoice> {
+    if let Some(value) = reader.value("canary-by-header-value").filter(|value| !value.is_empty()) {
+        return Some(HeaderChoice::Value(value.into()));
+    }
+    let name = "canary-by-header-pattern";
+    let Some(pattern) = reader.value(name).filter(|pattern| !pattern.is_empty()) else {
+        return Some(HeaderChoice::Always);
+    };
+    // Anywhere in the value.
+    let pattern: Arc<str> = format!(".*(?:{pattern}).*").into();
+    match Pattern::shared(&pattern, Anchor::Both, false) {
+        Ok(_) => Some(HeaderChoice::Pattern(pattern)),
+        Err(why) => {
+            let problem = format!("the regular expression {why}");
+            reader.invalid(name, problem, "no header chooses the canary");
+            None
+        }
+    }
+}
+
+/// The name of a header or cookie (RFC 9110 §5.6.2).
+fn token<'a>(reader: &mut Reader<'a>, name: &str) -> Option<&'a str> {
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    if value.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)) {
+        return Some(value);
+    }
+    reader.invalid(name, format!("\"{value}\" is no name"), "it chooses no request");
+    None
+}

@@ -1,16 +1,52 @@
-//! What replaces error answers: `custom-http-errors`, `default-backend`. None works yet.
+//! What replaces error answers: `custom-http-errors`, `default-backend`, `disable-proxy-intercept-errors`. Which Service
+//! and path they belong to, only the location knows: see [`crate::ingress::rules`].
 
-use crate::ingress::annotations::family::{Family, Known, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::errors::Errors;
+use crate::ingress::reader::{Annotations, Reader};
+use crate::object::ObjectKey;
+use crate::shared::text;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    let backend = service(&reader.annotations()).map(|service| (service, reader.at("default-backend")));
+    let mut statuses = statuses(reader).unwrap_or_else(|| context.defaults.errors.clone());
+    if reader.switch("disable-proxy-intercept-errors", false) {
+        statuses.clear();
+    }
+    if !statuses.is_empty() && backend.is_none() && reader.value("custom-http-errors").is_some() {
+        let problem = "there is no default-backend whose pages would replace them";
+        reader.invalid("custom-http-errors", problem, "error answers stay as they are");
+    }
+    contributions.errors = Errors { backend, statuses };
+    Ok(())
+})
+.referring(|annotations, referenced| referenced.services.extend(service(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    offers("custom-http-errors", "error answers of the backend stay as they are", &[""]),
-    offers(
-        "default-backend",
-        "a Service without endpoints answers 503 itself, and error answers stay as they are",
-        &[],
+    differs(
+        "custom-http-errors",
+        "Fairway requests the page with GET or HEAD, never with the client's method and length; without `default-backend` \
+         error responses stay as they are",
     ),
-    offers("disable-proxy-intercept-errors", "nothing is lost while error answers are not replaced", &[]),
+    done("default-backend"),
+    done("disable-proxy-intercept-errors"),
 ];
+
+/// The Service that an Ingress names, which may be missing.
+fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+    let name = annotations.value("default-backend").filter(|name| !name.is_empty())?;
+    Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: name.into() })
+}
+
+/// Reads `custom-http-errors`, sorted.
+fn statuses(reader: &mut Reader<'_>) -> Option<Vec<u16>> {
+    let name = "custom-http-errors";
+    let value = reader.value(name)?;
+    let statuses = text::statuses(value);
+    if statuses.is_none() {
+        let problem = format!("\"{value}\" is no list of statuses from 400 to 599");
+        reader.invalid(name, problem, "error answers stay as they are");
+    }
+    Some(statuses.unwrap_or_default())
+}

@@ -13,13 +13,9 @@ use crate::ingress::to_https::{Slash, ToHttps};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    contributions.to_https = to_https(reader, contributions.to_https);
-    contributions.slash =
-        if reader.switch("preserve-trailing-slash", context.defaults.https.slash == Slash::Kept) {
-            Slash::Kept
-        } else {
-            Slash::Dropped
-        };
+    let keeps = reader.switch("preserve-trailing-slash", context.defaults.https.slash == Slash::Kept);
+    let slash = if keeps { Slash::Kept } else { Slash::Dropped };
+    contributions.to_https = (to_https(reader, context.defaults.https.when), slash);
     contributions.app_root = app_root(reader);
     if let Some(redirect) = redirect(reader)? {
         contributions.filters.push(Phase::Redirect, Filter::Redirect(redirect));

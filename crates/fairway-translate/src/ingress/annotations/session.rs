@@ -1,21 +1,116 @@
-//! Sessions that stay at one endpoint: `affinity*`, `session-cookie-*`. None works yet.
+//! Sessions that stay at one endpoint: `affinity*`, `session-cookie-*`.
 
-use crate::ingress::annotations::family::{Family, Known, offers};
+use std::sync::Arc;
 
-/// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+use fairway_model::{SameSite, SecureCookie, SessionCookie, Stickiness, StickyFailure};
+
+use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::reader::Reader;
+
+/// The family. After `balancing`, whose hash counts for less.
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+    contributions.balance.cookie = cookie(reader).map(Arc::new);
+    Ok(())
+});
 
 const ANNOTATIONS: &[Known] = &[
-    offers("affinity", "the requests of a session go to all endpoints", &[]),
-    offers("affinity-canary-behavior", "no session is bound to the canary or to the main Ingress", &[]),
-    offers("affinity-mode", "no session cookie is set", &[]),
-    offers("session-cookie-change-on-failure", "no session cookie is set", &[]),
-    offers("session-cookie-conditional-samesite-none", "no session cookie is set", &[]),
-    offers("session-cookie-domain", "no session cookie is set", &[]),
-    offers("session-cookie-expires", "no session cookie is set", &[]),
-    offers("session-cookie-max-age", "no session cookie is set", &[]),
-    offers("session-cookie-name", "no session cookie is set", &[]),
-    offers("session-cookie-path", "no session cookie is set", &[]),
-    offers("session-cookie-samesite", "no session cookie is set", &[]),
-    offers("session-cookie-secure", "no session cookie is set", &[]),
+    differs(
+        "affinity",
+        "sessions belong to the Ingress that asks for them; in ingress-nginx one such Ingress changes every other one with the same \
+         Service",
+    ),
+    done("affinity-mode"),
+    done("session-cookie-change-on-failure"),
+    done("session-cookie-conditional-samesite-none"),
+    done("session-cookie-domain"),
+    done("session-cookie-expires"),
+    done("session-cookie-max-age"),
+    done("session-cookie-name"),
+    done("session-cookie-path"),
+    done("session-cookie-samesite"),
+    done("session-cookie-secure"),
 ];
+
+/// ingress-nginx: `session-cookie-name`.
+const NAME: &str = "INGRESSCOOKIE";
+
+/// Reads the cookie, where there is one.
+fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
+    match reader.value("affinity") {
+        None | Some("") => return None,
+        Some("cookie") => {}
+        Some(other) => {
+            let problem = format!("\"{other}\" is not cookie");
+            reader.invalid("affinity", problem, "the requests of a session go to all endpoints");
+            return None;
+        }
+    }
+    let name = word(reader, "session-cookie-name", "-._~/:").unwrap_or_else(|| NAME.into());
+    Some(SessionCookie {
+        name,
+        backend: "".into(),
+        stickiness: stickiness(reader),
+        path: word(reader, "session-cookie-path", "-._~/:,?&="),
+        domain: word(reader, "session-cookie-domain", "-._~/:"),
+        expires: seconds(reader, "session-cookie-expires"),
+        max_age: seconds(reader, "session-cookie-max-age"),
+        secure: match reader.switch("session-cookie-secure", false) {
+            true => SecureCookie::Always,
+            false => SecureCookie::OverTls,
+        },
+        same_site: same_site(reader),
+        on_failure: match reader.switch("session-cookie-change-on-failure", false) {
+            true => StickyFailure::Moves,
+            false => StickyFailure::Returns,
+        },
+    })
+}
+
+fn stickiness(reader: &mut Reader<'_>) -> Stickiness {
+    match reader.value("affinity-mode") {
+        None | Some("" | "balanced") => Stickiness::Balanced,
+        Some("persistent") => Stickiness::Persistent,
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither balanced nor persistent");
+            reader.invalid("affinity-mode", problem, "sessions are balanced");
+            Stickiness::Balanced
+        }
+    }
+}
+
+fn same_site(reader: &mut Reader<'_>) -> SameSite {
+    let conditional = reader.switch("session-cookie-conditional-samesite-none", false);
+    let Some(value) = reader.value("session-cookie-samesite") else { return SameSite::Absent };
+    match value.to_ascii_lowercase().as_str() {
+        "" => SameSite::Absent,
+        "none" if conditional => SameSite::NoneIfKnown,
+        "none" => SameSite::None,
+        "lax" => SameSite::Lax,
+        "strict" => SameSite::Strict,
+        _ => {
+            let problem = format!("\"{value}\" is neither None, Lax nor Strict");
+            reader.invalid("session-cookie-samesite", problem, "the cookie has no SameSite");
+            SameSite::Absent
+        }
+    }
+}
+
+/// A value of letters, digits and `others`.
+fn word(reader: &mut Reader<'_>, name: &str, others: &str) -> Option<Arc<str>> {
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    if value.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c)) {
+        return Some(value.into());
+    }
+    reader.invalid(name, format!("\"{value}\" has characters that it may not have"), "the default is used");
+    None
+}
+
+/// A number of seconds, which may be negative.
+fn seconds(reader: &mut Reader<'_>, name: &str) -> Option<i64> {
+    let value = reader.value(name).filter(|value| !value.is_empty())?;
+    let seconds = value.parse::<i32>().ok().map(i64::from);
+    if seconds.is_none() {
+        reader.invalid(name, format!("\"{value}\" is no number of seconds"), "the cookie has no such limit");
+    }
+    seconds
+}

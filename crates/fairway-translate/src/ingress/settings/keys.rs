@@ -208,6 +208,11 @@ impl Draft<'_> {
             | "forwarded-for-header"
             | "enable-real-ip"
             | "use-proxy-protocol" => return self.read_proxies(name, value),
+            "custom-http-errors" => {
+                let statuses = text::statuses(value);
+                self.defaults.errors = statuses
+                    .ok_or(KeyProblem::NotA("a list of statuses from 400 to 599, separated by commas"))?;
+            }
             "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
             "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
             "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,

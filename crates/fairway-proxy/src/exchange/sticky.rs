@@ -1,0 +1,48 @@
+//! Sessions: where a request belongs, before its first attempt, and the cookie of its answer. Backends without sessions cost a
+//! comparison.
+
+use fairway_model::SessionKey;
+
+use super::environment::{Environment, Exchange};
+use crate::buffers::Buffers;
+use crate::network::Network;
+use crate::peer::Scheme;
+use crate::upstream::Group;
+use crate::upstream::session::{Asked, Session, set_cookie};
+use crate::worker::ToEndpoint;
+
+/// Settles where the request belongs.
+pub(super) fn begin<N: Network>(
+    env: &Environment<'_, N>,
+    group: &Group<ToEndpoint<N>>,
+    buffers: &mut Buffers,
+) {
+    let Some(key) = &group.backend().session else { return };
+    let asked = Asked {
+        request: &buffers.request,
+        host: &buffers.host,
+        target: env.intake.received(buffers),
+        query: env.intake.query(buffers),
+        path: env.intake.normalised(buffers),
+        client: env.client.address,
+    };
+    let session = Session::of(key, &asked, || env.worker.random(|random| random.u64(..)));
+    buffers.forms.write().session = session;
+}
+
+/// Tells the client with its answer where the session is, where that is new. `index` is the endpoint that answered.
+pub(super) fn tell<N: Network, D>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    group: &Group<ToEndpoint<N>>,
+    index: u32,
+) {
+    let Some(SessionKey::Cookie(cookie)) = &group.backend().session else { return };
+    let Exchange { env, buffers, .. } = exchange;
+    let session = buffers.forms.read().session;
+    let random = || env.worker.random(|random| random.u64(..));
+    let Some(key) = session.told(cookie, (group.keys(), index as usize), random) else { return };
+    let Buffers { request, answer, .. } = &mut **buffers;
+    let user_agent = request.named(b"user-agent");
+    let about = (&*env.rule.rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
+    answer.append_with(b"Set-Cookie", |value| set_cookie(value, (cookie, key), about));
+}

@@ -1,0 +1,518 @@
+//! Requests that belong to an endpoint, shares of canaries, and who serves while there are no endpoints, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    Action, Backend, BackendKey, Config, Endpoint, Fallback, FieldMatch, Filter, Match, Route, Rule,
+    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure,
+    TextMatch, VirtualHost, WeightedBackend,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::sleep;
+
+use crate::testing::{Client, Meeting, Stage, endpoint, filtered, on_stage};
+
+/// Answers every request with the endpoint's number and the value of the request's `X-Code`.
+async fn answering(number: u16, mut stream: DuplexStream) {
+    let mut head = Vec::new();
+    while let Ok(byte) = stream.read_u8().await {
+        head.push(byte);
+        if head.ends_with(b"\r\n\r\n") {
+            let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
+            let code = text.lines().find_map(|line| line.strip_prefix("X-Code: ")).unwrap_or("-");
+            let body = format!("{number} {code}");
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A stage, and the endpoints that refuse connections for now.
+struct Play {
+    stage: Stage,
+    down: Rc<RefCell<BTreeSet<u16>>>,
+}
+
+impl Play {
+    /// Each request has a connection of its own to its endpoint.
+    fn of(config: &Config) -> Self {
+        let down = Rc::new(RefCell::new(BTreeSet::new()));
+        let theirs = Rc::clone(&down);
+        let stage = Stage::serving(config, move |to| match theirs.borrow().contains(&to.port()) {
+            true => Meeting::Refused,
+            false => Meeting::with(move |stream| answering(to.port(), stream)),
+        });
+        Self { stage, down }
+    }
+
+    /// Who serves a request of a new client, and the cookie that it sets.
+    async fn ask(&self, fields: &str) -> (u16, Option<String>) {
+        ask(&mut self.stage.client(), "/", fields).await
+    }
+
+    /// The endpoints of these sessions, which all go on.
+    async fn owners(&self, sessions: &[String]) -> Vec<u16> {
+        let mut owners = Vec::new();
+        for session in sessions {
+            let (owner, cookie) = self.ask(&format!("Cookie: {session}\r\n")).await;
+            assert_eq!(cookie, None, "{session} goes on");
+            owners.push(owner);
+        }
+        owners
+    }
+
+    /// New sessions, with their endpoints.
+    async fn sessions(&self, count: usize) -> (Vec<String>, Vec<u16>) {
+        let (mut sessions, mut owners) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (owner, cookie) = self.ask("").await;
+            sessions.push(value(&cookie.expect("a session begins")).to_owned());
+            owners.push(owner);
+        }
+        (sessions, owners)
+    }
+}
+
+async fn ask(client: &mut Client, target: &str, fields: &str) -> (u16, Option<String>) {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await;
+    let text = client.answer_text().await;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let cookies: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("Set-Cookie: ")).collect();
+    assert!(cookies.len() < 2 && head.starts_with("HTTP/1.1 200 "), "{text}");
+    let number = body.split(' ').next().unwrap().parse().unwrap();
+    (number, cookies.first().map(|&cookie| cookie.to_owned()))
+}
+
+/// The name and value of a cookie.
+fn value(cookie: &str) -> &str {
+    cookie.split(';').next().unwrap()
+}
+
+fn cookie() -> SessionCookie {
+    SessionCookie {
+        name: "route".into(),
+        backend: "b1".into(),
+        stickiness: Stickiness::Balanced,
+        path: None,
+        domain: None,
+        expires: None,
+        max_age: None,
+        secure: SecureCookie::OverTls,
+        same_site: SameSite::Absent,
+        on_failure: StickyFailure::Returns,
+    }
+}
+
+fn persistent() -> SessionCookie {
+    SessionCookie { stickiness: Stickiness::Persistent, ..cookie() }
+}
+
+/// One backend with so many endpoints and this key.
+fn keyed(endpoints: usize, key: SessionKey) -> Config {
+    let mut config = filtered(endpoints, Vec::new());
+    config.settings.upstream.requests_per_connection = 1;
+    let backend =
+        Backend { session: Some(key), ..Backend::clone(&config.backends[&BackendKey::from("backend")]) };
+    config.backends.insert(backend.key.clone(), Arc::new(backend));
+    config
+}
+
+fn with_cookie(endpoints: usize, cookie: &SessionCookie) -> Config {
+    keyed(endpoints, SessionKey::Cookie(cookie.clone()))
+}
+
+fn by(endpoints: usize, parts: &[SessionPart], spread: Option<u16>) -> Config {
+    let spread = spread.and_then(NonZeroU16::new);
+    keyed(endpoints, SessionKey::Hash(SessionHash { parts: parts.to_vec(), spread }))
+}
+
+fn all(numbers: std::ops::Range<u16>) -> BTreeSet<u16> {
+    numbers.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_begins_with_a_cookie_and_stays_where_it_is() {
+    on_stage(async {
+        for cookie in [cookie(), persistent()] {
+            let play = Play::of(&with_cookie(5, &cookie));
+            let (sessions, owners) = play.sessions(60).await;
+            assert_eq!(owners.iter().copied().collect::<BTreeSet<_>>(), all(0..5), "all get some");
+            for _ in 0..3 {
+                assert_eq!(play.owners(&sessions).await, owners);
+            }
+            let distinct: BTreeSet<_> = sessions.iter().collect();
+            let expected = if cookie.stickiness == Stickiness::Persistent { 5 } else { 60 };
+            assert_eq!(distinct.len(), expected, "a session has a name of its own, or that of its endpoint");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_agree_about_every_session() {
+    on_stage(async {
+        for config in [with_cookie(7, &cookie()), with_cookie(7, &persistent())] {
+            let (one, other) = (Play::of(&config), Play::of(&config));
+            let (sessions, owners) = one.sessions(40).await;
+            assert_eq!(other.owners(&sessions).await, owners);
+        }
+        let config = by(7, &[SessionPart::Header("x-user".into())], None);
+        let (one, other) = (Play::of(&config), Play::of(&config));
+        for user in 0..40 {
+            let fields = format!("X-User: {user}\r\n");
+            assert_eq!(one.ask(&fields).await, other.ask(&fields).await);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_of_endpoints_that_stay_survive_that_others_come_and_go() {
+    on_stage(async {
+        for cookie in [cookie(), persistent()] {
+            let play = Play::of(&with_cookie(5, &cookie));
+            let (sessions, before) = play.sessions(200).await;
+            play.stage.publish(&with_cookie(7, &cookie));
+            let during = play.owners(&sessions).await;
+            let moved: Vec<_> =
+                before.iter().zip(&during).filter(|(old, new)| old != new).map(|(_, new)| *new).collect();
+            assert!(moved.iter().all(|new| all(5..7).contains(new)), "to the new endpoints alone: {moved:?}");
+            match cookie.stickiness {
+                Stickiness::Persistent => assert!(moved.is_empty(), "{moved:?}"),
+                // Two sevenths of 200 are 57.
+                Stickiness::Balanced => assert!((35..80).contains(&moved.len()), "{}", moved.len()),
+            }
+            play.stage.publish(&with_cookie(5, &cookie));
+            assert_eq!(play.owners(&sessions).await, before);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_endpoint_is_gone_goes_on_elsewhere() {
+    on_stage(async {
+        for cookie in [cookie(), persistent()] {
+            let play = Play::of(&with_cookie(5, &cookie));
+            let (sessions, owners) = play.sessions(50).await;
+            play.stage.publish(&with_cookie(4, &cookie));
+            for (session, owner) in sessions.iter().zip(&owners) {
+                let (now, told) = play.ask(&format!("Cookie: {session}\r\n")).await;
+                if *owner < 4 {
+                    assert_eq!((now, told), (*owner, None));
+                    continue;
+                }
+                assert!(now < 4);
+                assert_eq!(told.is_some(), cookie.stickiness == Stickiness::Persistent, "{told:?}");
+                let session = told.as_deref().map_or(&**session, value).to_owned();
+                assert_eq!(play.owners(&[session]).await, [now]);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_returns_to_an_endpoint_that_failed_or_moves_as_its_cookie_says() {
+    on_stage(async {
+        for plain in [cookie(), persistent()] {
+            for on_failure in [StickyFailure::Returns, StickyFailure::Moves] {
+                let play = Play::of(&with_cookie(4, &SessionCookie { on_failure, ..plain.clone() }));
+                let (sessions, owners) = play.sessions(1).await;
+                play.down.borrow_mut().insert(owners[0]);
+                let (other, told) = play.ask(&format!("Cookie: {}\r\n", sessions[0])).await;
+                assert_ne!(other, owners[0]);
+                play.down.borrow_mut().clear();
+                let after = match on_failure {
+                    StickyFailure::Returns => {
+                        assert_eq!(told, None);
+                        (sessions[0].clone(), owners[0])
+                    }
+                    StickyFailure::Moves => (value(&told.expect("it moved")).to_owned(), other),
+                };
+                // Long enough for the endpoint to be asked again.
+                sleep(Duration::from_secs(10)).await;
+                for _ in 0..5 {
+                    assert_eq!(
+                        play.owners(std::slice::from_ref(&after.0)).await,
+                        [after.1],
+                        "{on_failure:?}"
+                    );
+                }
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cookie_has_the_attributes_that_it_is_given() {
+    on_stage(async {
+        let play = Play::of(&with_cookie(1, &cookie()));
+        let plain = play.ask("").await.1.unwrap();
+        let (session, attributes) = plain.split_once("; ").unwrap();
+        assert_eq!(attributes, "Path=/; HttpOnly");
+        let (key, backend) = session.strip_prefix("route=").unwrap().split_once('|').unwrap();
+        assert!(key.len() == 16 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
+        assert_eq!(backend, "b1");
+        let all = SessionCookie {
+            path: Some("/p".into()),
+            domain: Some("test".into()),
+            expires: Some(-1_000_000_000_000),
+            max_age: Some(300),
+            secure: SecureCookie::Always,
+            same_site: SameSite::NoneIfKnown,
+            ..cookie()
+        };
+        let play = Play::of(&with_cookie(1, &all));
+        let told = play.ask("").await.1.unwrap();
+        let (_, attributes) = told.split_once("; Expires=").unwrap();
+        let (date, attributes) = attributes.split_once("; ").unwrap();
+        assert!(date.ends_with(" GMT"), "{date}");
+        assert_eq!(attributes, "Max-Age=300; Domain=test; Path=/p; Secure; HttpOnly; SameSite=None");
+        let told = play.ask("User-Agent: CPU iPhone OS 12\r\n").await.1.unwrap();
+        assert!(told.ends_with("; HttpOnly"), "{told}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_text_is_a_session_and_the_last_part_of_its_cookie_names_no_endpoint() {
+    on_stage(async {
+        let play = Play::of(&with_cookie(5, &cookie()));
+        let of_nginx = "route=1700000000.123.45.678|8b1a9953c4611296a827abf8c47804d7".to_owned();
+        let owner = play.owners(std::slice::from_ref(&of_nginx)).await;
+        for same in ["route=1700000000.123.45.678", "a=b; route=1700000000.123.45.678|x; c=d"] {
+            assert_eq!(play.owners(&[same.to_owned()]).await, owner);
+        }
+        assert!(play.ask("Cookie: route=\r\n").await.1.is_some(), "nothing is no session");
+        let play = Play::of(&with_cookie(5, &persistent()));
+        assert!(play.ask(&format!("Cookie: {of_nginx}\r\n")).await.1.is_some(), "it names none of these");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_have_in_common_what_is_hashed_belong_together() {
+    use SessionPart::{Cookie, Header, Host, Path, Query, Target, Text};
+    on_stage(async {
+        for (part, of) in [
+            (
+                Header("x-user".into()),
+                (|n| ("/".into(), format!("X-User: {n}\r\n"))) as fn(u32) -> (String, String),
+            ),
+            (Cookie("id".into()), |n| ("/".into(), format!("Cookie: a=b; id={n}\r\n"))),
+            (Query("q".into()), |n| (format!("/?x=1&q={n}"), String::new())),
+            (Target, |n| (format!("/{n}?x=1"), String::new())),
+            (Path, |n| (format!("/{n}"), String::new())),
+        ] {
+            let play = Play::of(&by(5, &[Text("v".into()), part.clone()], None));
+            let mut owners = BTreeSet::new();
+            for number in 0..60 {
+                let (target, fields) = of(number);
+                let mut owner = None;
+                for _ in 0..3 {
+                    let (now, told) = ask(&mut play.stage.client(), &target, &fields).await;
+                    assert_eq!(told, None);
+                    assert_eq!(*owner.get_or_insert(now), now, "{part:?} {number}");
+                }
+                owners.extend(owner);
+            }
+            assert_eq!(owners, all(0..5), "{part:?}");
+        }
+        let play = Play::of(&by(5, &[Path], None));
+        let mut client = play.stage.client();
+        let first = ask(&mut client, "/a/b?x=1", "").await;
+        assert_eq!(
+            ask(&mut client, "/a//./b?y=2", "").await,
+            first,
+            "the path is normalised and has no query"
+        );
+        let play = Play::of(&by(5, &[Host], None));
+        let first = play.ask("X-User: 1\r\n").await;
+        assert_eq!(play.ask("X-User: 2\r\n").await, first);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hash_may_have_several_endpoints() {
+    on_stage(async {
+        let header = [SessionPart::Header("x-user".into())];
+        let play = Play::of(&by(6, &header, Some(2)));
+        let owners = async |user: &str| {
+            let mut owners = BTreeSet::new();
+            for _ in 0..40 {
+                owners.insert(play.ask(&format!("X-User: {user}\r\n")).await.0);
+            }
+            owners
+        };
+        let mut pairs = Vec::new();
+        for user in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            let pair = owners(user).await;
+            assert_eq!(pair.len(), 2, "{pair:?}");
+            pairs.push(pair);
+        }
+        assert!(pairs.iter().collect::<BTreeSet<_>>().len() > 2, "{pairs:?}");
+        assert_eq!(owners("1").await, pairs[0]);
+        play.down.borrow_mut().extend(pairs[0].first());
+        let left = owners("1").await;
+        assert!(left.len() == 2 && left.contains(pairs[0].last().unwrap()), "{left:?} after {:?}", pairs[0]);
+        let play = Play::of(&by(2, &header, Some(9)));
+        assert_eq!(
+            [play.ask("").await.0, play.ask("").await.0].len(),
+            2,
+            "more than there are is all of them"
+        );
+    })
+    .await;
+}
+
+/// A rule for requests with these conditions that goes to `to`.
+fn rule(like: &Rule, of: Match, to: &[(&str, u32)]) -> Rule {
+    let share =
+        |(backend, weight): &(&str, u32)| WeightedBackend { backend: (*backend).into(), weight: *weight };
+    Rule { matches: vec![of], action: Action::Forward(to.iter().map(share).collect()), ..like.clone() }
+}
+
+fn exact(name: &str, value: &str) -> Vec<FieldMatch> {
+    vec![FieldMatch { name: name.into(), value: TextMatch::Exact(value.into()) }]
+}
+
+/// Backend `backend` with endpoint 0, and `canary` with endpoint 1; the rules are made from the only one.
+fn split(filters: Vec<Filter>, rules: impl Fn(&Rule) -> Vec<Rule>) -> Config {
+    let mut config = filtered(1, filters);
+    config.settings.upstream.requests_per_connection = u64::MAX;
+    config.settings.downstream.requests_per_connection = u64::MAX;
+    let (key, host) = config.hosts.iter().next().unwrap();
+    let (key, mut host) = (key.clone(), VirtualHost::clone(host));
+    let mut route = Route::clone(&host.routes[0]);
+    route.rules = rules(&route.rules[0]);
+    host.routes = vec![Arc::new(route)];
+    config.hosts.insert(key, Arc::new(host));
+    add_backend(&mut config, "canary", &[1]);
+    config
+}
+
+fn add_backend(config: &mut Config, name: &str, endpoints: &[u16]) {
+    let address = |number: &u16| Endpoint { address: endpoint(*number), name: None };
+    let endpoints = endpoints.iter().map(address).collect();
+    let like = Backend::clone(&config.backends[&BackendKey::from("backend")]);
+    config.backends.insert(name.into(), Arc::new(Backend { key: name.into(), endpoints, ..like }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_of_a_tenth_gets_a_tenth_of_the_requests() {
+    on_stage(async {
+        let play = Play::of(&split(Vec::new(), |like| {
+            vec![rule(like, Match::default(), &[("backend", 90), ("canary", 10)])]
+        }));
+        let mut client = play.stage.client();
+        let mut counts = [0; 2];
+        for _ in 0..20_000 {
+            counts[usize::from(ask(&mut client, "/", "").await.0)] += 1;
+        }
+        assert!((1_800..=2_200).contains(&counts[1]), "{counts:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_come_before_headers_headers_before_cookies_and_cookies_before_chance() {
+    on_stage(async {
+        let of = |rank, headers, cookies| Match { rank, headers, cookies, ..Match::default() };
+        let session = vec![FieldMatch { name: "route".into(), value: TextMatch::Regex(r"[^|]*\|b2".into()) }];
+        let play = Play::of(&split(Vec::new(), |like| {
+            vec![
+                rule(like, of(0, Vec::new(), Vec::new()), &[("backend", 1)]),
+                rule(like, of(1, Vec::new(), exact("beta", "never")), &[("backend", 1)]),
+                rule(like, of(2, Vec::new(), exact("beta", "always")), &[("canary", 1)]),
+                rule(like, of(3, exact("x-canary", "never"), Vec::new()), &[("backend", 1)]),
+                rule(like, of(4, exact("x-canary", "always"), Vec::new()), &[("canary", 1)]),
+                rule(like, of(5, Vec::new(), session.clone()), &[("canary", 1)]),
+            ]
+        }));
+        for (fields, expected) in [
+            ("", 0),
+            ("X-Canary: always\r\n", 1),
+            ("X-Canary: never\r\nCookie: beta=always\r\n", 0),
+            ("X-Canary: always\r\nCookie: beta=never\r\n", 1),
+            ("X-Canary: z\r\nCookie: beta=always\r\n", 1),
+            ("Cookie: beta=maybe\r\n", 0),
+            ("Cookie: a=b\r\nCookie: beta=always\r\n", 1),
+            ("X-Canary: never\r\nCookie: route=1|b2\r\n", 1),
+            ("Cookie: route=1|b1\r\n", 0),
+        ] {
+            assert_eq!(play.ask(fields).await.0, expected, "{fields}");
+        }
+    })
+    .await;
+}
+
+/// The answer to a request for `/`.
+async fn text(play: &Play) -> String {
+    let mut client = play.stage.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nX-Code: of the client\r\n\r\n").await;
+    client.answer_text().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_backend_serves_while_there_are_no_endpoints() {
+    on_stage(async {
+        let to = |backend: &str, fields: &[(&str, &str)]| {
+            let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            Filter::Fallback(Fallback { backend: backend.into(), fields })
+        };
+        let filters = vec![to("nothing", &[("X-Code", "1")]), to("pages", &[("X-Code", "503")])];
+        let with = |own: &[u16], pages: &[u16]| {
+            let mut config = filtered(1, filters.clone());
+            for (name, endpoints) in [("backend", own), ("nothing", &[]), ("pages", pages)] {
+                add_backend(&mut config, name, endpoints);
+            }
+            config
+        };
+        let play = Play::of(&with(&[0], &[9]));
+        for (config, expected) in [
+            (with(&[0], &[9]), "0 of the client"),
+            (with(&[], &[9]), "9 503"),
+            (with(&[3], &[9]), "3 of the client"),
+        ] {
+            play.stage.publish(&config);
+            let text = text(&play).await;
+            assert!(text.ends_with(&format!("\r\n\r\n{expected}")), "{expected}: {text}");
+        }
+        play.stage.publish(&with(&[], &[]));
+        assert!(text(&play).await.starts_with("HTTP/1.1 503 "));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_without_endpoints_gets_no_requests() {
+    on_stage(async {
+        let back = Filter::Fallback(Fallback { backend: "backend".into(), fields: Vec::new() });
+        let mut config =
+            split(vec![back], |like| vec![rule(like, Match::default(), &[("backend", 1), ("canary", 1)])]);
+        let play = Play::of(&config);
+        let mut seen = BTreeSet::new();
+        for _ in 0..40 {
+            seen.insert(play.ask("").await.0);
+        }
+        assert_eq!(seen, all(0..2));
+        add_backend(&mut config, "canary", &[]);
+        play.stage.publish(&config);
+        for _ in 0..40 {
+            assert_eq!(play.ask("").await.0, 0);
+        }
+    })
+    .await;
+}

@@ -1,0 +1,58 @@
+//! Whose pages replace error answers, and what the owner of the pages is told of the request (ingress-nginx,
+//! `custom-errors`).
+
+use std::sync::Arc;
+
+use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, Origin, RuleLabels};
+
+use crate::object::ObjectKey;
+
+/// Whose pages replace which answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Errors {
+    /// The Service of `default-backend`, of which the first port counts, and where it is named.
+    pub(crate) backend: Option<(ObjectKey, Origin)>,
+    /// In ascending order.
+    pub(crate) statuses: Vec<u16>,
+}
+
+impl Errors {
+    /// The filters of a rule with these labels, whose pages come from `backend`.
+    pub(crate) fn filters(&self, backend: &BackendKey, labels: &RuleLabels) -> Vec<Filter> {
+        let fallback = Fallback { backend: backend.clone(), fields: unavailable(labels) };
+        let mut filters = vec![Filter::Fallback(fallback)];
+        if !self.statuses.is_empty() {
+            let statuses = self.statuses.clone();
+            let fields = about(labels);
+            filters.push(Filter::ErrorPages(ErrorPages { statuses, backend: backend.clone(), fields }));
+        }
+        filters
+    }
+
+    /// The filter of a rule that only the owner of the pages serves, because its own Service does not exist.
+    pub(crate) fn instead(labels: &RuleLabels) -> Filter {
+        let field = |(name, value)| HeaderField { name, value };
+        let set = unavailable(labels).into_iter().map(field).collect();
+        Filter::RequestHeaders(HeaderEdit { set, ..HeaderEdit::default() })
+    }
+}
+
+type Fields = Vec<(Arc<str>, Arc<str>)>;
+
+/// What the owner of the pages is told of a request that has no endpoint.
+fn unavailable(labels: &RuleLabels) -> Fields {
+    let mut fields = about(labels);
+    fields.push(("X-Code".into(), "503".into()));
+    fields
+}
+
+/// Whose request it was.
+fn about(labels: &RuleLabels) -> Fields {
+    let field = |name: &str, value: &Arc<str>| (name.into(), value.clone());
+    vec![
+        field("X-Namespace", &labels.namespace),
+        field("X-Ingress-Name", &labels.ingress),
+        field("X-Service-Name", &labels.service),
+        field("X-Service-Port", &labels.service_port),
+    ]
+}
