@@ -26,7 +26,7 @@ async fn several() -> (Vec<Backend>, Running) {
         same_site: SameSite::Lax,
         on_failure: StickyFailure::Returns,
     };
-    let proxy = setup.start_by(&with_session(setup.config(), SessionKey::Cookie(cookie)));
+    let proxy = setup.start_by(&with_session(setup.config(), &SessionKey::Cookie(cookie)));
     (backends, proxy)
 }
 

@@ -23,7 +23,7 @@ use fairway_testkit::{Client, Leaf, eventually};
 pub(crate) const HOST: &str = "example.com";
 
 /// The same configuration, with what decides to which endpoint requests belong.
-pub(crate) fn with_session(mut config: Config, key: SessionKey) -> Config {
+pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
     let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
     for backend in backends {
         let backend = Backend { session: Some(key.clone()), ..backend };
