@@ -14,7 +14,8 @@ fn the_table_and_the_code_agree() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
     let text = fs::read_to_string(&file).unwrap();
     let is_row = |line: &&str| line.starts_with("| `");
-    let written: Vec<&str> = text.lines().filter(is_row).collect();
+    // The first table: those of Fairway's own annotations come later.
+    let written: Vec<&str> = text.lines().skip_while(|line| !is_row(line)).take_while(is_row).collect();
     let rows: Vec<String> = known_annotations().iter().map(row).collect();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let before = text.lines().take_while(|line| !is_row(line));
