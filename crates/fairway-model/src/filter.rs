@@ -53,6 +53,9 @@ pub struct HttpsRedirect {
     pub status: u16,
     /// Whether one trailing slash of the path is kept (ingress-nginx drops it by default).
     pub keep_trailing_slash: bool,
+    /// Whether the port is written where it is 443, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub explicit_port: bool,
 }
 
 /// A redirect of its own.
@@ -69,6 +72,11 @@ pub struct Redirect {
 pub enum RedirectTarget {
     /// This `Location`, as it is.
     Url(Arc<str>),
+    /// This path with the request's query, and neither scheme nor host: the client knows both.
+    Path(Arc<str>),
+    /// The request's own URL on this host, with its port in any case and without one trailing slash, as ingress-nginx
+    /// sends clients between a name and its `www.`.
+    Host(Arc<str>),
     /// The request's own URL with parts replaced; an absent part stays (Gateway API `HTTPRequestRedirectFilter`; ports
     /// that are the scheme's own are left out). The query stays where `keep_query` says so.
     Parts {

@@ -313,7 +313,10 @@ impl CompiledRedirect {
                 path: Some(path @ (PathRewrite::Prefix(_) | PathRewrite::Regex { .. })),
                 ..
             } => Some(CompiledRewrite::compiled(path, form)?),
-            RedirectTarget::Parts { .. } | RedirectTarget::Url(_) => None,
+            RedirectTarget::Parts { .. }
+            | RedirectTarget::Url(_)
+            | RedirectTarget::Path(_)
+            | RedirectTarget::Host(_) => None,
         };
         Ok(Self { status: to.status, target: to.target.clone(), path })
     }

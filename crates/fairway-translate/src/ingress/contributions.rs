@@ -7,7 +7,8 @@ use fairway_model::{Filter, Policy};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::further::FurtherNames;
+use crate::ingress::to_https::Redirects;
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -43,9 +44,9 @@ pub(crate) struct Contributions {
     /// The filters of all paths.
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
-    pub(crate) to_https: ToHttps,
-    /// What the redirect to https does with a trailing slash.
-    pub(crate) slash: Slash,
+    pub(crate) redirects: Redirects,
+    /// The names that its hosts have besides their own.
+    pub(crate) names: FurtherNames,
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
     /// What each path is rewritten to.
@@ -106,8 +107,8 @@ impl Contributions {
         Self {
             closed: defaults.closed,
             filters: Filters::default(),
-            to_https: defaults.https.when,
-            slash: defaults.https.slash,
+            redirects: defaults.https.redirects,
+            names: FurtherNames::default(),
             app_root: None,
             rewrite: None,
             forwarded_prefix: None,

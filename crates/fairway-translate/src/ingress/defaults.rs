@@ -8,7 +8,7 @@ use fairway_model::{Balancing, ForwardedPath, HttpsRedirect, Policy, Retry, Time
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::to_https::{Https, Slash};
+use crate::ingress::to_https::{Https, Port, Redirects, Slash};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
@@ -135,7 +135,11 @@ impl Defaults {
     }
 
     /// The redirect of plain requests.
-    pub(crate) fn https_redirect(&self, slash: Slash) -> HttpsRedirect {
-        HttpsRedirect { status: self.https.status, keep_trailing_slash: slash == Slash::Kept }
+    pub(crate) fn https_redirect(&self, redirects: Redirects) -> HttpsRedirect {
+        HttpsRedirect {
+            status: self.https.status,
+            keep_trailing_slash: redirects.slash == Slash::Kept,
+            explicit_port: redirects.port == Port::Always,
+        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod closed;
 pub(crate) mod context;
 pub(crate) mod contributions;
 pub(crate) mod defaults;
+pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
 pub(crate) mod layout;

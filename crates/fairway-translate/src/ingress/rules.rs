@@ -17,7 +17,7 @@ use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, ResolveError};
 
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
             labels: labels(location),
         };
         if let Some(path) = &entry.adds_slash {
-            rule.filters.push(Filter::Redirect(to_trailing_slash(path)));
+            rule.filters.push(Filter::Redirect(to_trailing_slash(path, location)));
             rule.action = not_found();
         } else if entry.unusable {
             rule.action = unavailable(AnswerReason::ProtectionUnavailable);
@@ -87,8 +87,9 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
-        if self.goes_to_https(location, owner.contributions.to_https) {
-            let redirect = self.context.defaults.https_redirect(owner.contributions.slash);
+        let redirects = owner.contributions.redirects;
+        if self.goes_to_https(location, redirects.when) {
+            let redirect = self.context.defaults.https_redirect(redirects);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
         if let Some(target) = location.rewrite() {
@@ -218,8 +219,14 @@ fn to_app_root(path: &Arc<str>) -> Redirect {
 
 /// To the form of the path that ends in a slash (nginx `location`: "a permanent redirect with the code 301 will be
 /// returned to the requested URI with the slash appended").
-fn to_trailing_slash(path_with_slash: &str) -> Redirect {
-    same_url_with(301, path_with_slash.into(), true)
+fn to_trailing_slash(path_with_slash: &str, location: &Location) -> Redirect {
+    let written = location.owner.as_ref().map(|owner| owner.contributions.redirects.location);
+    match written.unwrap_or_default() {
+        to_https::Location::Absolute => same_url_with(301, path_with_slash.into(), true),
+        to_https::Location::Relative => {
+            Redirect { status: 301, target: RedirectTarget::Path(path_with_slash.into()) }
+        }
+    }
 }
 
 fn same_url_with(status: u16, path: Arc<str>, keep_query: bool) -> Redirect {

@@ -98,6 +98,8 @@ fn list(statuses: &[u16]) -> String {
 fn redirect(it: &RedirectTarget) -> String {
     match it {
         RedirectTarget::Url(url) => url.to_string(),
+        RedirectTarget::Path(path) => format!("path {path}"),
+        RedirectTarget::Host(host) => format!("the same on {host}"),
         RedirectTarget::Parts { scheme, host, port, path, .. } => {
             let scheme = scheme.iter().map(|scheme| format!("scheme {scheme}"));
             let host = host.iter().map(|host| format!("host {host}"));

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::ingress::defaults::HstsSent;
 use crate::ingress::settings::draft::{Draft, KeyProblem};
 use crate::ingress::settings::forwarded::{ClientField, Switch};
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
 
@@ -168,13 +168,13 @@ impl Draft<'_> {
         match name {
             "ssl-redirect" => {
                 let on = flag(value)?;
-                if defaults.https.when != ToHttps::Always {
-                    defaults.https.when = if on { ToHttps::WithCertificate } else { ToHttps::Never };
+                if defaults.https.redirects.when != ToHttps::Always {
+                    defaults.https.redirects.when = if on { ToHttps::WithCertificate } else { ToHttps::Never };
                 }
             }
             "force-ssl-redirect" => {
                 if flag(value)? {
-                    defaults.https.when = ToHttps::Always;
+                    defaults.https.redirects.when = ToHttps::Always;
                 }
             }
             "http-redirect-code" => {
@@ -183,7 +183,14 @@ impl Draft<'_> {
                 defaults.https.status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
             }
             "preserve-trailing-slash" => {
-                defaults.https.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+                defaults.https.redirects.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+            }
+            "use-port-in-redirects" => {
+                defaults.https.redirects.port = if flag(value)? { Port::Always } else { Port::Unusual };
+            }
+            "relative-redirects" => {
+                defaults.https.redirects.location =
+                    if flag(value)? { Location::Relative } else { Location::Absolute };
             }
             "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
             "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
