@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::{AnswerRate, CookieRewrite, LocationRewrite};
+use crate::backend::BackendKey;
 use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+use crate::hop::EndpointHop;
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,18 @@ pub enum Filter {
     RequestHeaders(HeaderEdit),
     /// Changes the headers of every answer of the rule.
     ResponseHeaders(HeaderEdit),
+    /// Says how endpoints of HTTP/1 are spoken to.
+    EndpointHop(EndpointHop),
+    /// Gives requests of connections with TLS to this backend instead.
+    SecuredBackend(BackendKey),
+    /// Lets the head of an endpoint's answer have so many bytes, if that is more than the process allows.
+    AnswerHead(u32),
+    /// Bounds how fast answers go to clients.
+    AnswerRate(AnswerRate),
+    /// Changes attributes of the cookies that endpoints set.
+    AnswerCookies(CookieRewrite),
+    /// Changes where endpoints send clients.
+    AnswerLocation(LocationRewrite),
     /// `Strict-Transport-Security` on every answer over TLS; the header's value (RFC 6797 §6.1).
     StrictTransportSecurity(Arc<str>),
     /// Changes the path that is forwarded; the query stays unless the new path brings one.

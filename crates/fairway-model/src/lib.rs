@@ -5,11 +5,13 @@
 //!
 //! The order of the modules is the order in which a request meets them.
 
+pub mod answer;
 pub mod backend;
 pub mod certificate;
 pub mod config;
 pub mod filter;
 pub mod guard;
+pub mod hop;
 pub mod host;
 pub mod listener;
 pub mod origin;
@@ -17,7 +19,9 @@ pub mod policy;
 pub mod route;
 pub mod settings;
 pub mod stream;
+pub mod tls;
 
+pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
     SessionPart, UpstreamTls, UpstreamVerification,
@@ -29,6 +33,7 @@ pub use filter::{
     RedirectTarget,
 };
 pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use origin::{Origin, SourceLine};
@@ -41,3 +46,4 @@ pub use settings::{
     AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,
 };
 pub use stream::{StreamKey, StreamRoute};
+pub use tls::{CipherSuite, TlsVersions};

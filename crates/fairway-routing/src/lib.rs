@@ -44,6 +44,9 @@ pub use rewrite::CompiledRewrite;
 pub use rule::{Asking, CompiledRule, Copying, Replacing, RuleId, Steps};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
-pub use steps::{AnswerStep, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId, RequestStep};
+pub use steps::{
+    AnswerBounds, AnswerStep, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId, ReceivedStep,
+    RequestStep,
+};
 pub use table::TableId;
 pub use targets::{Targets, Weighted};

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
+    AccessList, AnswerRate, BackendKey, ConcurrencyLimit, CookieRewrite, Cors, EndpointHop, ErrorPages,
+    ExternalAuth, Filter, HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite, Mirror, PathForm,
+    PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
 };
 
 use crate::rewrite::CompiledRewrite;
@@ -23,12 +24,27 @@ pub struct Steps<R> {
     pub forward: Box<[Copying<R>]>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
     pub retried: Box<[u16]>,
+    /// With the heads of endpoints' answers, before the next.
+    pub received: Box<[ReceivedStep]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
+    /// How endpoints of HTTP/1 are spoken to.
+    pub hop: EndpointHop,
+    /// What bounds endpoints' answers.
+    pub bounds: AnswerBounds,
     /// What becomes of gRPC-Web, request and answer with their bodies.
     pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
     pub log: Logging,
+}
+
+/// What bounds endpoints' answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerBounds {
+    /// Bytes that a head may have in any case.
+    pub head: u32,
+    /// How fast a body goes to the client.
+    pub rate: Option<AnswerRate>,
 }
 
 /// What becomes of gRPC-Web.
@@ -87,6 +103,15 @@ pub enum AnswerStep<R> {
     Edit(FieldEdits),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
+}
+
+/// What is done with the head of an endpoint's answer.
+#[derive(Clone, Debug)]
+pub enum ReceivedStep {
+    /// Replaces attributes of cookies.
+    Cookies(CookieRewrite),
+    /// Replaces the beginning of URLs.
+    Location(LocationRewrite),
 }
 
 /// What the counts of a policy belong to: the same for the same name, in every snapshot.
@@ -159,7 +184,10 @@ impl<R> Default for Steps<R> {
             request: [].into(),
             forward: [].into(),
             retried: [].into(),
+            received: [].into(),
             answer: [].into(),
+            hop: EndpointHop::default(),
+            bounds: AnswerBounds::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         }
@@ -181,18 +209,22 @@ impl<R> Steps<R> {
             forward: Vec::new(),
             retried: Vec::new(),
             replace: Vec::new(),
+            received: Vec::new(),
             answer: Vec::new(),
+            hop: EndpointHop::default(),
+            bounds: AnswerBounds::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         };
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, forward, mut retried, replace, received, answer, hop, bounds, grpc_web, log } =
+            steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, forward, retried, answer, grpc_web, log })
+        Ok(Self { request, forward, retried, received: received.into(), answer, hop, bounds, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -234,7 +266,10 @@ struct Lists<R> {
     forward: Vec<Copying<R>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
+    received: Vec<ReceivedStep>,
     answer: Vec<AnswerStep<R>>,
+    hop: EndpointHop,
+    bounds: AnswerBounds,
     grpc_web: GrpcWeb,
     log: Logging,
 }
@@ -247,7 +282,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, forward, retried, replace, received, answer, hop, bounds, grpc_web, log } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -264,6 +299,13 @@ impl<R> Lists<R> {
             Filter::StrictTransportSecurity(value) => {
                 answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
             }
+            Filter::EndpointHop(it) => *hop = *it,
+            Filter::AnswerHead(bytes) => bounds.head = *bytes,
+            Filter::AnswerRate(rate) => bounds.rate = Some(*rate),
+            // Chooses among backends, as the action does.
+            Filter::SecuredBackend(_) => {}
+            Filter::AnswerCookies(cookies) => received.push(ReceivedStep::Cookies(cookies.clone())),
+            Filter::AnswerLocation(to) => received.push(ReceivedStep::Location(to.clone())),
             Filter::RewritePath(path) => {
                 request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
             }

@@ -26,6 +26,7 @@ use crate::fault::Fault;
 use crate::filter;
 use crate::metrics::count;
 use crate::network::Network;
+use crate::peer::Scheme;
 use crate::record::UpstreamRecord;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
@@ -51,7 +52,7 @@ struct Delivered<H: Hop> {
 pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
-    let group = group(&exchange.env);
+    let group = group(&exchange.env, exchange.client_side.peer.scheme);
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
@@ -71,8 +72,10 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>) -> Option<Rc<Group<ToEndpoint<N>>>> {
-    let slot = env.rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
+fn group<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Option<Rc<Group<ToEndpoint<N>>>> {
+    let secured = env.rule.secured().filter(|_| scheme == Scheme::Https);
+    let picked = || env.rule.targets().pick(env.worker.random(|random| random.u32(..)));
+    let slot = secured.or_else(picked)?;
     env.adopted.group(slot, &env.worker.groups)
 }
 
@@ -348,6 +351,7 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
         buffers.answer.remove_known(Known::ContentLength);
     }
     buffers.answer.remove_known(Known::Server);
+    filter::on_received(env.rule, &env.client, buffers);
     filter::on_answer(env.rule, env.client.scheme, buffers);
 }
 

@@ -2,8 +2,10 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fairway_grpc::Encoder;
+use fairway_model::AnswerRate;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::pace::Pace;
 
@@ -35,6 +37,9 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
+        if let Some(rate) = env.rule.steps().bounds.rate {
+            flow.most = allowance(rate, began);
+        }
         let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
@@ -54,6 +59,13 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             Poll::Pending => {
                 if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
+                }
+                if flow.is_held(record.body_bytes) {
+                    flow.hold(client_side, record.body_bytes);
+                    ready!(client_side.deadline.poll_passed(cx));
+                    client_side.deadline.set(Instant::now(), HOLD);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 // In a stream of messages, the request's are progress, too.
                 let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
@@ -105,6 +117,8 @@ enum Awaited {
     Endpoint,
     /// Bytes wait that it does not take.
     Client,
+    /// The rule lets no more pass for now.
+    Allowance,
 }
 
 struct Flow {
@@ -117,6 +131,18 @@ struct Flow {
     /// When the last progress was made.
     since: Instant,
     pace: Pace,
+    /// The bytes of the body that may have moved by now.
+    most: u64,
+}
+
+/// How long an answer is held for more of its allowance to come.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// The bytes of a body that may have moved by now, when its head came at `began`.
+fn allowance(rate: AnswerRate, began: Instant) -> u64 {
+    let elapsed = Instant::now().saturating_duration_since(began) + Duration::from_secs(1);
+    let bytes = u128::from(rate.bytes) * elapsed.as_millis() / 1000;
+    rate.after.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 impl Flow {
@@ -128,7 +154,24 @@ impl Flow {
             seen: (0, 0),
             since: began,
             pace: Pace::new(rate),
+            most: u64::MAX,
         }
+    }
+
+    /// Whether no more may move for now.
+    fn is_held(&self, moved: u64) -> bool {
+        self.stage == Stage::Flowing && moved >= self.most
+    }
+
+    /// Waits for more allowance: nobody is late meanwhile.
+    fn hold<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, moved: u64) {
+        let now = Instant::now();
+        if self.awaited != Awaited::Allowance {
+            self.awaited = Awaited::Allowance;
+            self.since = now;
+            client_side.deadline.set(now, HOLD);
+        }
+        self.seen = (moved, client_side.down.progress());
     }
 
     fn poll<D: Channel, U: Channel>(
@@ -145,6 +188,12 @@ impl Flow {
             let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
             let room = ready!(room).map_err(|_| Fault::ClientGone)?;
+            if self.is_held(*outlet.moved) {
+                ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
+                return Poll::Pending;
+            }
+            let left = usize::try_from(self.most - *outlet.moved).unwrap_or(usize::MAX);
+            let room = room.min(left);
             let step =
                 up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));
             match step {
@@ -173,7 +222,7 @@ impl Flow {
     fn lateness(&self) -> Fault {
         match self.awaited {
             Awaited::Client => Fault::ClientStalled,
-            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
+            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => Fault::UpstreamTimeout,
         }
     }
 
@@ -187,7 +236,7 @@ impl Flow {
         let seen = (moved, client_side.down.progress());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
-            if self.seen == seen {
+            if self.seen == seen && self.awaited != Awaited::Allowance {
                 return false;
             }
             let now = Instant::now();
@@ -203,7 +252,7 @@ impl Flow {
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,
-            Awaited::Unknown | Awaited::Endpoint => env.rule.rule().policy.timeouts.read,
+            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => env.rule.rule().policy.timeouts.read,
         };
         env.arm(&mut client_side.deadline, self.since, patience);
         too_slow

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror, RateLimit, Timeouts,
+    AnswerRate, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror,
+    RateLimit, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -498,4 +499,28 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
         })
         .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_goes_at_the_pace_of_its_rule_and_nobody_is_late_meanwhile() {
+    const BODY: usize = 3000;
+    let text: &'static str =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY)).leak();
+    on_stage(async move {
+        // The last takes longer than the endpoint and the client may be silent.
+        for (bytes, after, seconds) in [(1000, 0, 2), (1000, 2000, 0), (1_000_000, 0, 0), (10, 0, 299)] {
+            let rate = Filter::AnswerRate(AnswerRate { bytes, after });
+            let (stage, _) = stage(1, vec![rate], move |_| Some(text));
+            let mut client = stage.client();
+            for _ in 0..2 {
+                let began = tokio::time::Instant::now();
+                let answer = client.ask(PUT).await.unwrap();
+                assert_eq!((answer.status, answer.body.len()), (200, BODY), "{bytes} {after}");
+                let took = began.elapsed();
+                let expected = Duration::from_secs(seconds);
+                assert!(took >= expected && took < expected + Duration::from_millis(200), "{took:?}");
+            }
+        }
+    })
+    .await;
 }

@@ -1,8 +1,8 @@
 //! Filters as a client and an endpoint see them.
 
 use fairway_model::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathMatch, PathRewrite,
-    Redirect, RedirectTarget,
+    AccessList, CookieRewrite, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect,
+    LocationRewrite, PathMatch, PathRewrite, Redirect, RedirectTarget, Replacement,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -127,6 +127,52 @@ async fn a_redirect_replaces_the_prefix_that_its_rule_matched() {
         assert_eq!((answer.status, answer.header("Location")), (301, Some(location)), "{new} {asked}");
     }
     assert_eq!(backend.request_count(), 0);
+}
+
+#[tokio::test]
+async fn cookies_and_redirects_of_the_endpoint_get_the_names_that_the_client_knows() {
+    let replacement = |from: &str, to: &str| Replacement { from: from.into(), to: to.into() };
+    let cookies = CookieRewrite {
+        domain: Some(replacement("inner.test", "outer.test")),
+        path: Some(replacement("/", "/app/")),
+    };
+    let backend = Backend::http(|request| match &*request.target {
+        "/cookies" => Answer::with_headers(
+            200,
+            &[
+                ("Set-Cookie", "a=b; Path=/; Domain=inner.test"),
+                ("Set-Cookie", "c=d"),
+                ("X-Cookie", "Path=/"),
+            ],
+            "",
+        ),
+        "/refresh" => Answer::with_headers(200, &[("Refresh", "3; URL=http://inner.test/x")], ""),
+        "/elsewhere" => Answer::with_headers(302, &[("Location", "http://third.test/x")], ""),
+        _ => Answer::with_headers(302, &[("Location", "http://inner.test/x?y")], ""),
+    })
+    .await;
+    for (to, absolute, location) in [
+        ("https://outer.test/", true, "https://outer.test/x?y"),
+        ("/sub/", true, "http://example.com/sub/x?y"),
+        ("/sub/", false, "/sub/x?y"),
+    ] {
+        let url = replacement("http://inner.test/", to);
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.filters = vec![
+            Filter::AnswerCookies(cookies.clone()),
+            Filter::AnswerLocation(LocationRewrite { url, absolute }),
+        ];
+        let proxy = setup.start();
+        let answer = ask(&proxy, Request::get(HOST, "/")).await;
+        assert_eq!((answer.status, answer.header("Location")), (302, Some(location)));
+        let answer = ask(&proxy, Request::get(HOST, "/elsewhere")).await;
+        assert_eq!(answer.header("Location"), Some("http://third.test/x"));
+        let answer = ask(&proxy, Request::get(HOST, "/refresh")).await;
+        assert_eq!(answer.header("Refresh"), Some(&*format!("3; URL={to}x")));
+        let answer = ask(&proxy, Request::get(HOST, "/cookies")).await;
+        assert_eq!(answer.header_values("Set-Cookie"), ["a=b; Path=/app/; Domain=outer.test", "c=d"]);
+        assert_eq!(answer.header("X-Cookie"), Some("Path=/"));
+    }
 }
 
 #[tokio::test]

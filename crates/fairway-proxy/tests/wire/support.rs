@@ -25,6 +25,8 @@ pub(crate) const HOST: &str = "example.com";
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) endpoints: Vec<SocketAddr>,
+    /// The endpoint of another backend, `other`.
+    pub(crate) other: Option<SocketAddr>,
     pub(crate) tls: Option<UpstreamTls>,
     pub(crate) path: PathMatch,
     pub(crate) filters: Vec<Filter>,
@@ -43,6 +45,7 @@ impl Setup {
     pub(crate) fn to(endpoints: &[SocketAddr]) -> Self {
         Self {
             endpoints: endpoints.to_vec(),
+            other: None,
             tls: None,
             path: PathMatch::default(),
             filters: Vec::new(),
@@ -92,6 +95,11 @@ impl Setup {
             config.listeners.insert(name.into(), Arc::new(listener));
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
+        if let Some(address) = self.other {
+            let (key, endpoints) = ("other".into(), vec![Endpoint { address, name: None }]);
+            let other = Backend { key, endpoints, tls: None, ..self.backend() };
+            config.backends.insert("other".into(), Arc::new(other));
+        }
         let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
             let key = HostKey { table: "ingress".into(), host };
             config.hosts.insert(key.clone(), Arc::new(self.virtual_host(key, certificate)));

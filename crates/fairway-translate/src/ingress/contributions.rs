@@ -1,14 +1,15 @@
 //! What the annotations of an Ingress contribute to the way of its requests, by phase. Owns the order of the phases;
 //! never reads an annotation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{Filter, Policy};
+use fairway_model::{Filter, HostPattern, Policy};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::further::FurtherNames;
 use crate::ingress::to_https::Redirects;
+use crate::shared::backend::Via;
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -49,15 +50,32 @@ pub(crate) struct Contributions {
     pub(crate) names: FurtherNames,
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
-    /// What each path is rewritten to.
-    pub(crate) rewrite: Option<Arc<str>>,
-    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
-    pub(crate) forwarded_prefix: Option<Arc<str>>,
+    /// What becomes of each path.
+    pub(crate) rewrite: Rewrite,
     pub(crate) path_syntax: PathSyntax,
     pub(crate) policy: Policy,
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
+    pub(crate) via: Via,
     pub(crate) role: Role,
+}
+
+/// What an Ingress says about the names of its hosts besides their own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FurtherNames {
+    /// `from-to-www-redirect`.
+    pub(crate) www: bool,
+    /// `server-alias`. A wildcard stands for any number of labels.
+    pub(crate) aliases: BTreeSet<HostPattern>,
+}
+
+/// What becomes of the paths of an Ingress.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rewrite {
+    /// What each is rewritten to.
+    pub(crate) target: Option<Arc<str>>,
+    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
+    pub(crate) prefix: Option<Arc<str>>,
 }
 
 /// How the paths of an Ingress are meant.
@@ -110,12 +128,12 @@ impl Contributions {
             redirects: defaults.https.redirects,
             names: FurtherNames::default(),
             app_root: None,
-            rewrite: None,
-            forwarded_prefix: None,
+            rewrite: Rewrite::default(),
             path_syntax: PathSyntax::Typed,
             policy: defaults.policy(defaults.timeouts, defaults.max_body),
             transport: Transport::default(),
             balance: Balance::default(),
+            via: Via::default(),
             role: Role::Main,
         }
     }

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use crate::ingress::closed::Closed;
 use crate::ingress::to_https::{Https, Port, Redirects, Slash};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
+use crate::ingress::values::Values;
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -40,6 +41,8 @@ pub(crate) struct Defaults {
     /// In lower case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) source_ranges: SourceRanges,
+    /// Keys that are annotations as well.
+    pub(crate) values: Values,
     /// By what every client may claim any address.
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
@@ -115,6 +118,7 @@ impl Default for Defaults {
             forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),
             source_ranges: SourceRanges::default(),
+            values: Values::default(),
             trusts_everybody: Vec::new(),
             closed: None,
         }

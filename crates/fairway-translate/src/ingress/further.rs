@@ -5,23 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, CertificateKey, Filter, HostKey, HostPattern, Match, PathForm, Policy, Redirect,
-    RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
+    Action, Answer, AnswerReason, CertificateKey, Filter, HostKey, HostPattern, Match, PathForm, Policy,
+    Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
 };
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::INGRESS_TABLE;
-
-/// What an Ingress says about the names of its hosts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FurtherNames {
-    /// `from-to-www-redirect`.
-    pub(crate) www: bool,
-    /// `server-alias`. A wildcard stands for any number of labels.
-    pub(crate) aliases: BTreeSet<HostPattern>,
-}
 
 /// What becomes of requests for a further name. In the order in which nginx would list the servers: of two hosts that want
 /// a name, the one that redirects it gets it.

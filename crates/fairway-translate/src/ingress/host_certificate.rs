@@ -28,7 +28,11 @@ impl HostCertificate {
     /// What a further name of the host shows: the same, where it is for that name (`ssl.IsValidHostname`).
     pub(crate) fn for_name(self, name: &HostPattern, usable: Usable<'_>) -> Self {
         match &self {
-            Self::Secret(secret) if usable(secret).is_some_and(|it| certificate::is_for(&it, &one_label(name))) => self,
+            Self::Secret(secret)
+                if usable(secret).is_some_and(|it| certificate::is_for(&it, &one_label(name))) =>
+            {
+                self
+            }
             Self::Secret(_) | Self::Default | Self::None => Self::None,
         }
     }

@@ -31,3 +31,4 @@ pub(crate) mod sharing;
 pub(crate) mod to_https;
 pub(crate) mod trust;
 pub(crate) mod validation;
+pub(crate) mod values;

@@ -11,7 +11,7 @@ use k8s_openapi::api::networking::v1::IngressBackend;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::Phase;
+use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
@@ -92,10 +92,18 @@ impl<'a> Builder<'a> {
             let redirect = self.context.defaults.https_redirect(redirects);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
+        if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
+            && let Some(port) = port_text(service)
+        {
+            let service =
+                ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
+            let secured = references(owner, service, port).1.map(|it| Filter::SecuredBackend(it.key));
+            secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
+        }
         if let Some(target) = location.rewrite() {
             let rewrite = pattern::rewrite(&location.path, target);
             filters.push(Phase::Forward, Filter::RewritePath(rewrite));
-            let prefix = owner.contributions.forwarded_prefix.as_ref();
+            let prefix = owner.contributions.rewrite.prefix.as_ref();
             if let Some(edit) = prefix.map(|prefix| setting("X-Forwarded-Prefix", prefix)) {
                 filters.push(Phase::Forward, Filter::RequestHeaders(edit));
             }
@@ -129,6 +137,8 @@ impl<'a> Builder<'a> {
             return unavailable(AnswerReason::MissingReference);
         };
         let action = Action::Forward(vec![WeightedBackend { backend: reference.key.clone(), weight: 1 }]);
+        let BackendRef { service, port, .. } = reference.clone();
+        self.backends.extend(references(owner, service, port).1);
         self.backends.push(reference);
         action
     }
@@ -153,8 +163,7 @@ impl<'a> Builder<'a> {
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let reference =
-            BackendRef::new(key, port, (&owner.contributions.transport, owner.contributions.balance));
+        let (reference, _) = references(owner, key, port);
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin));
             return None;
@@ -188,6 +197,14 @@ impl<'a> Builder<'a> {
         let own = location.owner.as_ref().map(|owner| owner.contributions.policy.clone());
         own.unwrap_or_else(|| defaults.policy(defaults.timeouts, defaults.max_body))
     }
+}
+
+/// The backend of requests in the clear, and that of those over TLS where it is another one.
+fn references(owner: &ServedIngress, service: ObjectKey, port: Arc<str>) -> (BackendRef, Option<BackendRef>) {
+    let Contributions { transport, balance, via, .. } = &owner.contributions;
+    let (transport, secured) = transport.by_client();
+    let to = |transport| BackendRef::new(service.clone(), port.clone(), (transport, *balance)).via(*via);
+    (to(&transport), secured.as_ref().map(to))
 }
 
 /// Why the backend at `origin` cannot be found.

@@ -20,11 +20,7 @@ pub(crate) struct Https {
 
 impl Default for Https {
     fn default() -> Self {
-        Self {
-            redirects: Redirects::default(),
-            status: STATUS,
-            never: vec![NEVER.into()],
-        }
+        Self { redirects: Redirects::default(), status: STATUS, never: vec![NEVER.into()] }
     }
 }
 

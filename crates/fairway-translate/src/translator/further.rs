@@ -28,7 +28,9 @@ impl State {
         }
         work.names.extend(before.union(after).map(|(_, name)| name.clone()));
         // Whether it is a host of its own decides who has it.
-        work.names.extend([host.clone(), many_labels(host)].into_iter().filter(|it| self.dependencies.names.has(it)));
+        work.names.extend(
+            [host.clone(), many_labels(host)].into_iter().filter(|it| self.dependencies.names.has(it)),
+        );
     }
 
     /// Makes the names that are marked.
@@ -58,7 +60,8 @@ impl State {
             let above = self.above(name);
             let owner = above.and_then(|(_, memo)| memo.ownership.owner());
             let foreign = owner.filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
-            let taken = foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());
+            let taken =
+                foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());
             if let Some(taken) = taken {
                 let prefix = &inputs.options.annotations_prefix;
                 found.push(further.refusal((name, &taken), asking, prefix));

@@ -1,24 +1,26 @@
-//! Which endpoint gets a request: `load-balance`. `upstream-hash-by*` and `service-upstream` do not work yet.
+//! Which endpoint gets a request: `load-balance`, `service-upstream`. `upstream-hash-by*` does not work yet.
 
 use fairway_model::Balancing;
 
 use crate::ingress::annotations::family::{Family, Known, done, offers};
 use crate::ingress::reader::Reader;
+use crate::ingress::values::value;
+use crate::shared::backend::Via;
 use crate::shared::balance::Balance;
+use crate::shared::text::switch;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.balance = Balance(balancing(reader, context.defaults.balancing));
+    if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
+        contributions.via = Via::ClusterAddress;
+    }
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
     done("load-balance"),
-    offers(
-        "service-upstream",
-        "requests go to the endpoints instead of the Service's cluster address",
-        &["false"],
-    ),
+    done("service-upstream"),
     offers("upstream-hash-by", "endpoints get requests in turn", &[]),
     offers("upstream-hash-by-subset", "endpoints get requests in turn", &["false"]),
     offers("upstream-hash-by-subset-size", "endpoints get requests in turn", &[]),

@@ -40,7 +40,10 @@ const ANNOTATIONS: &[Known] = &[
         "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
     ),
     done("temporal-redirect-code"),
-    differs("use-port-in-redirects", "redirects say a public port that is not the scheme's own without it, too"),
+    differs(
+        "use-port-in-redirects",
+        "redirects say a public port that is not the scheme's own without it, too",
+    ),
 ];
 
 /// Reads which plain requests are sent to https, and how redirects are written.

@@ -1,10 +1,10 @@
-//! What holds for a whole host: its further names (`server-alias`). Its TLS and HTTP/2 push do not work yet.
+//! What holds for a whole host: its further names (`server-alias`). Its TLS does not work yet.
 
 use std::collections::BTreeSet;
 
 use fairway_model::{HostPattern, WildcardSpan};
 
-use crate::ingress::annotations::family::{Family, Known, differs, guards, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, guards, needless, offers};
 use crate::ingress::reader::Reader;
 
 /// The family.
@@ -14,11 +14,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
 });
 
 const ANNOTATIONS: &[Known] = &[
-    offers(
-        "http2-push-preload",
-        "nothing: browsers no longer take pushed answers, and nginx no longer sends them",
-        &[],
-    ),
+    needless("http2-push-preload", "browsers no longer take pushed answers, and nginx no longer sends them"),
     differs("server-alias", "regular expressions (`~...`) and names that end in `.*` are not served"),
     offers(
         "ssl-ciphers",

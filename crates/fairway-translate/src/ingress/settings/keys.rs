@@ -158,6 +158,14 @@ impl Draft<'_> {
                     _ => return Err(KeyProblem::NotA("received or normalised")),
                 };
             }
+            "client-body-buffer-size"
+            | "proxy-buffering"
+            | "proxy-buffers-number"
+            | "proxy-busy-buffers-size"
+            | "proxy-max-temp-file-size"
+            | "proxy-request-buffering" => {
+                return Err(KeyProblem::Note("bodies are streamed, never stored", "it is not needed"));
+            }
             _ => return self.read_redirect(name, value),
         }
         Ok(())
@@ -169,7 +177,8 @@ impl Draft<'_> {
             "ssl-redirect" => {
                 let on = flag(value)?;
                 if defaults.https.redirects.when != ToHttps::Always {
-                    defaults.https.redirects.when = if on { ToHttps::WithCertificate } else { ToHttps::Never };
+                    defaults.https.redirects.when =
+                        if on { ToHttps::WithCertificate } else { ToHttps::Never };
                 }
             }
             "force-ssl-redirect" => {
@@ -218,7 +227,10 @@ impl Draft<'_> {
             "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
             "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
             "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,
-            _ => return protection(name, value),
+            _ => {
+                let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
+                return taken.unwrap_or_else(|| protection(name, value));
+            }
         }
         Ok(())
     }
