@@ -197,11 +197,18 @@ pub enum PathRewrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::MirrorTarget;
 
     #[test]
     fn a_mirror_is_read_as_it_was_written() {
-        let backend = "shop/next:80".into();
-        let mirror = Mirror { backend, numerator: 1, denominator: 10, most_body: 1024 };
+        let mirror = Mirror {
+            backend: "shop/next:80".into(),
+            numerator: 1,
+            denominator: 10,
+            most_body: 1024,
+            target: MirrorTarget::Received("/copy".into()),
+            host: Some("next.test".into()),
+        };
         let filter = Filter::Mirror(mirror);
         let json = serde_json::to_string(&filter).unwrap();
         assert_eq!(serde_json::from_str::<Filter>(&json).unwrap(), filter);

@@ -32,7 +32,7 @@ pub use filter::{
     AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
     RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
@@ -46,4 +46,4 @@ pub use settings::{
     AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,
 };
 pub use stream::{StreamKey, StreamRoute};
-pub use tls::{CipherSuite, TlsVersions};
+pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};

@@ -30,3 +30,21 @@ pub enum CipherSuite {
     /// `ECDHE-RSA-AES128-GCM-SHA256`
     EcdheRsaAes128,
 }
+
+/// Which suites of TLS 1.2 a host offers its clients, and whose order counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSuites {
+    /// The most wanted first; all where there are none.
+    pub offered: Vec<CipherSuite>,
+    /// Who chooses among those that both speak.
+    pub chosen_by: ChosenBy,
+}
+
+/// Who chooses a cipher suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChosenBy {
+    /// The first of ours that the client offers.
+    Server,
+    /// The first of the client's that is offered here.
+    Client,
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fairway_model::{
     AnswerRate, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror,
-    RateLimit, Timeouts,
+    MirrorTarget, RateLimit, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -281,7 +281,44 @@ async fn a_client_has_no_more_under_way_than_its_limit() {
 }
 
 fn mirror(most_body: u64) -> Filter {
-    Filter::Mirror(Mirror { backend: "b".into(), numerator: 1, denominator: 1, most_body })
+    Filter::Mirror(Mirror {
+        backend: "b".into(),
+        numerator: 1,
+        denominator: 1,
+        most_body,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_asked_for_what_its_rule_says() {
+    for (target, most_body, line) in [
+        (MirrorTarget::Received("/copy".into()), u64::MAX, "POST /copy/p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Received("".into()), 0, "POST /p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Fixed("/all".into()), u64::MAX, "POST /all HTTP/1.1\r\n"),
+    ] {
+        on_stage(async {
+            let Filter::Mirror(usual) = mirror(most_body) else { unreachable!("it is one") };
+            let filter = Filter::Mirror(Mirror { target, host: Some("copy.test".into()), ..usual });
+            let rewrite = Filter::RewritePath(fairway_model::PathRewrite::Full("/new".into()));
+            let (stage, seen) = stage(1, vec![rewrite, filter], |_| Some(ok()));
+            assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+            settle().await;
+            let seen = seen.borrow();
+            let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+            let (own, copy) = (text(0), text(101));
+            assert!(own.starts_with("POST /new") && own.ends_with("\r\n\r\nbody"), "{own}");
+            assert_eq!(field(own, "Host"), Some("shop.test"));
+            assert!(copy.starts_with(line), "{copy}");
+            assert_eq!(field(copy, "Host"), Some("copy.test"));
+            assert_eq!(field(copy, "X-Forwarded-Host"), Some("shop.test"));
+            let body = if most_body == 0 { "" } else { "body" };
+            assert!(copy.ends_with(&format!("\r\n\r\n{body}")), "{copy}");
+            assert_eq!(field(copy, "Content-Length").is_some(), most_body > 0);
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,11 @@
 //! The versions and cipher suites of the configuration as rustls has them.
 
-use fairway_model::{CipherSuite, TlsVersions};
+use std::sync::Arc;
+
+use fairway_model::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
-use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 /// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
 pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
@@ -13,6 +15,23 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
         provider.cipher_suites.extend(suites.iter().copied().map(suite));
     }
     provider
+}
+
+/// The same settings with the suites of a host. Next to a handshake, making them costs nothing.
+///
+/// # Errors
+/// Never with suites of this provider.
+pub(crate) fn for_host(config: &ServerConfig, suites: &HostSuites) -> Result<ServerConfig, Error> {
+    let mut own = ServerConfig::builder_with_provider(Arc::new(provider(&suites.offered)))
+        .with_protocol_versions(BOTH)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(&config.cert_resolver));
+    own.alpn_protocols.clone_from(&config.alpn_protocols);
+    own.ticketer = Arc::clone(&config.ticketer);
+    own.session_storage = Arc::clone(&config.session_storage);
+    own.send_tls13_tickets = config.send_tls13_tickets;
+    own.ignore_client_order = suites.chosen_by == ChosenBy::Server;
+    Ok(own)
 }
 
 /// The versions.

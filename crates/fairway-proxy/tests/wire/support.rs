@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
-    HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey,
-    Route, Rule, RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost, WeightedBackend,
+    HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy,
+    PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, Settings, UpstreamTls, VirtualHost,
+    WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
@@ -37,6 +38,8 @@ pub(crate) struct Setup {
     /// Hosts with a certificate of their own, beside the host for everybody.
     pub(crate) hosts: Vec<(HostPattern, Certificate)>,
     pub(crate) default_certificate: Option<Certificate>,
+    /// Of all hosts.
+    pub(crate) suites: Option<HostSuites>,
     pub(crate) options: ProxyOptions,
 }
 
@@ -54,6 +57,7 @@ impl Setup {
             addresses: BTreeMap::from([("http", vec![free()]), ("https", vec![free()])]),
             hosts: Vec::new(),
             default_certificate: None,
+            suites: None,
             options: options(),
         }
     }
@@ -155,6 +159,7 @@ impl Setup {
             routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
             certificate,
             clients: None,
+            suites: self.suites.clone(),
             falls_through: false,
         }
     }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fairway_model::{CipherSuite, HostPattern, TlsVersions, UpstreamTls, UpstreamVerification, WildcardSpan};
+use fairway_model::{
+    ChosenBy, CipherSuite, HostPattern, HostSuites, TlsVersions, UpstreamTls, UpstreamVerification,
+    WildcardSpan,
+};
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
@@ -236,6 +239,29 @@ async fn an_endpoint_is_offered_the_versions_and_suites_of_its_backend() {
         (offers(TlsVersions::Both, &[CipherSuite::EcdheRsaAes128]), 200),
     ] {
         assert_eq!(status_of(&leaf, tls.clone()).await.0, status, "{tls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_offers_its_own_suites_of_tls_1_2() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let leaf = authority.leaf(&["a.example.com"]);
+    for (offered, speaks_12) in [
+        (vec![], true),
+        (vec![CipherSuite::EcdheEcdsaAes128], true),
+        // The host has a certificate with ECDSA.
+        (vec![CipherSuite::EcdheRsaAes128], false),
+    ] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
+        setup.suites = Some(HostSuites { offered, chosen_by: ChosenBy::Server });
+        let proxy = setup.start();
+        for (version, speaks) in [(&TLS12, speaks_12), (&TLS13, true)] {
+            let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
+            let connected = Client::connect_tls(proxy.https, &offer).await;
+            assert_eq!(connected.is_ok(), speaks, "{version:?} {:?}", setup.suites);
+        }
     }
 }
 

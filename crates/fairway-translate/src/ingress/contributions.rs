@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{Filter, HostPattern, Policy};
+use fairway_model::{ChosenBy, CipherSuite, Filter, HostPattern, Origin, Policy};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::to_https::Redirects;
-use crate::shared::backend::Via;
+use crate::shared::backend::{BackendRef, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -33,9 +33,12 @@ pub(crate) enum Phase {
     AnswerHead,
 }
 
-/// Filters in the order of their phases; of one phase in the order of their arrival.
+/// Filters in the order of their phases; of one phase in the order of their arrival. With them the backends that they name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filters(Vec<(Phase, Filter)>);
+pub(crate) struct Filters {
+    ordered: Vec<(Phase, Filter)>,
+    backends: Vec<(BackendRef, Origin)>,
+}
 
 /// What the annotations of an Ingress make of its requests.
 #[derive(Clone, Debug)]
@@ -46,8 +49,8 @@ pub(crate) struct Contributions {
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
     pub(crate) redirects: Redirects,
-    /// The names that its hosts have besides their own.
-    pub(crate) names: FurtherNames,
+    /// What holds for its hosts as a whole.
+    pub(crate) host: HostFeatures,
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
     /// What becomes of each path.
@@ -60,13 +63,17 @@ pub(crate) struct Contributions {
     pub(crate) role: Role,
 }
 
-/// What an Ingress says about the names of its hosts besides their own.
+/// What an Ingress says about its hosts as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FurtherNames {
+pub(crate) struct HostFeatures {
     /// `from-to-www-redirect`.
     pub(crate) www: bool,
     /// `server-alias`. A wildcard stands for any number of labels.
     pub(crate) aliases: BTreeSet<HostPattern>,
+    /// `ssl-ciphers`.
+    pub(crate) suites: Vec<CipherSuite>,
+    /// `ssl-prefer-server-ciphers`.
+    pub(crate) suite_chosen_by: Option<ChosenBy>,
 }
 
 /// What becomes of the paths of an Ingress.
@@ -99,23 +106,33 @@ pub(crate) enum Role {
 impl Filters {
     /// Adds a filter behind those of its phase and of all earlier ones.
     pub(crate) fn push(&mut self, phase: Phase, filter: Filter) {
-        let at = self.0.partition_point(|(other, _)| *other <= phase);
-        self.0.insert(at, (phase, filter));
+        let at = self.ordered.partition_point(|(other, _)| *other <= phase);
+        self.ordered.insert(at, (phase, filter));
+    }
+
+    /// Notes a backend that a filter names, and where it is written.
+    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin) {
+        self.backends.push((backend, origin));
+    }
+
+    /// The backends that filters name.
+    pub(crate) fn backends(&self) -> &[(BackendRef, Origin)] {
+        &self.backends
     }
 
     /// Whether there is a filter of a phase.
     pub(crate) fn has(&self, phase: Phase) -> bool {
-        self.0.iter().any(|(other, _)| *other == phase)
+        self.ordered.iter().any(|(other, _)| *other == phase)
     }
 
     /// The filters in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Filter> {
-        self.0.iter().map(|(_, filter)| filter)
+        self.ordered.iter().map(|(_, filter)| filter)
     }
 
     /// The filters in their order.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Filter> {
-        self.0.into_iter().map(|(_, filter)| filter)
+        self.ordered.into_iter().map(|(_, filter)| filter)
     }
 }
 
@@ -126,7 +143,7 @@ impl Contributions {
             closed: defaults.closed,
             filters: Filters::default(),
             redirects: defaults.https.redirects,
-            names: FurtherNames::default(),
+            host: HostFeatures::default(),
             app_root: None,
             rewrite: Rewrite::default(),
             path_syntax: PathSyntax::Typed,

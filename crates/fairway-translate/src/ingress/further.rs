@@ -36,8 +36,8 @@ impl Further {
     /// The Ingress that asks for it: the oldest that decides about the host.
     pub(crate) fn asking(self, serving: &HostIngresses) -> Option<&Arc<ServedIngress>> {
         serving.deciding().find(|ingress| match self {
-            Self::Redirected => ingress.contributions.names.www,
-            Self::Alias => !ingress.contributions.names.aliases.is_empty(),
+            Self::Redirected => ingress.contributions.host.www,
+            Self::Alias => !ingress.contributions.host.aliases.is_empty(),
         })
     }
 
@@ -58,7 +58,7 @@ impl Further {
 pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> BTreeSet<(Further, HostPattern)> {
     let other = Further::Redirected.asking(serving).and_then(|_| other_of_www(host));
     let asking = Further::Alias.asking(serving).into_iter();
-    let aliases = asking.flat_map(|it| it.contributions.names.aliases.iter().cloned());
+    let aliases = asking.flat_map(|it| it.contributions.host.aliases.iter().cloned());
     let aliases = aliases.filter(|alias| one_label(alias) != *host).map(|alias| (Further::Alias, alias));
     aliases.chain(other.map(|other| (Further::Redirected, other))).collect()
 }
@@ -110,6 +110,7 @@ pub(crate) fn redirecting(
         routes: vec![Arc::new(route)],
         certificate,
         clients: None,
+        suites: None,
         falls_through: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{HostKey, HostPattern, PathForm, RuleOrder, VirtualHost};
+use fairway_model::{ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, VirtualHost};
 
 use crate::diagnostic::Diagnostic;
 use crate::ingress::context::Context;
@@ -79,9 +79,21 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         routes,
         certificate: certificate.key(),
         clients: None,
+        suites: suites(serving),
         falls_through: false,
     };
     Built { host, certificate: own, backends: builder.backends, diagnostics }
+}
+
+/// The cipher suites of the oldest Ingress that names some, in the order of the oldest that says whose order counts.
+fn suites(serving: &HostIngresses) -> Option<HostSuites> {
+    let hosts = || serving.deciding().map(|ingress| &ingress.contributions.host);
+    let offered = hosts().map(|host| &host.suites).find(|suites| !suites.is_empty());
+    let chosen_by = hosts().find_map(|host| host.suite_chosen_by);
+    (offered.is_some() || chosen_by.is_some()).then(|| HostSuites {
+        offered: offered.cloned().unwrap_or_default(),
+        chosen_by: chosen_by.unwrap_or(ChosenBy::Server),
+    })
 }
 
 /// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists, of those that

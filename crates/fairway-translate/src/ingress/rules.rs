@@ -123,6 +123,7 @@ impl<'a> Builder<'a> {
 
     fn action(&mut self, location: &Location) -> Action {
         let Some(owner) = &location.owner else { return not_found() };
+        self.name_backends(owner);
         let Some(backend) = location.backend() else { return not_found() };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
@@ -141,6 +142,22 @@ impl<'a> Builder<'a> {
         self.backends.extend(references(owner, service, port).1);
         self.backends.push(reference);
         action
+    }
+
+    /// The backends that filters name.
+    fn name_backends(&mut self, owner: &ServedIngress) {
+        for (reference, origin) in owner.contributions.filters.backends() {
+            let Err(error) = reference.target(self.context.inputs) else {
+                self.backends.push(reference.clone());
+                continue;
+            };
+            let (code, _, problem) = explain(&error, reference);
+            let found = Diagnostic::new(Severity::Warning, code, origin.clone());
+            let found = found.because(problem, "it gets no copies of requests");
+            if !self.diagnostics.contains(&found) {
+                self.diagnostics.push(found);
+            }
+        }
     }
 
     /// The backend of a location, or nothing after saying why it has none.
@@ -209,8 +226,15 @@ fn references(owner: &ServedIngress, service: ObjectKey, port: Arc<str>) -> (Bac
 
 /// Why the backend at `origin` cannot be found.
 fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Diagnostic {
+    let (code, field, problem) = explain(error, reference);
+    let origin = origin.at(format!("{}.{field}", origin.field));
+    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+}
+
+/// The code, the field and the problem.
+fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'static str, String) {
     let service = &reference.service;
-    let (code, field, problem) = match error {
+    match error {
         ResolveError::NoService => {
             ("missing-reference", "service.name", format!("Service {service} does not exist"))
         }
@@ -224,9 +248,7 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Di
             "service.name",
             format!("Service {service} is of type ExternalName, which is not served unless a flag allows it"),
         ),
-    };
-    let origin = origin.at(format!("{}.{field}", origin.field));
-    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+    }
 }
 
 /// `/` to the root of the application; the query is dropped, as recorded.

@@ -15,7 +15,7 @@ use crate::ingress::to_https::{Location, Port, Redirects, Slash, ToHttps};
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.redirects = redirects(reader, context.defaults.https.redirects);
-    contributions.names.www = reader.switch("from-to-www-redirect", false);
+    contributions.host.www = reader.switch("from-to-www-redirect", false);
     contributions.app_root = app_root(reader);
     if let Some(redirect) = redirect(reader)? {
         contributions.filters.push(Phase::Redirect, Filter::Redirect(redirect));

@@ -1,28 +1,37 @@
-//! What holds for a whole host: its further names (`server-alias`). Its TLS does not work yet.
+//! What holds for a whole host: its further names (`server-alias`) and its cipher suites (`ssl-ciphers`,
+//! `ssl-prefer-server-ciphers`). TLS is not passed through yet.
 
 use std::collections::BTreeSet;
 
-use fairway_model::{HostPattern, WildcardSpan};
+use fairway_model::{ChosenBy, CipherSuite, HostPattern, WildcardSpan};
 
-use crate::ingress::annotations::family::{Family, Known, differs, guards, needless, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, guards, needless};
 use crate::ingress::reader::Reader;
+use crate::shared::ciphers::{self, Ciphers};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
-    contributions.names.aliases = aliases(reader);
+    contributions.host.aliases = aliases(reader);
+    contributions.host.suites = suites(reader, "ssl-ciphers");
+    contributions.host.suite_chosen_by = reader
+        .value("ssl-prefer-server-ciphers")
+        .map(|_| reader.switch("ssl-prefer-server-ciphers", true))
+        .map(|server| if server { ChosenBy::Server } else { ChosenBy::Client });
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
     needless("http2-push-preload", "browsers no longer take pushed answers, and nginx no longer sends them"),
     differs("server-alias", "regular expressions (`~...`) and names that end in `.*` are not served"),
-    offers(
+    differs(
         "ssl-ciphers",
-        "the cipher suites are those of rustls, all of them with forward secrecy and authenticated encryption",
-        &[],
+        "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
     ),
     guards("ssl-passthrough", "TLS would end here instead of at the backend", &["false"]),
-    offers("ssl-prefer-server-ciphers", "the server's order of cipher suites is used always", &["true"]),
+    differs(
+        "ssl-prefer-server-ciphers",
+        "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",
+    ),
 ];
 
 /// Reads `server-alias`: names, with `*.` for any number of labels, and `.name` for both, as nginx's `server_name` has them.
@@ -44,4 +53,17 @@ fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
         }
     }
     aliases
+}
+
+/// Reads a list of cipher suites in OpenSSL's syntax; none are all.
+pub(super) fn suites(reader: &mut Reader<'_>, name: &str) -> Vec<CipherSuite> {
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Vec::new() };
+    let Ciphers { suites, unknown } = ciphers::read(value);
+    if suites.is_empty() {
+        reader.invalid(name, format!("\"{value}\" leaves no cipher suite of TLS 1.2"), "all are offered");
+    } else if !unknown.is_empty() {
+        let problem = format!("{} is not spoken", unknown.join(", "));
+        reader.invalid(name, problem, "the other suites of the list are offered");
+    }
+    suites
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use fairway_model::{CipherSuite, EndpointHop, Filter, HopConnection, TlsVersions};
+use fairway_model::{EndpointHop, Filter, HopConnection, TlsVersions};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::server::suites;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
@@ -13,7 +14,6 @@ use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
 use crate::object::{ObjectKey, Sourced};
 use crate::shared::certificate::{self, secret_value};
-use crate::shared::ciphers::{self, Ciphers};
 use crate::shared::text::switch;
 use crate::shared::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 
@@ -120,7 +120,7 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<TlsOrigination,
     };
     let sni = if on(reader, "proxy-ssl-server-name") { Sni::On } else { Sni::Off };
     let name = reader.value("proxy-ssl-name").filter(|name| !name.is_empty()).map(Arc::from);
-    let (versions, suites) = (versions(reader), suites(reader));
+    let (versions, suites) = (versions(reader), suites(reader, "proxy-ssl-ciphers"));
     let depth = reader.number("proxy-ssl-verify-depth", 0..=u64::from(u32::MAX));
     // ingress-nginx takes 0 for its default.
     let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
@@ -144,20 +144,6 @@ fn versions(reader: &mut Reader<'_>) -> TlsVersions {
             TlsVersions::Both
         }
     }
-}
-
-/// Reads `proxy-ssl-ciphers`.
-fn suites(reader: &mut Reader<'_>) -> Vec<CipherSuite> {
-    let name = "proxy-ssl-ciphers";
-    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Vec::new() };
-    let Ciphers { suites, unknown } = ciphers::read(value);
-    if suites.is_empty() {
-        reader.invalid(name, format!("\"{value}\" leaves no cipher suite of TLS 1.2"), "all are offered");
-    } else if !unknown.is_empty() {
-        let problem = format!("{} is not spoken", unknown.join(", "));
-        reader.invalid(name, problem, "the other suites of the list are offered");
-    }
-    suites
 }
 
 /// Reads `proxy-http-version` and `connection-proxy-header`.
