@@ -24,6 +24,9 @@ pub(crate) enum Further {
     Alias,
 }
 
+/// The further names of a host, and what becomes of requests for them.
+pub(crate) type Names = BTreeSet<(Further, HostPattern)>;
+
 impl Further {
     /// The annotation that asks for it.
     fn annotation(self) -> &'static str {
@@ -55,7 +58,7 @@ impl Further {
 }
 
 /// The further names of a host.
-pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> BTreeSet<(Further, HostPattern)> {
+pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> Names {
     let other = Further::Redirected.asking(serving).and_then(|_| other_of_www(host));
     let asking = Further::Alias.asking(serving).into_iter();
     let aliases = asking.flat_map(|it| it.contributions.host.aliases.iter().cloned());

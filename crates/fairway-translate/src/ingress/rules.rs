@@ -95,9 +95,8 @@ impl<'a> Builder<'a> {
         if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
             && let Some(port) = port_text(service)
         {
-            let service =
-                ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-            let secured = references(owner, service, port).1.map(|it| Filter::SecuredBackend(it.key));
+            let (_, secured) = references(owner, &service.name, &port);
+            let secured = secured.map(|it| Filter::SecuredBackend(it.key));
             secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
         }
         if let Some(target) = location.rewrite() {
@@ -138,8 +137,7 @@ impl<'a> Builder<'a> {
             return unavailable(AnswerReason::MissingReference);
         };
         let action = Action::Forward(vec![WeightedBackend { backend: reference.key.clone(), weight: 1 }]);
-        let BackendRef { service, port, .. } = reference.clone();
-        self.backends.extend(references(owner, service, port).1);
+        self.backends.extend(references(owner, &reference.service.name, &reference.port).1);
         self.backends.push(reference);
         action
     }
@@ -179,8 +177,7 @@ impl<'a> Builder<'a> {
             self.unresolved(origin, "its backend names no port");
             return None;
         };
-        let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let (reference, _) = references(owner, key, port);
+        let (reference, _) = references(owner, &service.name, &port);
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin));
             return None;
@@ -217,7 +214,8 @@ impl<'a> Builder<'a> {
 }
 
 /// The backend of requests in the clear, and that of those over TLS where it is another one.
-fn references(owner: &ServedIngress, service: ObjectKey, port: Arc<str>) -> (BackendRef, Option<BackendRef>) {
+fn references(owner: &ServedIngress, service: &str, port: &Arc<str>) -> (BackendRef, Option<BackendRef>) {
+    let service = ObjectKey { namespace: owner.key.namespace.clone(), name: service.into() };
     let Contributions { transport, balance, via, .. } = &owner.contributions;
     let (transport, secured) = transport.by_client();
     let to = |transport| BackendRef::new(service.clone(), port.clone(), (transport, *balance)).via(*via);

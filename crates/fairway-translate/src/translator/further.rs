@@ -1,12 +1,11 @@
 //! Makes the names that hosts have besides their own, after the hosts: a name follows whatever the host that has it does.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
 
 use crate::diagnostic::{Diagnostic, Scope};
-use crate::ingress::further::{self, Further, one_label};
+use crate::ingress::further::{self, Further, Names, one_label};
 use crate::inputs::Inputs;
 use crate::listeners::INGRESS_TABLE;
 use crate::translator::state::State;
@@ -17,7 +16,7 @@ impl State {
     pub(super) fn remember_names(
         &mut self,
         host: &HostPattern,
-        (before, after): (&BTreeSet<(Further, HostPattern)>, &BTreeSet<(Further, HostPattern)>),
+        (before, after): (&Names, &Names),
         work: &mut Work,
     ) {
         for (further, name) in before.difference(after) {
