@@ -37,9 +37,8 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
-        if let Some(rate) = env.rule.steps().bounds.rate {
-            flow.most = allowance(rate, began);
-        }
+        let rate = env.rule.steps().bounds.rate;
+        let most = rate.map_or(u64::MAX, |rate| allowance(rate, record.began));
         let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
@@ -47,7 +46,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
-        let fault = match flow.poll(cx, up, &mut outlet) {
+        let fault = match flow.poll(cx, up, &mut outlet, most) {
             Poll::Ready(Ok(())) => {
                 if env.intake.dialect.is_grpc() {
                     record.call.status = status_of(up.trailers()).or(record.call.status);
@@ -60,7 +59,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                 if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
                 }
-                if flow.is_held(record.body_bytes) {
+                if flow.is_held(record.body_bytes, most) {
                     flow.hold(client_side, record.body_bytes);
                     ready!(client_side.deadline.poll_passed(cx));
                     client_side.deadline.set(Instant::now(), HOLD);
@@ -131,14 +130,12 @@ struct Flow {
     /// When the last progress was made.
     since: Instant,
     pace: Pace,
-    /// The bytes of the body that may have moved by now.
-    most: u64,
 }
 
 /// How long an answer is held for more of its allowance to come.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// The bytes of a body that may have moved by now, when its head came at `began`.
+/// The bytes of a body that may have moved by now, when its request came at `began`.
 fn allowance(rate: AnswerRate, began: Instant) -> u64 {
     let elapsed = Instant::now().saturating_duration_since(began) + Duration::from_secs(1);
     let bytes = u128::from(rate.bytes) * elapsed.as_millis() / 1000;
@@ -154,13 +151,12 @@ impl Flow {
             seen: (0, 0),
             since: began,
             pace: Pace::new(rate),
-            most: u64::MAX,
         }
     }
 
     /// Whether no more may move for now.
-    fn is_held(&self, moved: u64) -> bool {
-        self.stage == Stage::Flowing && moved >= self.most
+    fn is_held(&self, moved: u64, most: u64) -> bool {
+        self.stage == Stage::Flowing && moved >= most
     }
 
     /// Waits for more allowance: nobody is late meanwhile.
@@ -179,6 +175,7 @@ impl Flow {
         cx: &mut Context<'_>,
         up: &mut U,
         outlet: &mut Outlet<'_, D>,
+        most: u64,
     ) -> Poll<Result<(), Fault>> {
         loop {
             if self.stage == Stage::Finished {
@@ -188,11 +185,11 @@ impl Flow {
             let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
             let room = ready!(room).map_err(|_| Fault::ClientGone)?;
-            if self.is_held(*outlet.moved) {
+            if self.is_held(*outlet.moved, most) {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Pending;
             }
-            let left = usize::try_from(self.most - *outlet.moved).unwrap_or(usize::MAX);
+            let left = usize::try_from(most - *outlet.moved).unwrap_or(usize::MAX);
             let room = room.min(left);
             let step =
                 up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));

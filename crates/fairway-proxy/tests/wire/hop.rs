@@ -61,3 +61,19 @@ async fn requests_over_tls_go_to_a_backend_of_their_own() {
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
     assert_eq!(client.exchange(&request).await.unwrap().text(), "secured");
 }
+
+#[tokio::test]
+async fn a_rule_lets_heads_of_answers_be_larger_than_the_process_does() {
+    let large = "x".repeat(60_000);
+    let backend = {
+        let large = large.clone();
+        Backend::http(move |_| Answer::with_headers(200, &[("X-Large", &large)], "ok")).await
+    };
+    for (most, status) in [(None, 502), (Some(1024), 502), (Some(64 * 1024), 200)] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.filters = most.map(Filter::AnswerHead).into_iter().collect();
+        let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!(answer.status, status, "{most:?}");
+        assert_eq!(answer.header("X-Large").map(str::len), (status == 200).then_some(large.len()));
+    }
+}

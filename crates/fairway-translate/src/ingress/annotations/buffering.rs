@@ -31,7 +31,7 @@ const ANNOTATIONS: &[Known] = &[
     needless("client-body-buffer-size", "request bodies are streamed, never stored"),
     differs(
         "proxy-buffer-size",
-        "the head of a response may have 32 KiB with less, too, and 1 MiB at most; over HTTP/2 it has what `limits.md` says",
+        "the head of a response may have 32 KiB with less, too, and 1 MiB at most; that of a backend with HTTP/2 has 32 KiB",
     ),
     needless(
         "proxy-buffering",
