@@ -286,6 +286,30 @@ impl Head {
         });
     }
 
+    /// Gives each field of this name the value that `change` writes, where it says that it wrote one. `scratch` holds it
+    /// meanwhile.
+    pub fn change_each(
+        &mut self,
+        name: &[u8],
+        scratch: &mut Vec<u8>,
+        mut change: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
+    ) {
+        let known = Known::of(name);
+        if !self.may_have(known.bit()) {
+            return;
+        }
+        for at in 0..self.fields.len() {
+            let field = &self.fields[at];
+            scratch.clear();
+            if !field.is(known, name, &self.bytes) || !change(field.value(&self.bytes), scratch) {
+                continue;
+            }
+            let sensitive = field.sensitive;
+            let changed = self.lay(name, |bytes| bytes.extend_from_slice(scratch));
+            self.fields[at] = Field { sensitive, ..changed };
+        }
+    }
+
     /// Removes all fields of this name.
     pub fn remove(&mut self, name: &[u8]) {
         let known = Known::of(name);

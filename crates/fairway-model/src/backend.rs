@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificate::CertificateKey;
 use crate::origin::Origin;
+use crate::tls::{CipherSuite, TlsVersions};
 
 /// Names a backend; equal keys are the same backend across configurations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -79,6 +80,12 @@ pub struct UpstreamTls {
     pub verification: UpstreamVerification,
     /// The certificate shown to the backend.
     pub client_certificate: Option<CertificateKey>,
+    /// The versions that are offered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub versions: TlsVersions,
+    /// The suites of TLS 1.2 that are offered, the most wanted first; all where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suites: Vec<CipherSuite>,
 }
 
 /// What is verified of a backend's certificate.
@@ -92,6 +99,9 @@ pub enum UpstreamVerification {
         roots: Arc<str>,
         /// The name it must be for.
         name: Arc<str>,
+        /// The most certificates between its own and a root; `None` is any number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        depth: Option<u32>,
     },
 }
 
@@ -216,6 +226,10 @@ pub enum SessionPart {
     Path,
     /// This text.
     Text(Arc<str>),
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl fmt::Display for BackendKey {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::{AnswerRate, CookieRewrite, LocationRewrite};
+use crate::backend::BackendKey;
 use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
+use crate::hop::EndpointHop;
 use crate::matches::Match;
 
 /// One step between the match and the action.
@@ -27,6 +30,18 @@ pub enum Filter {
     RequestHeaders(HeaderEdit),
     /// Changes the headers of every answer of the rule.
     ResponseHeaders(HeaderEdit),
+    /// Says how endpoints of HTTP/1 are spoken to.
+    EndpointHop(EndpointHop),
+    /// Gives requests of connections with TLS to this backend instead.
+    SecuredBackend(BackendKey),
+    /// Lets the head of an endpoint's answer have so many bytes, if that is more than the process allows.
+    AnswerHead(u32),
+    /// Bounds how fast answers go to clients.
+    AnswerRate(AnswerRate),
+    /// Changes attributes of the cookies that endpoints set.
+    AnswerCookies(CookieRewrite),
+    /// Changes where endpoints send clients.
+    AnswerLocation(LocationRewrite),
     /// `Strict-Transport-Security` on every answer over TLS; the header's value (RFC 6797 §6.1).
     StrictTransportSecurity(Arc<str>),
     /// Changes the path that is forwarded; the query stays unless the new path brings one.
@@ -60,6 +75,9 @@ pub struct HttpsRedirect {
     pub status: u16,
     /// Whether one trailing slash of the path is kept (ingress-nginx drops it by default).
     pub keep_trailing_slash: bool,
+    /// Whether the port is written where it is 443, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub explicit_port: bool,
 }
 
 /// A redirect of its own.
@@ -76,6 +94,11 @@ pub struct Redirect {
 pub enum RedirectTarget {
     /// This `Location`, as it is.
     Url(Arc<str>),
+    /// This path with the request's query, and neither scheme nor host: the client knows both.
+    Path(Arc<str>),
+    /// The request's own URL on this host, with its port in any case and without one trailing slash, as ingress-nginx
+    /// sends clients between a name and its `www.`.
+    Host(Arc<str>),
     /// The request's own URL with parts replaced; an absent part stays (Gateway API `HTTPRequestRedirectFilter`; ports
     /// that are the scheme's own are left out). The query stays where `keep_query` says so.
     Parts {
@@ -200,11 +223,18 @@ pub enum PathRewrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::MirrorTarget;
 
     #[test]
     fn a_mirror_is_read_as_it_was_written() {
-        let backend = "shop/next:80".into();
-        let mirror = Mirror { backend, numerator: 1, denominator: 10, most_body: 1024 };
+        let mirror = Mirror {
+            backend: "shop/next:80".into(),
+            numerator: 1,
+            denominator: 10,
+            most_body: 1024,
+            target: MirrorTarget::Received("/copy".into()),
+            host: Some("next.test".into()),
+        };
         let filter = Filter::Mirror(mirror);
         let json = serde_json::to_string(&filter).unwrap();
         assert_eq!(serde_json::from_str::<Filter>(&json).unwrap(), filter);

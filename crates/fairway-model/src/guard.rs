@@ -67,8 +67,32 @@ pub struct Mirror {
     pub numerator: u32,
     /// ...out of this number; not 0.
     pub denominator: u32,
-    /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off.
+    /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off. 0 copies none.
     pub most_body: u64,
+    /// What the copies ask for.
+    #[serde(default, skip_serializing_if = "MirrorTarget::is_forwarded")]
+    pub target: MirrorTarget,
+    /// Their `Host`, where it is not the request's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Arc<str>>,
+}
+
+/// What the copy of a request asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MirrorTarget {
+    /// The same as the request, as it is forwarded.
+    #[default]
+    Forwarded,
+    /// The same as the request, as it was received, behind this text.
+    Received(Arc<str>),
+    /// This path and query.
+    Fixed(Arc<str>),
+}
+
+impl MirrorTarget {
+    fn is_forwarded(&self) -> bool {
+        *self == Self::Forwarded
+    }
 }
 
 /// Another backend serves the requests of a rule whose own has no endpoints.

@@ -5,11 +5,13 @@
 //!
 //! The order of the modules is the order in which a request meets them.
 
+pub mod answer;
 pub mod backend;
 pub mod certificate;
 pub mod config;
 pub mod filter;
 pub mod guard;
+pub mod hop;
 pub mod host;
 pub mod listener;
 pub mod matches;
@@ -18,7 +20,9 @@ pub mod policy;
 pub mod route;
 pub mod settings;
 pub mod stream;
+pub mod tls;
 
+pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
     SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
@@ -30,7 +34,8 @@ pub use filter::{
     AccessList, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp,
     Redirect, RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
+pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, MirrorTarget, RateLimit};
+pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
@@ -44,3 +49,4 @@ pub use settings::{
     AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,
 };
 pub use stream::{StreamKey, StreamRoute};
+pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};

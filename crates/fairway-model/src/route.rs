@@ -11,6 +11,7 @@ use crate::host::HostPattern;
 use crate::matches::Match;
 use crate::origin::Origin;
 use crate::policy::Policy;
+use crate::tls::HostSuites;
 
 /// Names a virtual host: a host pattern in a route table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ pub struct VirtualHost {
     /// Which certificates TLS clients that name this host must show; what their listener says where there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientVerification>,
+    /// Which cipher suites TLS clients that name this host are offered; all where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suites: Option<HostSuites>,
     /// Whether a request that no rule here matches is tried on the next less specific host.
     pub falls_through: bool,
 }

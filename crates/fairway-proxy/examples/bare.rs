@@ -57,6 +57,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
         clients: None,
+        suites: None,
         falls_through: false,
     };
     let mut config = Config::default();

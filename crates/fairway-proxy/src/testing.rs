@@ -539,6 +539,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
         certificate: None,
         clients: None,
+        suites: None,
         falls_through: false,
     };
     let mut config = Config { settings, ..Config::default() };

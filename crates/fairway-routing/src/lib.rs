@@ -45,7 +45,8 @@ pub use rule::{Asking, CompiledRule, Copying, Replacing, RuleId, Steps};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
-    AnswerStep, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId, RequestStep,
+    AnswerBounds, AnswerStep, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId,
+    ReceivedStep, RequestStep,
 };
 pub use table::TableId;
 pub use targets::{Targets, Weighted};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairway_model::{Action, PathForm, Route, Rule, VirtualHost, WeightedBackend};
+use fairway_model::{Action, Filter, PathForm, Route, Rule, VirtualHost, WeightedBackend};
 
 use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
@@ -32,6 +32,8 @@ pub struct CompiledRule {
     number: usize,
     id: RuleId,
     targets: Targets,
+    /// Where requests of connections with TLS go instead.
+    secured: Option<BackendSlot>,
     steps: Steps,
     path_form: PathForm,
 }
@@ -61,6 +63,13 @@ impl CompiledRule {
     #[must_use]
     pub fn targets(&self) -> &Targets {
         &self.targets
+    }
+
+    /// Where those of its requests go instead that came over TLS.
+    #[inline]
+    #[must_use]
+    pub fn secured(&self) -> Option<BackendSlot> {
+        self.secured
     }
 
     /// Its filters, phase by phase.
@@ -111,15 +120,15 @@ impl CompiledRule {
             None => Steps::compiled(&rule.filters, form, &mut inner),
             Some(unserved) => Err(unserved.to_owned()),
         };
-        let (steps, targets) = match steps {
-            Ok(steps) => (steps, acquired(&rule.action, slots)),
+        let (steps, targets, secured) = match steps {
+            Ok(steps) => (steps, acquired(&rule.action, slots), secured(&rule.filters, slots)),
             Err(why) => {
                 problem(why);
                 taken.into_iter().for_each(|slot| slots.release(slot));
-                (Steps::default(), Targets::None)
+                (Steps::default(), Targets::None, None)
             }
         };
-        Self { route: route.clone(), number, id: next_id(), targets, steps, path_form: form }
+        Self { route: route.clone(), number, id: next_id(), targets, secured, steps, path_form: form }
     }
 
     /// A rule that a step of `outer` forwards by: all of its requests go to one backend.
@@ -139,13 +148,13 @@ impl CompiledRule {
         let targets = acquired(&rule.action, slots);
         let route = Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] });
         let steps = steps.unwrap_or_default();
-        Self { route, number: 0, id: next_id(), targets, steps, path_form: form }
+        Self { route, number: 0, id: next_id(), targets, secured: None, steps, path_form: form }
     }
 
     /// Every backend that it names, those of its steps included.
     pub(crate) fn slots(&self) -> impl Iterator<Item = BackendSlot> {
         let inner = self.steps.rules().flat_map(|rule| rule.targets.slots());
-        self.targets.slots().chain(inner)
+        self.targets.slots().chain(self.secured).chain(inner)
     }
 }
 
@@ -159,6 +168,14 @@ fn acquired(action: &Action, slots: &mut Slots) -> Targets {
                 .map(|weighted| (slots.acquire(&weighted.backend), weighted.weight)),
         ),
     }
+}
+
+fn secured(filters: &[Filter], slots: &mut Slots) -> Option<BackendSlot> {
+    let backend = filters.iter().find_map(|filter| match filter {
+        Filter::SecuredBackend(backend) => Some(backend),
+        _ => None,
+    });
+    backend.map(|backend| slots.acquire(backend))
 }
 
 fn next_id() -> RuleId {

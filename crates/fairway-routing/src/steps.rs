@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, Deny, ErrorPages, ExternalAuth, Fallback, Filter,
-    HeaderEdit, HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
-    RedirectTarget, Timeouts,
+    AccessList, AnswerRate, BackendKey, ConcurrencyLimit, CookieRewrite, Cors, Deny, EndpointHop, ErrorPages,
+    ExternalAuth, Fallback, Filter, HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite, Mirror,
+    PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget, Timeouts,
 };
 
 use crate::candidate::PathTest;
@@ -31,12 +31,27 @@ pub struct Steps<R> {
     pub fallbacks: Box<[Falling<R>]>,
     /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
     pub retried: Box<[u16]>,
+    /// With the heads of endpoints' answers, before the next.
+    pub received: Box<[ReceivedStep]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
+    /// How endpoints of HTTP/1 are spoken to.
+    pub hop: EndpointHop,
+    /// What bounds endpoints' answers.
+    pub bounds: AnswerBounds,
     /// What becomes of gRPC-Web, request and answer with their bodies.
     pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
     pub log: Logging,
+}
+
+/// What bounds endpoints' answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerBounds {
+    /// Bytes that a head may have in any case.
+    pub head: u32,
+    /// How fast a body goes to the client.
+    pub rate: Option<AnswerRate>,
 }
 
 /// What becomes of gRPC-Web.
@@ -97,6 +112,15 @@ pub enum AnswerStep<R> {
     Edit(FieldEdits),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
+}
+
+/// What is done with the head of an endpoint's answer.
+#[derive(Clone, Debug)]
+pub enum ReceivedStep {
+    /// Replaces attributes of cookies.
+    Cookies(CookieRewrite),
+    /// Replaces the beginning of URLs.
+    Location(LocationRewrite),
 }
 
 /// What the counts of a policy belong to: the same for the same name, in every snapshot.
@@ -208,7 +232,10 @@ impl<R> Default for Steps<R> {
             forward: [].into(),
             fallbacks: [].into(),
             retried: [].into(),
+            received: [].into(),
             answer: [].into(),
+            hop: EndpointHop::default(),
+            bounds: AnswerBounds::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         }
@@ -232,20 +259,30 @@ impl<R> Steps<R> {
             fallbacks: Vec::new(),
             retried: Vec::new(),
             replace: Vec::new(),
+            received: Vec::new(),
             answer: Vec::new(),
+            hop: EndpointHop::default(),
+            bounds: AnswerBounds::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         };
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, real_ip, forward, fallbacks, mut retried, replace, answer, grpc_web, log } =
-            steps;
-        retried.sort_unstable();
-        let answer = replace.into_iter().chain(answer).collect();
-        let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        let fallbacks = fallbacks.into();
-        Ok(Self { request, real_ip, forward, fallbacks, retried, answer, grpc_web, log })
+        steps.retried.sort_unstable();
+        Ok(Self {
+            request: steps.request.into(),
+            real_ip: steps.real_ip,
+            forward: steps.forward.into(),
+            fallbacks: steps.fallbacks.into(),
+            retried: steps.retried.into(),
+            received: steps.received.into(),
+            answer: steps.replace.into_iter().chain(steps.answer).collect(),
+            hop: steps.hop,
+            bounds: steps.bounds,
+            grpc_web: steps.grpc_web,
+            log: steps.log,
+        })
     }
 
     /// All rewrites of paths.
@@ -290,7 +327,10 @@ struct Lists<R> {
     fallbacks: Vec<Falling<R>>,
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
+    received: Vec<ReceivedStep>,
     answer: Vec<AnswerStep<R>>,
+    hop: EndpointHop,
+    bounds: AnswerBounds,
     grpc_web: GrpcWeb,
     log: Logging,
 }
@@ -303,7 +343,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, real_ip, forward, fallbacks, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, forward, replace, received, answer, hop, bounds, .. } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -311,7 +351,7 @@ impl<R> Lists<R> {
             }
             Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
             Filter::Deny(deny) => request.push(RequestStep::Deny(CompiledDeny::compiled(deny, form)?)),
-            Filter::RealIp(real_ip_of) => *real_ip = Some(Box::new(real_ip_of.clone())),
+            Filter::RealIp(real_ip_of) => self.real_ip = Some(Box::new(real_ip_of.clone())),
             Filter::Cors(cors) => {
                 let cors = Arc::new(cors.clone());
                 request.push(RequestStep::Preflight(Arc::clone(&cors)));
@@ -322,6 +362,13 @@ impl<R> Lists<R> {
             Filter::StrictTransportSecurity(value) => {
                 answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
             }
+            Filter::EndpointHop(it) => *hop = *it,
+            Filter::AnswerHead(bytes) => bounds.head = *bytes,
+            Filter::AnswerRate(rate) => bounds.rate = Some(*rate),
+            // Chooses among backends, as the action does.
+            Filter::SecuredBackend(_) => {}
+            Filter::AnswerCookies(cookies) => received.push(ReceivedStep::Cookies(cookies.clone())),
+            Filter::AnswerLocation(to) => received.push(ReceivedStep::Location(to.clone())),
             Filter::RewritePath(path) => {
                 request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
             }
@@ -352,11 +399,11 @@ impl<R> Lists<R> {
             }
             Filter::Fallback(to) => {
                 let rule = inner(InnerRule { backend: &to.backend, timeouts: None, filters: Vec::new() });
-                fallbacks.push(Falling { to: to.clone(), rule });
+                self.fallbacks.push(Falling { to: to.clone(), rule });
             }
-            Filter::RetryStatuses(statuses) => retried.extend(statuses),
-            Filter::GrpcWeb => *grpc_web = GrpcWeb::Translated,
-            Filter::Unlogged => *log = Logging::Nothing,
+            Filter::RetryStatuses(statuses) => self.retried.extend(statuses),
+            Filter::GrpcWeb => self.grpc_web = GrpcWeb::Translated,
+            Filter::Unlogged => self.log = Logging::Nothing,
         }
         Ok(())
     }
@@ -375,7 +422,10 @@ impl CompiledRedirect {
                 path: Some(path @ (PathRewrite::Prefix(_) | PathRewrite::Regex { .. })),
                 ..
             } => Some(CompiledRewrite::compiled(path, form)?),
-            RedirectTarget::Parts { .. } | RedirectTarget::Url(_) => None,
+            RedirectTarget::Parts { .. }
+            | RedirectTarget::Url(_)
+            | RedirectTarget::Path(_)
+            | RedirectTarget::Host(_) => None,
         };
         Ok(Self { status: to.status, target: to.target.clone(), path })
     }

@@ -99,6 +99,7 @@ fn hosts() -> impl Strategy<Value = VirtualHost> {
             routes,
             certificate: None,
             clients: None,
+            suites: None,
             falls_through,
         },
     )

@@ -215,6 +215,10 @@ pub struct RequestPlan<'a> {
     pub body: BodySize,
     /// What the endpoint is asked for.
     pub upgrade: Upgrade,
+    /// Whether an endpoint of HTTP/1 is spoken to in HTTP/1.0, where that can say the request.
+    pub http10: bool,
+    /// What an endpoint of HTTP/1 is told of the connection.
+    pub connection: Option<&'static [u8]>,
 }
 
 /// An endpoint's side.

@@ -38,6 +38,8 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: CertificateDer<'static>,
     pem: String,
+    /// The certificates between those that it issues and the root.
+    intermediates: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
@@ -48,13 +50,24 @@ impl Authority {
     /// When the machine cannot make keys.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let key = key_pair(KeyKind::EcdsaP256);
-        let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let (key, params) = (key_pair(KeyKind::EcdsaP256), authority_params(name));
         let certificate = params.self_signed(&key).expect("an authority can sign itself");
         let (der, pem) = (certificate.der().clone(), certificate.pem());
-        Self { issuer: Issuer::new(params, key), der, pem }
+        Self { issuer: Issuer::new(params, key), der, pem, intermediates: Vec::new() }
+    }
+
+    /// Makes an authority below this one: chains of what it issues are longer by one.
+    ///
+    /// # Panics
+    ///
+    /// When the machine cannot make keys.
+    #[must_use]
+    pub fn intermediate(&self, name: &str) -> Self {
+        let (key, params) = (key_pair(KeyKind::EcdsaP256), authority_params(name));
+        let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
+        let (der, pem) = (certificate.der().clone(), certificate.pem());
+        let intermediates = [std::slice::from_ref(&der), &self.intermediates].concat();
+        Self { issuer: Issuer::new(params, key), der, pem, intermediates }
     }
 
     /// Issues a certificate for `names` (DNS names, wildcards or IP addresses), the first one also as common name.
@@ -79,7 +92,7 @@ impl Authority {
         Leaf {
             chain_pem: certificate.pem(),
             key_pem: key.serialize_pem(),
-            chain_der: vec![certificate.der().clone()],
+            chain_der: [std::slice::from_ref(certificate.der()), &self.intermediates].concat(),
             key_der: PrivatePkcs8KeyDer::from(key.serialize_der()),
         }
     }
@@ -117,6 +130,13 @@ impl Authority {
         roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
         client_builder(versions).with_root_certificates(roots).with_no_client_auth()
     }
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
 }
 
 /// An end-entity certificate with its key.

@@ -49,6 +49,8 @@ pub enum Scope {
     OldIngress(ObjectKey),
     /// The Ingresses of a host together.
     Host(HostKey),
+    /// A name that hosts have besides their own.
+    FurtherName(HostKey),
     /// A backend.
     Backend(Arc<str>),
     /// The certificate in a Secret.

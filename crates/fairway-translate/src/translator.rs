@@ -7,6 +7,7 @@
 mod backends;
 mod certificates;
 mod dependencies;
+mod further;
 mod globals;
 mod hosts;
 mod ingresses;
@@ -68,6 +69,7 @@ impl Translator {
         state.report_trust(&work);
         state.read_secrets(inputs, &mut work, now);
         state.make_hosts(inputs, &mut work);
+        state.make_names(inputs, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
         state.current.clone()

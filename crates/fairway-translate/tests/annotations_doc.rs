@@ -34,6 +34,7 @@ fn row(known: &Known) -> String {
     let (state, text, paths) = match known.support {
         Support::Done => ("done", "", ""),
         Support::Differs { how } => ("done differently", how, ""),
+        Support::Needless { why } => ("nothing to do", why, ""),
         Support::Missing { class: Class::Protection, effect, .. } => ("not yet", effect, "503 "),
         Support::Missing { class: Class::Feature | Class::Purpose, effect, .. } => {
             ("not yet", effect, "served ")

@@ -81,7 +81,9 @@ fn describe(host: &VirtualHost) -> Option<(String, Value)> {
         return None;
     }
     let certificate = host.certificate.as_ref().map(|key| format!(", {key}")).unwrap_or_default();
-    Some((format!("{} ({:?}{certificate})", host.key.host, host.order), json!(rules)))
+    let suites = host.suites.as_ref().map(|it| format!(", {:?} chosen by {:?}", it.offered, it.chosen_by));
+    let suites = suites.unwrap_or_default();
+    Some((format!("{} ({:?}{certificate}{suites})", host.key.host, host.order), json!(rules)))
 }
 
 fn rule(rule: &Rule) -> Value {

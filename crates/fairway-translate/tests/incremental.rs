@@ -55,6 +55,9 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("auth-url", "http://x"),
         ("denylist-source-range", "10.0.0.0/8"),
         ("permanent-redirect", "https://x.test"),
+        ("server-alias", "b.a.test, *.test, b.test"),
+        ("server-alias", "*.a.test"),
+        ("from-to-www-redirect", "true"),
     ]);
     let verified =
         [("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/c0"), ("proxy-ssl-verify", "on")];

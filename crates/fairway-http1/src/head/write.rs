@@ -11,9 +11,13 @@ pub struct RequestHop<'a> {
     pub chunked: bool,
     /// The protocol that is asked for.
     pub upgrade: Option<&'a [u8]>,
+    /// What becomes of the connection, where that is said and no protocol asked for.
+    pub connection: Option<&'a [u8]>,
+    /// Whether the endpoint is spoken to as of HTTP/1.0.
+    pub http10: bool,
 }
 
-/// Writes a request with this target, always as HTTP/1.1 (RFC 9112 §2.3: a version is per hop).
+/// Writes a request with this target, in the hop's own version (RFC 9112 §2.3).
 ///
 /// Bytes that no target may have are escaped, so that a target made from a decoded path cannot split
 /// the request line.
@@ -26,7 +30,7 @@ pub fn write_request(head: &Head, target: &[u8], hop: &RequestHop<'_>, out: &mut
     } else {
         write_escaped(target, out);
     }
-    out.extend_from_slice(b" HTTP/1.1\r\n");
+    out.extend_from_slice(if hop.http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
     head.for_each_run(|lines| out.extend_from_slice(lines));
     if hop.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -34,6 +38,11 @@ pub fn write_request(head: &Head, target: &[u8], hop: &RequestHop<'_>, out: &mut
     // "A sender of TE MUST also send a "TE" connection option" (RFC 9110 §10.1.4).
     if hop.upgrade.is_none() && head.first(Known::Te).is_some() {
         out.extend_from_slice(b"Connection: TE\r\n");
+    }
+    if let (Some(option), None) = (hop.connection, hop.upgrade) {
+        out.extend_from_slice(b"Connection: ");
+        out.extend_from_slice(option);
+        out.extend_from_slice(b"\r\n");
     }
     if let Some(protocol) = hop.upgrade {
         out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: ");

@@ -205,7 +205,7 @@ fn written(request: &mut Request) -> Vec<u8> {
     head.remove_known(Known::Te);
     strip_hop_by_hop(head);
     let (mut out, mut writer) = (Vec::new(), BodyWriter::new(framing));
-    let hop = RequestHop { chunked: framing == Framing::Chunked, upgrade: None };
+    let hop = RequestHop { chunked: framing == Framing::Chunked, ..RequestHop::default() };
     write_request(head, head.target(), &hop, &mut out);
     for piece in request.body.chunks(4) {
         writer.write(piece, &mut out).expect("the body is as long as was said");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fairway_model::{EndpointHop, HopConnection, HopVersion};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::Acquired;
@@ -45,9 +46,10 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
     let target = if rewritten.is_empty() { exchange.env.intake.received(buffers) } else { rewritten };
     let asks = exchange.env.rule.rule().policy.websocket;
     let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
-    lease
-        .up()
-        .send_request(&buffers.request, &RequestPlan { target, body: exchange.env.intake.body, upgrade });
+    let EndpointHop { version, connection } = exchange.env.rule.steps().hop;
+    let (http10, connection) = (version == HopVersion::Http10, option(connection));
+    let plan = RequestPlan { target, body: exchange.env.intake.body, upgrade, http10, connection };
+    lease.up().send_request(&buffers.request, &plan);
     async move {
         let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
         let fault = match transact(exchange, lease.up(), (retry_state.now, patience)).await {
@@ -64,6 +66,15 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         // A client that resets its requests would else have the system run out of ports: each closed here is kept a minute.
         lease.up().abandon();
         Err(Failed { fault, progress, age, endpoint: lease.index() })
+    }
+}
+
+/// What the endpoint is told of the connection.
+fn option(connection: HopConnection) -> Option<&'static [u8]> {
+    match connection {
+        HopConnection::Unsaid => None,
+        HopConnection::Close => Some(b"close"),
+        HopConnection::KeepAlive => Some(b"keep-alive"),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::fault::Fault;
 use crate::filter;
 use crate::metrics::count;
 use crate::network::Network;
+use crate::peer::Scheme;
 use crate::record::UpstreamRecord;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
@@ -52,7 +53,7 @@ struct Delivered<H: Hop> {
 pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
-    let group = group(&exchange.env, exchange.buffers);
+    let group = group(&exchange.env, exchange.client_side.peer.scheme, exchange.buffers);
     if group.is_some() {
         prepare(&mut exchange.env, exchange.buffers);
     }
@@ -63,7 +64,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 pub(super) fn forward_as_it_is<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
-    let group = group(&exchange.env, exchange.buffers);
+    let group = group(&exchange.env, exchange.client_side.peer.scheme, exchange.buffers);
     forward_to(exchange, group)
 }
 
@@ -90,10 +91,15 @@ fn forward_to<'a, N: Network, D: Downstream>(
 
 /// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
 /// is the adopted snapshot's own.
-fn group<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) -> Option<Rc<Group<ToEndpoint<N>>>> {
+fn group<N: Network>(
+    env: &Environment<'_, N>,
+    scheme: Scheme,
+    buffers: &mut Buffers,
+) -> Option<Rc<Group<ToEndpoint<N>>>> {
     let of = |rule: &CompiledRule| {
-        let slot = rule.targets().pick(env.worker.random(|random| random.u32(..)))?;
-        env.adopted.group(slot, &env.worker.groups)
+        let secured = rule.secured().filter(|_| scheme == Scheme::Https);
+        let picked = || rule.targets().pick(env.worker.random(|random| random.u32(..)));
+        env.adopted.group(secured.or_else(picked)?, &env.worker.groups)
     };
     let group = of(env.rule);
     let fallbacks = &env.rule.steps().fallbacks;
@@ -391,6 +397,7 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
         buffers.answer.remove_known(Known::ContentLength);
     }
     buffers.answer.remove_known(Known::Server);
+    filter::on_received(env.rule, &env.client, buffers);
     filter::on_answer(env.rule, env.client.scheme, buffers);
 }
 

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use fairway_message::BodySize;
-use fairway_model::Mirror;
+use fairway_message::{BodySize, Known};
+use fairway_model::{Mirror, MirrorTarget};
 use fairway_routing::Copying;
 
 use super::environment::Environment;
@@ -37,6 +37,11 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     mine.forms.copy(&buffers.forms);
     let mut intake = env.intake.clone();
     intake.expectation = Expectation::Nothing;
+    address(&copying.mirror, env, (buffers, &mut mine));
+    if copying.mirror.most_body == 0 {
+        intake.body = BodySize::None;
+        mine.request.remove_known(Known::ContentLength);
+    }
     let (writer, reader) = copy(copying.mirror.most_body);
     match intake.body {
         BodySize::None => writer.finish(),
@@ -61,4 +66,29 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         let _ = subrequest::run(&outer, peer, (&rule, intake), (Unseen::before(reader), &mut mine)).await;
         drop(ticket);
     });
+}
+
+/// Writes what the copy asks for, and of whom.
+fn address<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, (own, copy): (&Buffers, &mut Buffers)) {
+    match &mirror.target {
+        MirrorTarget::Forwarded => {}
+        MirrorTarget::Received(before) => {
+            let target = &mut copy.forms.write().target;
+            target.clear();
+            target.extend_from_slice(before.as_bytes());
+            target.extend_from_slice(env.intake.received(own));
+        }
+        MirrorTarget::Fixed(path) => {
+            let target = &mut copy.forms.write().target;
+            target.clear();
+            target.extend_from_slice(path.as_bytes());
+        }
+    }
+    if let Some(host) = &mirror.host {
+        let kept = &mut copy.forms.write().host;
+        if kept.is_empty() {
+            kept.extend_from_slice(copy.request.first(Known::Host).unwrap_or_default());
+        }
+        copy.request.set(b"Host", host.as_bytes());
+    }
 }

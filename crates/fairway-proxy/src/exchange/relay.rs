@@ -2,8 +2,10 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fairway_grpc::Encoder;
+use fairway_model::AnswerRate;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::pace::Pace;
 
@@ -38,6 +40,8 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
+        let rate = env.rule.steps().bounds.rate;
+        let most = rate.map_or(u64::MAX, |rate| allowance(rate, record.began));
         let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
             // The endpoint may refuse the rest; its answer counts all the same.
@@ -45,7 +49,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
-        let fault = match flow.poll(cx, up, &mut outlet) {
+        let fault = match flow.poll(cx, up, &mut outlet, most) {
             Poll::Ready(Ok(())) => {
                 if env.intake.dialect.is_grpc() {
                     record.call.status = status_of(up.trailers()).or(record.call.status);
@@ -61,6 +65,13 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             Poll::Pending => {
                 if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
+                }
+                if flow.is_held(record.body_bytes, most) {
+                    flow.hold(client_side, record.body_bytes);
+                    ready!(client_side.deadline.poll_passed(cx));
+                    client_side.deadline.set(Instant::now(), HOLD);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 // In a stream of messages, the request's are progress, too.
                 let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
@@ -112,6 +123,8 @@ enum Awaited {
     Endpoint,
     /// Bytes wait that it does not take.
     Client,
+    /// The rule lets no more pass for now.
+    Allowance,
 }
 
 struct Flow {
@@ -128,6 +141,16 @@ struct Flow {
     pace: Pace,
 }
 
+/// How long an answer is held for more of its allowance to come.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// The bytes of a body that may have moved by now, when its request came at `began`.
+fn allowance(rate: AnswerRate, began: Instant) -> u64 {
+    let elapsed = Instant::now().saturating_duration_since(began) + Duration::from_secs(1);
+    let bytes = u128::from(rate.bytes) * elapsed.as_millis() / 1000;
+    rate.after.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
 impl Flow {
     fn new(began: Instant, rate: u64) -> Self {
         Self {
@@ -141,11 +164,28 @@ impl Flow {
         }
     }
 
+    /// Whether no more may move for now.
+    fn is_held(&self, moved: u64, most: u64) -> bool {
+        self.stage == Stage::Flowing && moved >= most
+    }
+
+    /// Waits for more allowance: nobody is late meanwhile.
+    fn hold<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, moved: u64) {
+        let now = Instant::now();
+        if self.awaited != Awaited::Allowance {
+            self.awaited = Awaited::Allowance;
+            self.since = now;
+            client_side.deadline.set(now, HOLD);
+        }
+        self.seen = (moved, client_side.down.progress());
+    }
+
     fn poll<D: Channel, U: Channel>(
         &mut self,
         cx: &mut Context<'_>,
         up: &mut U,
         outlet: &mut Outlet<'_, D>,
+        most: u64,
     ) -> Poll<Result<(), Fault>> {
         let mut pieces = 0;
         self.has_more = false;
@@ -162,6 +202,12 @@ impl Flow {
             let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
             let room = ready!(room).map_err(|_| Fault::ClientGone)?;
+            if self.is_held(*outlet.moved, most) {
+                ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
+                return Poll::Pending;
+            }
+            let left = usize::try_from(most - *outlet.moved).unwrap_or(usize::MAX);
+            let room = room.min(left);
             let step =
                 up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));
             match step {
@@ -190,7 +236,7 @@ impl Flow {
     fn lateness(&self) -> Fault {
         match self.awaited {
             Awaited::Client => Fault::ClientStalled,
-            Awaited::Unknown | Awaited::Endpoint => Fault::UpstreamTimeout,
+            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => Fault::UpstreamTimeout,
         }
     }
 
@@ -204,7 +250,7 @@ impl Flow {
         let seen = (moved, client_side.down.progress());
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
-            if self.seen == seen {
+            if self.seen == seen && self.awaited != Awaited::Allowance {
                 return false;
             }
             let now = Instant::now();
@@ -220,7 +266,7 @@ impl Flow {
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,
-            Awaited::Unknown | Awaited::Endpoint => env.rule.rule().policy.timeouts.read,
+            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => env.rule.rule().policy.timeouts.read,
         };
         env.arm(&mut client_side.deadline, self.since, patience);
         too_slow

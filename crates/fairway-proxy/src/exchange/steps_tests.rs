@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror, RateLimit, Timeouts,
+    AnswerRate, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror,
+    MirrorTarget, RateLimit, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -280,7 +281,44 @@ async fn a_client_has_no_more_under_way_than_its_limit() {
 }
 
 fn mirror(most_body: u64) -> Filter {
-    Filter::Mirror(Mirror { backend: "b".into(), numerator: 1, denominator: 1, most_body })
+    Filter::Mirror(Mirror {
+        backend: "b".into(),
+        numerator: 1,
+        denominator: 1,
+        most_body,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_asked_for_what_its_rule_says() {
+    for (target, most_body, line) in [
+        (MirrorTarget::Received("/copy".into()), u64::MAX, "POST /copy/p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Received("".into()), 0, "POST /p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Fixed("/all".into()), u64::MAX, "POST /all HTTP/1.1\r\n"),
+    ] {
+        on_stage(async {
+            let Filter::Mirror(usual) = mirror(most_body) else { unreachable!("it is one") };
+            let filter = Filter::Mirror(Mirror { target, host: Some("copy.test".into()), ..usual });
+            let rewrite = Filter::RewritePath(fairway_model::PathRewrite::Full("/new".into()));
+            let (stage, seen) = stage(1, vec![rewrite, filter], |_| Some(ok()));
+            assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+            settle().await;
+            let seen = seen.borrow();
+            let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+            let (own, copy) = (text(0), text(101));
+            assert!(own.starts_with("POST /new") && own.ends_with("\r\n\r\nbody"), "{own}");
+            assert_eq!(field(own, "Host"), Some("shop.test"));
+            assert!(copy.starts_with(line), "{copy}");
+            assert_eq!(field(copy, "Host"), Some("copy.test"));
+            assert_eq!(field(copy, "X-Forwarded-Host"), Some("shop.test"));
+            let body = if most_body == 0 { "" } else { "body" };
+            assert!(copy.ends_with(&format!("\r\n\r\n{body}")), "{copy}");
+            assert_eq!(field(copy, "Content-Length").is_some(), most_body > 0);
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -505,4 +543,28 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
         })
         .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_goes_at_the_pace_of_its_rule_and_nobody_is_late_meanwhile() {
+    const BODY: usize = 3000;
+    let text: &'static str =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY)).leak();
+    on_stage(async move {
+        // The last takes longer than the endpoint and the client may be silent.
+        for (bytes, after, seconds) in [(1000, 0, 2), (1000, 2000, 0), (1_000_000, 0, 0), (10, 0, 299)] {
+            let rate = Filter::AnswerRate(AnswerRate { bytes, after });
+            let (stage, _) = stage(1, vec![rate], move |_| Some(text));
+            let mut client = stage.client();
+            for _ in 0..2 {
+                let began = tokio::time::Instant::now();
+                let answer = client.ask(PUT).await.unwrap();
+                assert_eq!((answer.status, answer.body.len()), (200, BODY), "{bytes} {after}");
+                let took = began.elapsed();
+                let expected = Duration::from_secs(seconds);
+                assert!(took >= expected && took < expected + Duration::from_millis(200), "{took:?}");
+            }
+        }
+    })
+    .await;
 }

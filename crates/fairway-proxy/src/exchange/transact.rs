@@ -116,7 +116,8 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         env: &Environment<'_, N>,
         (client_side, buffers): (&mut ClientSide<D>, &mut Buffers),
     ) -> Poll<Result<Reply, Fault>> {
-        let limits = env.worker.options.limits.head();
+        let mut limits = env.worker.options.limits.head();
+        limits.head_bytes = limits.head_bytes.max(env.rule.steps().bounds.head);
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
             if client_side.down.queued() > 0 {

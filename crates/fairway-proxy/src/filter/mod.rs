@@ -3,10 +3,12 @@
 mod answer;
 mod cors;
 mod limit;
+mod received;
 mod redirect;
 mod verdict;
 
 pub(crate) use answer::own_answer;
+pub(crate) use received::on_received;
 pub(crate) use verdict::{FilterContext, Verdict};
 
 use std::net::IpAddr;

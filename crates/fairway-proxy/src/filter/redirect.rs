@@ -19,10 +19,12 @@ pub(super) fn to_https<'r>(
     }
     let mut location = b"https://".to_vec();
     location.extend_from_slice(host_for_redirect(buffers));
-    push_port(&mut location, Scheme::Https, context.https_port);
+    match to.explicit_port {
+        true => write_port(&mut location, context.https_port),
+        false => push_port(&mut location, Scheme::Https, context.https_port),
+    }
     let received = context.intake.received(buffers);
-    let kept =
-        if to.keep_trailing_slash { received } else { received.strip_suffix(b"/").unwrap_or(received) };
+    let kept = if to.keep_trailing_slash { received } else { without_slash(received) };
     location.extend_from_slice(kept);
     answer(buffers, to.status, &location)
 }
@@ -35,6 +37,17 @@ pub(super) fn elsewhere<'r>(
 ) -> Verdict<'r> {
     let location = match &to.target {
         RedirectTarget::Url(url) => url.as_bytes().to_vec(),
+        RedirectTarget::Path(path) => {
+            let mut location = path.as_bytes().to_vec();
+            push_query(&mut location, context, buffers);
+            location
+        }
+        RedirectTarget::Host(host) => {
+            let mut location = format!("{}://{host}", context.client.scheme.as_str()).into_bytes();
+            write_port(&mut location, context.client.port);
+            location.extend_from_slice(without_slash(context.intake.received(buffers)));
+            location
+        }
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
             let scheme = match scheme.as_deref() {
                 Some("https") => Scheme::Https,
@@ -51,9 +64,8 @@ pub(super) fn elsewhere<'r>(
                 .extend_from_slice(host.as_ref().map_or(host_for_redirect(buffers), |host| host.as_bytes()));
             push_port(&mut location, scheme, port);
             push_path(&mut location, (path.as_ref(), to.path.as_ref()), context, buffers);
-            if *keep_query && !context.intake.query(buffers).is_empty() {
-                location.push(b'?');
-                location.extend_from_slice(context.intake.query(buffers));
+            if *keep_query {
+                push_query(&mut location, context, buffers);
             }
             location
         }
@@ -83,11 +95,28 @@ fn push_path(
     }
 }
 
+fn push_query(location: &mut Vec<u8>, context: &FilterContext<'_>, buffers: &Buffers) {
+    let query = context.intake.query(buffers);
+    if !query.is_empty() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+}
+
+/// As nginx's Lua does it: of the whole target, so that a query may lose it.
+fn without_slash(target: &[u8]) -> &[u8] {
+    target.strip_suffix(b"/").unwrap_or(target)
+}
+
 fn push_port(location: &mut Vec<u8>, scheme: Scheme, port: u16) {
     if port != scheme.default_port() {
-        location.push(b':');
-        location.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+        write_port(location, port);
     }
+}
+
+fn write_port(location: &mut Vec<u8>, port: u16) {
+    location.push(b':');
+    location.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
 }
 
 fn answer<'r>(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict<'r> {

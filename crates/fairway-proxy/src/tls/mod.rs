@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod identities;
+pub(crate) mod suites;
 pub(crate) mod upstream;
 
 pub use identities::SelfSigned;

@@ -13,16 +13,17 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::tls::identities::Identities;
+use crate::tls::suites;
 
 /// The settings for one kind of backend.
 ///
 /// # Errors
 /// When the roots are no certificates, or the client certificate is not there.
 pub(crate) fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(suites::provider(&tls.suites));
     let verifier = verifier(&tls.verification, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+        .with_protocol_versions(suites::versions(tls.versions))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = match &tls.client_certificate {
@@ -48,7 +49,7 @@ fn verifier(
 ) -> Result<Arc<Verifier>, Error> {
     let trust = match verification {
         UpstreamVerification::Off => Trust::Anyone,
-        UpstreamVerification::Chain { roots, name } => {
+        UpstreamVerification::Chain { roots, name, depth } => {
             let mut store = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(roots.as_bytes()) {
                 store.add(certificate.map_err(|error| Error::General(error.to_string()))?)?;
@@ -58,7 +59,8 @@ fn verifier(
             let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
                 .build()
                 .map_err(|error| Error::General(error.to_string()))?;
-            Trust::Chain { chain, name }
+            let depth = depth.map_or(usize::MAX, |depth| depth as usize);
+            Trust::Chain { chain, name, depth }
         }
     };
     Ok(Arc::new(Verifier { trust, provider: Arc::clone(provider) }))
@@ -75,8 +77,9 @@ struct Verifier {
 enum Trust {
     /// Any certificate is taken.
     Anyone,
-    /// The chain, and a name of its own instead of the one that was dialled.
-    Chain { chain: Arc<WebPkiServerVerifier>, name: ServerName<'static> },
+    /// The chain, and a name of its own instead of the one that was dialled. Of the certificates that the endpoint sends
+    /// besides its own, in the order of the chain (RFC 8446 §4.4.2), the first `depth` count.
+    Chain { chain: Arc<WebPkiServerVerifier>, name: ServerName<'static>, depth: usize },
 }
 
 impl ServerCertVerifier for Verifier {
@@ -90,7 +93,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         match &self.trust {
             Trust::Anyone => Ok(ServerCertVerified::assertion()),
-            Trust::Chain { chain, name } => {
+            Trust::Chain { chain, name, depth } => {
+                let intermediates = &intermediates[..intermediates.len().min(*depth)];
                 chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
             }
         }

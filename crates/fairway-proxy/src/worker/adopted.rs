@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening};
 use crate::publish::Published;
-use crate::tls::Identities;
+use crate::tls::{Identities, suites};
 use crate::upstream::{Group, Groups};
 use fairway_sides::sides::Hop;
 
@@ -109,6 +109,10 @@ impl<H: Hop> Adopted<H> {
         let tls = &self.listening().model(listener)?.tls;
         let own = host.and_then(|host| host.certificate());
         let certificate = own.or_else(|| self.identities().best(&tls.certificates, name));
-        Some((listener, Arc::clone(self.identities().server(certificate))))
+        let config = self.identities().server(certificate);
+        match host.and_then(|host| host.model().suites.as_ref()) {
+            None => Some((listener, Arc::clone(config))),
+            Some(suites) => Some((listener, Arc::new(suites::for_host(config, suites).ok()?))),
+        }
     }
 }

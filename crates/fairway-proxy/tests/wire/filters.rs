@@ -1,8 +1,9 @@
 //! Filters as a client and an endpoint see them.
 
 use fairway_model::{
-    AccessList, Cors, CorsOrigin, Deny, FieldMatch, Filter, HeaderEdit, HeaderField, HttpsRedirect, Match,
-    PathMatch, PathRewrite, RealIp, Redirect, RedirectTarget, TextMatch,
+    AccessList, CookieRewrite, Cors, CorsOrigin, Deny, FieldMatch, Filter, HeaderEdit, HeaderField,
+    HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect, RedirectTarget,
+    Replacement, TextMatch,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -34,7 +35,7 @@ fn field(name: &str, value: &str) -> HeaderField {
 
 #[tokio::test]
 async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
-    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false };
+    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
     let (backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
     for (host, target, location) in [
         ("Example.com:8080", "/a/b?c=d", "https://Example.com/a/b?c=d"),
@@ -51,8 +52,26 @@ async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
 }
 
 #[tokio::test]
+async fn a_redirect_to_https_writes_the_port_where_it_is_asked_to() {
+    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: true };
+    let (_backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    let answer = ask(&proxy, Request::get(HOST, "/a/")).await;
+    assert_eq!(answer.header("Location"), Some("https://example.com:443/a"));
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_drops_one_slash_at_the_end() {
+    let target = RedirectTarget::Host("www.example.com".into());
+    let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 308, target })]).await;
+    let answer = ask(&proxy, Request::get(HOST, "/a//")).await;
+    assert_eq!(answer.header("Location"), Some("http://www.example.com:80/a/"));
+    let answer = ask_tls(&proxy, Request::get(HOST, "/")).await;
+    assert_eq!(answer.header("Location"), Some("https://www.example.com:443"));
+}
+
+#[tokio::test]
 async fn a_redirected_post_keeps_the_connection_and_its_body_is_no_request() {
-    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: true };
+    let redirect = HttpsRedirect { status: 308, keep_trailing_slash: true, explicit_port: false };
     let (_backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
     let mut client = proxy.client().await;
     for _ in 0..2 {
@@ -78,6 +97,8 @@ async fn a_redirect_replaces_the_parts_it_names() {
         (parts(Some("https"), None, None, full.clone(), false), "https://example.com/new"),
         (parts(Some("https"), None, Some(8443), full, true), "https://example.com:8443/new?c=d"),
         (parts(None, None, Some(80), None, false), "http://example.com/a/b"),
+        (RedirectTarget::Path("/a/b/".into()), "/a/b/?c=d"),
+        (RedirectTarget::Host("www.example.com".into()), "http://www.example.com:80/a/b?c=d"),
     ] {
         let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 302, target })]).await;
         let answer = ask(&proxy, Request::get(HOST, "/a/b?c=d")).await;
@@ -107,6 +128,52 @@ async fn a_redirect_replaces_the_prefix_that_its_rule_matched() {
         assert_eq!((answer.status, answer.header("Location")), (301, Some(location)), "{new} {asked}");
     }
     assert_eq!(backend.request_count(), 0);
+}
+
+#[tokio::test]
+async fn cookies_and_redirects_of_the_endpoint_get_the_names_that_the_client_knows() {
+    let replacement = |from: &str, to: &str| Replacement { from: from.into(), to: to.into() };
+    let cookies = CookieRewrite {
+        domain: Some(replacement("inner.test", "outer.test")),
+        path: Some(replacement("/", "/app/")),
+    };
+    let backend = Backend::http(|request| match &*request.target {
+        "/cookies" => Answer::with_headers(
+            200,
+            &[
+                ("Set-Cookie", "a=b; Path=/; Domain=inner.test"),
+                ("Set-Cookie", "c=d"),
+                ("X-Cookie", "Path=/"),
+            ],
+            "",
+        ),
+        "/refresh" => Answer::with_headers(200, &[("Refresh", "3; URL=http://inner.test/x")], ""),
+        "/elsewhere" => Answer::with_headers(302, &[("Location", "http://third.test/x")], ""),
+        _ => Answer::with_headers(302, &[("Location", "http://inner.test/x?y")], ""),
+    })
+    .await;
+    for (to, absolute, location) in [
+        ("https://outer.test/", true, "https://outer.test/x?y"),
+        ("/sub/", true, "http://example.com/sub/x?y"),
+        ("/sub/", false, "/sub/x?y"),
+    ] {
+        let url = replacement("http://inner.test/", to);
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.filters = vec![
+            Filter::AnswerCookies(cookies.clone()),
+            Filter::AnswerLocation(LocationRewrite { url, absolute }),
+        ];
+        let proxy = setup.start();
+        let answer = ask(&proxy, Request::get(HOST, "/")).await;
+        assert_eq!((answer.status, answer.header("Location")), (302, Some(location)));
+        let answer = ask(&proxy, Request::get(HOST, "/elsewhere")).await;
+        assert_eq!(answer.header("Location"), Some("http://third.test/x"));
+        let answer = ask(&proxy, Request::get(HOST, "/refresh")).await;
+        assert_eq!(answer.header("Refresh"), Some(&*format!("3; URL={to}x")));
+        let answer = ask(&proxy, Request::get(HOST, "/cookies")).await;
+        assert_eq!(answer.header_values("Set-Cookie"), ["a=b; Path=/app/; Domain=outer.test", "c=d"]);
+        assert_eq!(answer.header("X-Cookie"), Some("Path=/"));
+    }
 }
 
 #[tokio::test]
@@ -338,7 +405,7 @@ async fn a_guard_of_the_root_holds_for_absolute_targets_without_a_path() {
 
 #[tokio::test]
 async fn redirects_of_absolute_targets_without_a_path_stay_on_their_host() {
-    let to_https = HttpsRedirect { status: 308, keep_trailing_slash: true };
+    let to_https = HttpsRedirect { status: 308, keep_trailing_slash: true, explicit_port: false };
     let (_backend, to_https) = behind(vec![Filter::HttpsRedirect(to_https)]).await;
     let prefix = Some(PathRewrite::Prefix("/new".into()));
     let parts = |path| RedirectTarget::Parts {

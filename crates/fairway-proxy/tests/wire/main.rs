@@ -15,6 +15,7 @@ mod filters;
 mod forwarded;
 mod framing_rules;
 mod hedging;
+mod hop;
 mod http2_settings;
 mod ipv6;
 mod keep_alive;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
-    HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, PrivateKey,
-    Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls, VirtualHost,
-    WeightedBackend,
+    HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy,
+    PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls,
+    VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
@@ -36,6 +36,8 @@ pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) endpoints: Vec<SocketAddr>,
+    /// The endpoint of another backend, `other`.
+    pub(crate) other: Option<SocketAddr>,
     pub(crate) tls: Option<UpstreamTls>,
     pub(crate) path: PathMatch,
     pub(crate) filters: Vec<Filter>,
@@ -46,6 +48,8 @@ pub(crate) struct Setup {
     /// Hosts with a certificate of their own, beside the host for everybody.
     pub(crate) hosts: Vec<(HostPattern, Certificate)>,
     pub(crate) default_certificate: Option<Certificate>,
+    /// Of all hosts.
+    pub(crate) suites: Option<HostSuites>,
     pub(crate) options: ProxyOptions,
 }
 
@@ -54,6 +58,7 @@ impl Setup {
     pub(crate) fn to(endpoints: &[SocketAddr]) -> Self {
         Self {
             endpoints: endpoints.to_vec(),
+            other: None,
             tls: None,
             path: PathMatch::default(),
             filters: Vec::new(),
@@ -62,6 +67,7 @@ impl Setup {
             addresses: BTreeMap::from([("http", vec![free()]), ("https", vec![free()])]),
             hosts: Vec::new(),
             default_certificate: None,
+            suites: None,
             options: options(),
         }
     }
@@ -103,6 +109,11 @@ impl Setup {
             config.listeners.insert(name.into(), Arc::new(listener));
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
+        if let Some(address) = self.other {
+            let (key, endpoints) = ("other".into(), vec![Endpoint { address, name: None }]);
+            let other = Backend { key, endpoints, tls: None, ..self.backend() };
+            config.backends.insert("other".into(), Arc::new(other));
+        }
         let mut add = |host: HostPattern, certificate: Option<CertificateKey>| {
             let key = HostKey { table: "ingress".into(), host };
             config.hosts.insert(key.clone(), Arc::new(self.virtual_host(key, certificate)));
@@ -158,6 +169,7 @@ impl Setup {
             routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
             certificate,
             clients: None,
+            suites: self.suites.clone(),
             falls_through: false,
         }
     }

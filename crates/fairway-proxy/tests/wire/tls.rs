@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fairway_model::{HostPattern, UpstreamTls, UpstreamVerification, WildcardSpan};
+use fairway_model::{
+    ChosenBy, CipherSuite, HostPattern, HostSuites, TlsVersions, UpstreamTls, UpstreamVerification,
+    WildcardSpan,
+};
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
@@ -141,13 +144,23 @@ async fn what_is_no_handshake_is_counted_and_closed() {
 fn verifying(roots: &Authority, name: &str) -> UpstreamTls {
     UpstreamTls {
         server_name: Some(name.into()),
-        verification: UpstreamVerification::Chain { roots: Arc::from(roots.pem()), name: name.into() },
-        client_certificate: None,
+        verification: UpstreamVerification::Chain {
+            roots: Arc::from(roots.pem()),
+            name: name.into(),
+            depth: None,
+        },
+        ..trusting()
     }
 }
 
 fn trusting() -> UpstreamTls {
-    UpstreamTls { server_name: None, verification: UpstreamVerification::Off, client_certificate: None }
+    UpstreamTls {
+        server_name: None,
+        verification: UpstreamVerification::Off,
+        client_certificate: None,
+        versions: TlsVersions::Both,
+        suites: Vec::new(),
+    }
 }
 
 #[tokio::test]
@@ -179,6 +192,75 @@ async fn endpoints_are_verified_as_far_as_the_backend_says() {
         } else {
             proxy.expect_fault("upstream_tls", 2).await;
             assert_eq!(backend.request_count(), 0);
+        }
+    }
+}
+
+/// What an endpoint of `authority` answers through the proxy.
+async fn status_of(leaf: &Leaf, tls: UpstreamTls) -> (u16, Backend) {
+    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.tls = Some(tls);
+    let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    (answer.status, backend)
+}
+
+#[tokio::test]
+async fn chains_of_endpoints_are_as_long_as_the_backend_allows() {
+    let root = Authority::new("root");
+    let (first, second) = (root.intermediate("first"), root.intermediate("first").intermediate("second"));
+    for (authority, depth, status) in [
+        (&root, Some(0), 200),
+        (&first, Some(0), 502),
+        (&first, Some(1), 200),
+        (&second, Some(1), 502),
+        (&second, Some(2), 200),
+        (&second, None, 200),
+    ] {
+        let name = "inner.example".into();
+        let verification = UpstreamVerification::Chain { roots: Arc::from(root.pem()), name, depth };
+        let tls = UpstreamTls { verification, ..trusting() };
+        assert_eq!(status_of(&authority.leaf(&["inner.example"]), tls).await.0, status, "{depth:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_offered_the_versions_and_suites_of_its_backend() {
+    let leaf = Authority::new("ours").leaf(&["inner.example"]);
+    let offers =
+        |versions, suites: &[CipherSuite]| UpstreamTls { versions, suites: suites.into(), ..trusting() };
+    let ecdsa = [CipherSuite::EcdheEcdsaAes128];
+    for (tls, status) in [
+        (offers(TlsVersions::Only12, &[]), 200),
+        (offers(TlsVersions::Only13, &[]), 200),
+        (offers(TlsVersions::Only12, &ecdsa), 200),
+        // The endpoint has a certificate with ECDSA.
+        (offers(TlsVersions::Only12, &[CipherSuite::EcdheRsaAes128]), 502),
+        (offers(TlsVersions::Both, &[CipherSuite::EcdheRsaAes128]), 200),
+    ] {
+        assert_eq!(status_of(&leaf, tls.clone()).await.0, status, "{tls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_offers_its_own_suites_of_tls_1_2() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let leaf = authority.leaf(&["a.example.com"]);
+    for (offered, speaks_12) in [
+        (vec![], true),
+        (vec![CipherSuite::EcdheEcdsaAes128], true),
+        // The host has a certificate with ECDSA.
+        (vec![CipherSuite::EcdheRsaAes128], false),
+    ] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
+        setup.suites = Some(HostSuites { offered, chosen_by: ChosenBy::Server });
+        let proxy = setup.start();
+        for (version, speaks) in [(&TLS12, speaks_12), (&TLS13, true)] {
+            let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
+            let connected = Client::connect_tls(proxy.https, &offer).await;
+            assert_eq!(connected.is_ok(), speaks, "{version:?} {:?}", setup.suites);
         }
     }
 }

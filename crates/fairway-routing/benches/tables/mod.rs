@@ -103,6 +103,7 @@ fn host(name: &str, rules: Vec<Rule>) -> VirtualHost {
         routes: vec![Arc::new(Route { origin: Origin::object("Ingress", "ns", name), created: None, rules })],
         certificate: None,
         clients: None,
+        suites: None,
         falls_through: false,
     }
 }

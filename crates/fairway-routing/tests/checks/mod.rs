@@ -97,6 +97,7 @@ fn virtual_host(choices: &mut Unstructured<'_>) -> Result<VirtualHost> {
         routes: several(choices, 0..=3, a_route)?,
         certificate: None,
         clients: None,
+        suites: None,
         falls_through: choices.arbitrary()?,
     })
 }

@@ -80,6 +80,7 @@ pub(crate) fn host(name: &str, routes: Vec<Arc<Route>>) -> VirtualHost {
         routes,
         certificate: None,
         clients: None,
+        suites: None,
         falls_through: false,
     }
 }

@@ -35,6 +35,8 @@ pub struct H1<S> {
     method: Method,
     /// Whether the peer keeps the connection after this message.
     stays: bool,
+    /// Whether the request that was sent was to be the last one.
+    closes: bool,
 }
 
 impl<S: Transport> H1<S> {
@@ -48,6 +50,7 @@ impl<S: Transport> H1<S> {
             parser: HeadParser::new(),
             method: Method::Other,
             stays: true,
+            closes: false,
         }
     }
 
@@ -110,7 +113,7 @@ impl<S: Transport> H1<S> {
     fn replied(&mut self, answer: &mut Head) -> Result<Reply, Malformed> {
         let upgrade = if answer.status() == 101 { asks_for(answer) } else { Upgrade::None };
         let framing = response_framing(answer, self.method)?;
-        self.stays = keep_alive(answer) && framing != Framing::UntilClose;
+        self.stays = keep_alive(answer) && framing != Framing::UntilClose && !self.closes;
         self.reader = BodyReader::new(framing, BodyLimits::default());
         strip_hop_by_hop(answer);
         Ok(Reply { body: size_of_body(framing), upgrade })
@@ -254,7 +257,14 @@ impl<S: Transport> Upstream for H1<S> {
             Upgrade::None => None,
             Upgrade::WebSocket => Some(&b"websocket"[..]),
         };
-        let hop = RequestHop { chunked: framing == Framing::Chunked, upgrade };
+        // Neither a handshake nor chunks are known to HTTP/1.0.
+        let http10 = plan.http10 && upgrade.is_none() && framing != Framing::Chunked;
+        let connection = plan.connection.filter(|_| upgrade.is_none());
+        self.closes = match connection {
+            Some(option) => option == b"close",
+            None => http10,
+        };
+        let hop = RequestHop { chunked: framing == Framing::Chunked, upgrade, connection, http10 };
         write_request(request, plan.target, &hop, self.wire.outbox(&self.workspace));
         self.writer = BodyWriter::new(framing);
     }

@@ -1,15 +1,17 @@
 //! What the annotations of an Ingress contribute to the way of its requests, by phase. Owns the order of the phases;
 //! never reads an annotation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{Filter, Policy};
+use fairway_model::{ChosenBy, CipherSuite, Filter, HostPattern, Origin, Policy};
 
 use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::to_https::Redirects;
+use crate::shared::backend::{BackendRef, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -35,9 +37,12 @@ pub(crate) enum Phase {
     AnswerHead,
 }
 
-/// Filters in the order of their phases; of one phase in the order of their arrival.
+/// Filters in the order of their phases; of one phase in the order of their arrival. With them the backends that they name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filters(Vec<(Phase, Filter)>);
+pub(crate) struct Filters {
+    ordered: Vec<(Phase, Filter)>,
+    backends: Vec<(BackendRef, Origin)>,
+}
 
 /// What the annotations of an Ingress make of its requests.
 #[derive(Clone, Debug)]
@@ -47,19 +52,49 @@ pub(crate) struct Contributions {
     /// The filters of all paths.
     pub(crate) filters: Filters,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
-    pub(crate) to_https: (ToHttps, Slash),
+    pub(crate) redirects: Redirects,
+    /// What holds for its hosts as a whole.
+    pub(crate) host: HostFeatures,
     /// Where `/` is redirected to.
     pub(crate) app_root: Option<Arc<str>>,
-    /// What each path is rewritten to.
-    pub(crate) rewrite: Option<Arc<str>>,
-    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
-    pub(crate) forwarded_prefix: Option<Arc<str>>,
+    /// What becomes of each path.
+    pub(crate) rewrite: Rewrite,
     pub(crate) path_syntax: PathSyntax,
     pub(crate) policy: Policy,
-    pub(crate) transport: Transport,
-    pub(crate) balance: Balance,
+    /// How its Services are reached.
+    pub(crate) upstream: Upstream,
     pub(crate) errors: Errors,
     pub(crate) role: Role,
+}
+
+/// How the Services of an Ingress are reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Upstream {
+    pub(crate) transport: Transport,
+    pub(crate) balance: Balance,
+    pub(crate) via: Via,
+}
+
+/// What an Ingress says about its hosts as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostFeatures {
+    /// `from-to-www-redirect`.
+    pub(crate) www: bool,
+    /// `server-alias`. A wildcard stands for any number of labels.
+    pub(crate) aliases: BTreeSet<HostPattern>,
+    /// `ssl-ciphers`.
+    pub(crate) suites: Vec<CipherSuite>,
+    /// `ssl-prefer-server-ciphers`.
+    pub(crate) suite_chosen_by: Option<ChosenBy>,
+}
+
+/// What becomes of the paths of an Ingress.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rewrite {
+    /// What each is rewritten to.
+    pub(crate) target: Option<Arc<str>>,
+    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
+    pub(crate) prefix: Option<Arc<str>>,
 }
 
 /// How the paths of an Ingress are meant.
@@ -83,23 +118,33 @@ pub(crate) enum Role {
 impl Filters {
     /// Adds a filter behind those of its phase and of all earlier ones.
     pub(crate) fn push(&mut self, phase: Phase, filter: Filter) {
-        let at = self.0.partition_point(|(other, _)| *other <= phase);
-        self.0.insert(at, (phase, filter));
+        let at = self.ordered.partition_point(|(other, _)| *other <= phase);
+        self.ordered.insert(at, (phase, filter));
+    }
+
+    /// Notes a backend that a filter names, and where it is written.
+    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin) {
+        self.backends.push((backend, origin));
+    }
+
+    /// The backends that filters name.
+    pub(crate) fn backends(&self) -> &[(BackendRef, Origin)] {
+        &self.backends
     }
 
     /// Whether there is a filter of a phase.
     pub(crate) fn has(&self, phase: Phase) -> bool {
-        self.0.iter().any(|(other, _)| *other == phase)
+        self.ordered.iter().any(|(other, _)| *other == phase)
     }
 
     /// The filters in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Filter> {
-        self.0.iter().map(|(_, filter)| filter)
+        self.ordered.iter().map(|(_, filter)| filter)
     }
 
     /// The filters in their order.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Filter> {
-        self.0.into_iter().map(|(_, filter)| filter)
+        self.ordered.into_iter().map(|(_, filter)| filter)
     }
 }
 
@@ -109,14 +154,13 @@ impl Contributions {
         Self {
             closed: defaults.closed,
             filters: Filters::default(),
-            to_https: (defaults.https.when, defaults.https.slash),
+            redirects: defaults.https.redirects,
+            host: HostFeatures::default(),
             app_root: None,
-            rewrite: None,
-            forwarded_prefix: None,
+            rewrite: Rewrite::default(),
             path_syntax: PathSyntax::Typed,
-            policy: defaults.policy(defaults.timeouts, defaults.max_body),
-            transport: Transport::default(),
-            balance: Balance::default(),
+            policy: defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body),
+            upstream: Upstream::default(),
             errors: Errors::default(),
             role: Role::Main,
         }

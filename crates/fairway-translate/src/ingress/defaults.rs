@@ -8,8 +8,9 @@ use fairway_model::{Balancing, ForwardedPath, HttpsRedirect, Policy, Retry, Time
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::to_https::{Https, Slash};
+use crate::ingress::to_https::{Https, Port, Redirects, Slash};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
+use crate::ingress::values::Values;
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -31,21 +32,40 @@ pub(crate) struct Defaults {
     pub(crate) limit_status: LimitStatus,
     /// The value of `Strict-Transport-Security`, where it is sent.
     pub(crate) hsts: Option<Arc<str>>,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) max_body: Option<u64>,
+    pub(crate) forwarding: Forwarding,
     /// `custom-http-errors`, in ascending order.
     pub(crate) errors: Vec<u16>,
-    /// `load-balance`.
-    pub(crate) balancing: Balancing,
-    /// `forwarded-path`.
-    pub(crate) forwarded_path: ForwardedPath,
     /// In lower case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) source_ranges: SourceRanges,
+    /// Keys that are annotations as well.
+    pub(crate) values: Values,
     /// By what every client may claim any address.
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
+}
+
+/// How requests are forwarded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Forwarding {
+    pub(crate) timeouts: Timeouts,
+    pub(crate) max_body: Option<u64>,
+    /// `load-balance`.
+    pub(crate) balancing: Balancing,
+    /// `forwarded-path`.
+    pub(crate) path: ForwardedPath,
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self {
+            timeouts: TIMEOUTS,
+            max_body: Some(MAX_BODY),
+            balancing: Balancing::RoundRobin,
+            path: ForwardedPath::AsReceived,
+        }
+    }
 }
 
 /// What clients are answered that ask for too much: 400..=599.
@@ -111,13 +131,11 @@ impl Default for Defaults {
             https: Https::default(),
             limit_status: LimitStatus::default(),
             hsts: Hsts::default().value(),
-            timeouts: TIMEOUTS,
-            max_body: Some(MAX_BODY),
+            forwarding: Forwarding::default(),
             errors: Vec::new(),
-            balancing: Balancing::RoundRobin,
-            forwarded_path: ForwardedPath::AsReceived,
             allowed_headers: BTreeSet::new(),
             source_ranges: SourceRanges::default(),
+            values: Values::default(),
             trusts_everybody: Vec::new(),
             closed: None,
         }
@@ -132,13 +150,17 @@ impl Defaults {
             max_body,
             // nginx has no limit over all tries (proxy_next_upstream_timeout 0) besides that of each.
             retry: Retry { tries: TRIES, connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)) },
-            forwarded_path: self.forwarded_path,
+            forwarded_path: self.forwarding.path,
             websocket: true,
         }
     }
 
     /// The redirect of plain requests.
-    pub(crate) fn https_redirect(&self, slash: Slash) -> HttpsRedirect {
-        HttpsRedirect { status: self.https.status, keep_trailing_slash: slash == Slash::Kept }
+    pub(crate) fn https_redirect(&self, redirects: Redirects) -> HttpsRedirect {
+        HttpsRedirect {
+            status: self.https.status,
+            keep_trailing_slash: redirects.slash == Slash::Kept,
+            explicit_port: redirects.port == Port::Always,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{CertificateKey, HostKey, HostPattern, PathForm, RuleOrder, VirtualHost};
+use fairway_model::{ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, VirtualHost};
 
 use crate::diagnostic::Diagnostic;
 use crate::ingress::context::Context;
@@ -23,6 +23,8 @@ pub(crate) struct HostInputs<'a> {
     pub(crate) certificates: Usable<'a>,
     /// What the wildcard host has that covers this one.
     pub(crate) wildcard: HostCertificate,
+    /// The name under which the host is built, where it is not its own.
+    pub(crate) alias: Option<&'a HostPattern>,
 }
 
 /// What building a host gives.
@@ -43,7 +45,11 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let own = section.map_or(HostCertificate::None, |section| {
         section.certificate(host, inputs.certificates, &mut diagnostics)
     });
-    let certificate = if own == HostCertificate::None { inputs.wildcard.clone() } else { own.clone() };
+    let shown = match inputs.alias {
+        Some(alias) => own.clone().for_name(alias, inputs.certificates),
+        None => own.clone(),
+    };
+    let certificate = if shown == HostCertificate::None { inputs.wildcard.clone() } else { shown };
     // A name that no host has is never redirected: no certificate is known for it.
     let has_certificate = *host != HostPattern::Any && certificate != HostCertificate::None;
     let (entries, refused) = order::entries(&layout);
@@ -64,21 +70,30 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     diagnostics.extend(shared.describe());
     diagnostics.append(&mut builder.diagnostics);
     let host = VirtualHost {
-        key: HostKey { table: INGRESS_TABLE.into(), host: host.clone() },
+        key: HostKey { table: INGRESS_TABLE.into(), host: inputs.alias.unwrap_or(host).clone() },
         order: match layout.matching {
             Matching::Text => RuleOrder::Precedence,
             Matching::Patterns => RuleOrder::Listed,
         },
         path_form: PathForm::Decoded,
         routes,
-        certificate: match certificate {
-            HostCertificate::Secret(secret) => Some(CertificateKey(secret.to_string().into())),
-            HostCertificate::None | HostCertificate::Default => None,
-        },
+        certificate: certificate.key(),
         clients: None,
+        suites: suites(serving),
         falls_through: false,
     };
     Built { host, certificate: own, backends: builder.backends, diagnostics }
+}
+
+/// The cipher suites of the oldest Ingress that names some, in the order of the oldest that says whose order counts.
+fn suites(serving: &HostIngresses) -> Option<HostSuites> {
+    let hosts = || serving.deciding().map(|ingress| &ingress.contributions.host);
+    let offered = hosts().map(|host| &host.suites).find(|suites| !suites.is_empty());
+    let chosen_by = hosts().find_map(|host| host.suite_chosen_by);
+    (offered.is_some() || chosen_by.is_some()).then(|| HostSuites {
+        offered: offered.cloned().unwrap_or_default(),
+        chosen_by: chosen_by.unwrap_or(ChosenBy::Server),
+    })
 }
 
 /// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists, of those that

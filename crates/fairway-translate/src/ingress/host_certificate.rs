@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Certificate, HostPattern, WildcardSpan};
+use fairway_model::{Certificate, CertificateKey, HostPattern, WildcardSpan};
 use k8s_openapi::api::networking::v1::IngressTLS;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::further::one_label;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::object::ObjectKey;
@@ -21,6 +22,28 @@ pub(crate) enum HostCertificate {
     Default,
     /// The one in this Secret.
     Secret(ObjectKey),
+}
+
+impl HostCertificate {
+    /// What a further name of the host shows: the same, where it is for that name (`ssl.IsValidHostname`).
+    pub(crate) fn for_name(self, name: &HostPattern, usable: Usable<'_>) -> Self {
+        match &self {
+            Self::Secret(secret)
+                if usable(secret).is_some_and(|it| certificate::is_for(&it, &one_label(name))) =>
+            {
+                self
+            }
+            Self::Secret(_) | Self::Default | Self::None => Self::None,
+        }
+    }
+
+    /// Its name in the configuration.
+    pub(crate) fn key(&self) -> Option<CertificateKey> {
+        match self {
+            Self::Secret(secret) => Some(CertificateKey(secret.to_string().into())),
+            Self::None | Self::Default => None,
+        }
+    }
 }
 
 /// The usable certificates by Secret.

@@ -61,7 +61,7 @@ impl Location {
 
     /// What `rewrite-target` makes of its path, where that differs from it (`needsRewrite`).
     pub(crate) fn rewrite(&self) -> Option<&Arc<str>> {
-        let target = self.owner.as_ref()?.contributions.rewrite.as_ref()?;
+        let target = self.owner.as_ref()?.contributions.rewrite.target.as_ref()?;
         (*target != self.path).then_some(target)
     }
 

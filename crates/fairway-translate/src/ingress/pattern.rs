@@ -30,7 +30,7 @@ pub(crate) struct Patterns(HashMap<Arc<str>, Verdict>);
 impl Patterns {
     /// Judges the paths of an Ingress in their order.
     pub(crate) fn of(spec: Option<&IngressSpec>, contributions: &Contributions) -> Self {
-        let target = contributions.rewrite.as_deref();
+        let target = contributions.rewrite.target.as_deref();
         let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
         let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
         let mut account = Account::default();

@@ -43,7 +43,7 @@ pub(crate) fn read(
     validation::check(&mut reader);
     let shared_hosts = SharedHosts::read(&mut reader);
     let contributions = annotations::contributions(&mut reader, context);
-    referenced.certificates.extend(contributions.transport.client_certificate().cloned());
+    referenced.certificates.extend(contributions.upstream.transport.client_certificate().cloned());
     let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
     let served = Some(ServedIngress {
         key: key.clone(),

@@ -12,16 +12,16 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::Phase;
+use crate::ingress::contributions::{Phase, Upstream};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use crate::ingress::to_https::ToHttps;
+use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
-use crate::shared::backend::{BackendRef, ResolveError};
+use crate::shared::backend::{BackendRef, ResolveError, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -29,6 +29,7 @@ use crate::shared::transport::Transport;
 struct Settings<'a> {
     transport: &'a Transport,
     balance: &'a Balance,
+    via: Via,
     /// What becomes of requests where there is none.
     otherwise: &'static str,
 }
@@ -95,7 +96,7 @@ impl<'a> Builder<'a> {
             labels: labels(location),
         };
         if let Some(path) = &entry.adds_slash {
-            rule.filters.push(Filter::Redirect(to_trailing_slash(path)));
+            rule.filters.push(Filter::Redirect(to_trailing_slash(path, location)));
             rule.action = not_found();
         } else if entry.unusable {
             rule.action = unavailable(AnswerReason::ProtectionUnavailable);
@@ -110,15 +111,23 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
-        let (to_https, slash) = owner.contributions.to_https;
-        if self.goes_to_https(location, to_https) {
-            let redirect = self.context.defaults.https_redirect(slash);
+        let redirects = owner.contributions.redirects;
+        if self.goes_to_https(location, redirects.when) {
+            let redirect = self.context.defaults.https_redirect(redirects);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
+        }
+        if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
+            && let Some(port) = port_text(service)
+        {
+            let key =
+                ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
+            let secured = secured(owner, &key, &port).map(|it| Filter::SecuredBackend(it.key));
+            secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
         }
         if let Some(target) = location.rewrite() {
             let rewrite = pattern::rewrite(&location.path, target);
             filters.push(Phase::Forward, Filter::RewritePath(rewrite));
-            let prefix = owner.contributions.forwarded_prefix.as_ref();
+            let prefix = owner.contributions.rewrite.prefix.as_ref();
             if let Some(edit) = prefix.map(|prefix| setting("X-Forwarded-Prefix", prefix)) {
                 filters.push(Phase::Forward, Filter::RequestHeaders(edit));
             }
@@ -138,6 +147,9 @@ impl<'a> Builder<'a> {
 
     /// What becomes of the requests of a location, which may have a canary and pages for its errors.
     fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
+        if let Some(owner) = &location.owner {
+            self.name_backends(owner);
+        }
         let main = match self.destination(location) {
             Ok(main) => main,
             Err(answer) => return Actions::Instead(answer, Vec::new()),
@@ -150,6 +162,8 @@ impl<'a> Builder<'a> {
             };
         };
         self.backends.push(main.clone());
+        let secured = location.owner.as_ref().and_then(|owner| secured(owner, &main.service, &main.port));
+        self.backends.extend(secured);
         let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
         if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
@@ -163,13 +177,14 @@ impl<'a> Builder<'a> {
         let owner = joining.owner.as_ref()?;
         // Protection that is not supported closes a canary, too.
         let canary = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
-        let mut balance = owner.contributions.balance.clone();
+        let mut balance = owner.contributions.upstream.balance.clone();
         if canary.sessions == Sessions::OfMain {
             balance.cookie.clone_from(&main.balance.cookie);
         }
         let settings = Settings {
             transport: &main.transport,
             balance: &balance,
+            via: owner.contributions.upstream.via,
             otherwise: "this canary gets no requests",
         };
         let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
@@ -202,8 +217,10 @@ impl<'a> Builder<'a> {
                 Some(_) if location.closed().is_none() => "default-backend serves this path",
                 _ => "this path answers 503",
             };
-        let (transport, balance) = (&contributions.transport, &contributions.balance);
-        let settings = Settings { transport, balance, otherwise };
+        let (transport, _) = contributions.upstream.transport.by_client();
+        let (transport, balance, via) =
+            (&transport, &contributions.upstream.balance, contributions.upstream.via);
+        let settings = Settings { transport, balance, via, otherwise };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
             _ = self.reference((location, owner), backend, &settings);
@@ -214,6 +231,22 @@ impl<'a> Builder<'a> {
             return Err(not_found());
         }
         Ok(self.reference((location, owner), backend, &settings))
+    }
+
+    /// The backends that filters name.
+    fn name_backends(&mut self, owner: &ServedIngress) {
+        for (reference, origin) in owner.contributions.filters.backends() {
+            let Err(error) = reference.target(self.context.inputs) else {
+                self.backends.push(reference.clone());
+                continue;
+            };
+            let (code, _, problem) = explain(&error, reference);
+            let found = Diagnostic::new(Severity::Warning, code, origin.clone());
+            let found = found.because(problem, "it gets no copies of requests");
+            if !self.diagnostics.contains(&found) {
+                self.diagnostics.push(found);
+            }
+        }
     }
 
     /// The backend that a path names, or nothing after saying why it has none.
@@ -237,7 +270,7 @@ impl<'a> Builder<'a> {
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-        let reference = BackendRef::new(key, port, (settings.transport, settings.balance));
+        let reference = BackendRef::new(key, port, (settings.transport, settings.balance)).via(settings.via);
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
             return None;
@@ -269,7 +302,7 @@ impl<'a> Builder<'a> {
     fn policy(&self, location: &Location) -> Policy {
         let defaults = self.context.defaults;
         let own = location.owner.as_ref().map(|owner| owner.contributions.policy.clone());
-        own.unwrap_or_else(|| defaults.policy(defaults.timeouts, defaults.max_body))
+        own.unwrap_or_else(|| defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body))
     }
 }
 
@@ -312,8 +345,22 @@ fn only(backend: &BackendKey) -> Action {
 
 /// Why the backend at `origin` cannot be found.
 fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, otherwise: &str) -> Diagnostic {
+    let (code, field, problem) = explain(error, reference);
+    let origin = origin.at(format!("{}.{field}", origin.field));
+    Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
+}
+
+/// The backend of requests that came over TLS, where it is another one.
+fn secured(owner: &ServedIngress, service: &ObjectKey, port: &Arc<str>) -> Option<BackendRef> {
+    let Upstream { transport, balance, via } = &owner.contributions.upstream;
+    let (_, secured) = transport.by_client();
+    Some(BackendRef::new(service.clone(), port.clone(), (&secured?, balance)).via(*via))
+}
+
+/// The code, the field and the problem.
+fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'static str, String) {
     let service = &reference.service;
-    let (code, field, problem) = match error {
+    match error {
         ResolveError::NoService => {
             ("missing-reference", "service.name", format!("Service {service} does not exist"))
         }
@@ -327,9 +374,7 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, other
             "service.name",
             format!("Service {service} is of type ExternalName, which is not served unless a flag allows it"),
         ),
-    };
-    let origin = origin.at(format!("{}.{field}", origin.field));
-    Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
+    }
 }
 
 /// `/` to the root of the application; the query is dropped, as recorded.
@@ -339,8 +384,14 @@ fn to_app_root(path: &Arc<str>) -> Redirect {
 
 /// To the form of the path that ends in a slash (nginx `location`: "a permanent redirect with the code 301 will be
 /// returned to the requested URI with the slash appended").
-fn to_trailing_slash(path_with_slash: &str) -> Redirect {
-    same_url_with(301, path_with_slash.into(), true)
+fn to_trailing_slash(path_with_slash: &str, location: &Location) -> Redirect {
+    let written = location.owner.as_ref().map(|owner| owner.contributions.redirects.location);
+    match written.unwrap_or_default() {
+        to_https::Location::Absolute => same_url_with(301, path_with_slash.into(), true),
+        to_https::Location::Relative => {
+            Redirect { status: 301, target: RedirectTarget::Path(path_with_slash.into()) }
+        }
+    }
 }
 
 fn same_url_with(status: u16, path: Arc<str>, keep_query: bool) -> Redirect {

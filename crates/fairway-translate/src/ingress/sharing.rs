@@ -149,7 +149,7 @@ impl SharedHost<'_> {
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for location in self.layout.locations.iter().filter(|location| is_of_another(location, tls)) {
             let Some(owner) = &location.owner else { continue };
-            let is_sent = owner.contributions.to_https.0 == ToHttps::WithCertificate
+            let is_sent = owner.contributions.redirects.when == ToHttps::WithCertificate
                 && owner.contributions.closed.is_none();
             if !is_sent || owner.age() > tls.age() || reported.iter().any(|known| known.key == owner.key) {
                 continue;

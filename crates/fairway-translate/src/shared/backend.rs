@@ -1,10 +1,11 @@
 //! From a Service and port that a rule names to a backend: which port of the Service is meant, how the backend is named,
 //! and where its addresses come from.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, ServiceName};
-use k8s_openapi::api::core::v1::{Service, ServicePort};
+use fairway_model::{Backend, BackendKey, Endpoint, Origin, ServiceName};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -25,6 +26,17 @@ pub(crate) struct BackendRef {
     pub(crate) port: Arc<str>,
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
+    pub(crate) via: Via,
+}
+
+/// What stands for the Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Via {
+    /// Its endpoints.
+    #[default]
+    Endpoints,
+    /// Its cluster address, where it has one.
+    ClusterAddress,
 }
 
 /// Where the addresses of a Service and port come from.
@@ -34,6 +46,8 @@ pub(crate) enum Target {
     Slices(PortChoice),
     /// From the addresses of a name.
     External(ExternalName),
+    /// It is its cluster address.
+    Cluster(SocketAddr),
 }
 
 /// Why a reference leads to no backend.
@@ -55,7 +69,8 @@ impl BackendRef {
         (transport, balance): (&Transport, &Balance),
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
-        Self { key, service, port, transport: transport.clone(), balance: balance.clone() }
+        let (transport, balance) = (transport.clone(), balance.clone());
+        Self { key, service, port, transport, balance, via: Via::default() }
     }
 
     /// What names it in the cookies of sessions: Service and port, whatever the cookies are like.
@@ -75,6 +90,15 @@ impl BackendRef {
         reference.target(inputs).is_ok().then_some(reference)
     }
 
+    /// The same with another address.
+    pub(crate) fn via(mut self, via: Via) -> Self {
+        if via == Via::ClusterAddress {
+            self.key = BackendKey(format!("{};cluster-address", self.key).into());
+        }
+        self.via = via;
+        self
+    }
+
     /// Where its addresses come from.
     pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
         let service = inputs.resources.services.get(&self.service).ok_or(ResolveError::NoService)?;
@@ -87,7 +111,8 @@ impl BackendRef {
             };
         }
         if let Some(port) = service_port(ports, &self.port) {
-            return Ok(Target::Slices(choice(port)));
+            let cluster = (self.via == Via::ClusterAddress).then(|| cluster_address(spec, port, inputs));
+            return Ok(cluster.flatten().map_or_else(|| Target::Slices(choice(port)), Target::Cluster));
         }
         // A headless Service may have no ports: the number is then the pods' own.
         match (ports, self.port.parse()) {
@@ -124,6 +149,13 @@ fn service_port<'a>(ports: &'a [ServicePort], port: &str) -> Option<&'a ServiceP
     ports.iter().find(by_name).or_else(|| ports.iter().find(by_target))
 }
 
+/// The address of the Service in the cluster, which a headless one has not.
+fn cluster_address(spec: Option<&ServiceSpec>, port: &ServicePort, inputs: Inputs<'_>) -> Option<SocketAddr> {
+    let address = spec?.cluster_ip.as_deref()?;
+    let ip = endpoints::address(address, inputs.options.loopback_endpoints).ok()?;
+    Some(SocketAddr::new(ip, u16::try_from(port.port).ok()?))
+}
+
 /// What the port of a Service says that it speaks.
 fn app_protocol<'s>(service: &'s Service, port: &str) -> Option<&'s str> {
     let ports = service.spec.as_ref()?.ports.as_deref()?;
@@ -153,7 +185,11 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
     let origin = service.origin(Kind::Service, &reference.service, "");
     let mut diagnostics = Vec::new();
     let endpoints = match reference.target(inputs).ok()? {
-        Target::Slices(port) => endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics),
+        Target::Slices(port) => {
+            diagnostics.extend((reference.via == Via::ClusterAddress).then(|| no_cluster_address(&origin)));
+            endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics)
+        }
+        Target::Cluster(address) => vec![Endpoint { address, name: None }],
         Target::External(name) => {
             let (endpoints, refused) = external::endpoints(&name, inputs, &origin);
             diagnostics.extend(refused);
@@ -185,6 +221,11 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         session: reference.balance.session(&reference.tag()),
     };
     Some((backend, diagnostics))
+}
+
+fn no_cluster_address(origin: &Origin) -> Diagnostic {
+    Diagnostic::new(Severity::Warning, "no-cluster-address", origin.at("spec.clusterIP"))
+        .because("it has no cluster address for service-upstream", "its endpoints get the requests")
 }
 
 fn no_endpoints(reference: &BackendRef, service: &Sourced<Service>) -> Diagnostic {

@@ -99,7 +99,7 @@ fn condition(endpoint: &SliceEndpoint) -> Condition {
 }
 
 /// An address that may get requests (EndpointSlice API: no loopback, link-local or multicast address).
-fn address(text: &str, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
+pub(crate) fn address(text: &str, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
     let ip = text.parse::<IpAddr>().map_err(|_| "is no address")?.to_canonical();
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),

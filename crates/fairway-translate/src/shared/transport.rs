@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{BackendProtocol, CertificateKey, UpstreamTls, UpstreamVerification};
+use fairway_model::{
+    BackendProtocol, CertificateKey, CipherSuite, TlsVersions, UpstreamTls, UpstreamVerification,
+};
 
 use crate::object::ObjectKey;
 
@@ -14,6 +16,9 @@ pub(crate) enum Transport {
     Plain,
     /// HTTP over TLS.
     Tls(TlsOrigination),
+    /// As the client: HTTP over TLS for requests that came so, and in the clear for others. No backend is spoken to like
+    /// this; rules choose between two.
+    AsClient(TlsOrigination),
     /// HTTP/2 in the clear, as gRPC has it.
     H2c,
     /// HTTP/2 over TLS.
@@ -31,6 +36,11 @@ pub(crate) struct TlsOrigination {
     /// The trusted roots as PEM, where the certificate is verified.
     pub(crate) roots: Option<Arc<str>>,
     pub(crate) client_certificate: ClientCertificate,
+    pub(crate) versions: TlsVersions,
+    /// The suites of TLS 1.2; all where there are none.
+    pub(crate) suites: Vec<CipherSuite>,
+    /// The most certificates between the backend's and a root.
+    pub(crate) depth: Option<u32>,
 }
 
 /// Whether the endpoint is told the name.
@@ -53,7 +63,7 @@ impl Transport {
     /// What tells backends of the same Service and port apart; empty for plain HTTP.
     pub(crate) fn suffix(&self) -> String {
         let (mut suffix, tls) = match self {
-            Self::Plain => return String::new(),
+            Self::Plain | Self::AsClient(_) => return String::new(),
             Self::H2c => return ";h2c".to_owned(),
             Self::Tls(tls) => (";https".to_owned(), tls),
             Self::H2(tls) => (";h2".to_owned(), tls),
@@ -71,7 +81,26 @@ impl Transport {
         if tls.roots.is_some() {
             add("verify", "on");
         }
+        if let Some(depth) = tls.depth {
+            add("depth", &depth.to_string());
+        }
+        match tls.versions {
+            TlsVersions::Both => {}
+            TlsVersions::Only12 => add("versions", "1.2"),
+            TlsVersions::Only13 => add("versions", "1.3"),
+        }
+        if !tls.suites.is_empty() {
+            add("suites", &tls.suites.iter().map(|suite| format!("{suite:?}")).collect::<Vec<_>>().join("+"));
+        }
         suffix
+    }
+
+    /// How requests in the clear are forwarded, and those that came over TLS where that is another way.
+    pub(crate) fn by_client(&self) -> (Self, Option<Self>) {
+        match self {
+            Self::AsClient(tls) => (Self::Plain, Some(Self::Tls(tls.clone()))),
+            other => (other.clone(), None),
+        }
     }
 
     /// Whether the endpoints speak gRPC, and so cannot speak gRPC-Web.
@@ -108,7 +137,7 @@ impl Transport {
         match (self, app_protocol) {
             (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
             (Self::H2(_), _) => BackendProtocol::Http2,
-            (Self::Plain | Self::Tls(_), _) => BackendProtocol::Http1,
+            (Self::Plain | Self::Tls(_) | Self::AsClient(_), _) => BackendProtocol::Http1,
         }
     }
 
@@ -120,17 +149,21 @@ impl Transport {
         Some(UpstreamTls {
             server_name: (tls.sni == Sni::On).then(|| name.clone()),
             verification: match &tls.roots {
-                Some(roots) => UpstreamVerification::Chain { roots: roots.clone(), name },
+                Some(roots) => UpstreamVerification::Chain { roots: roots.clone(), name, depth: tls.depth },
                 None => UpstreamVerification::Off,
             },
             client_certificate: self.client_certificate().map(|key| CertificateKey(key.to_string().into())),
+            versions: tls.versions,
+            suites: tls.suites.clone(),
         })
     }
 
     /// The Secret with the certificate that endpoints get.
     pub(crate) fn client_certificate(&self) -> Option<&ObjectKey> {
         match self {
-            Self::Tls(tls) | Self::H2(tls) if tls.client_certificate == ClientCertificate::Sent => {
+            Self::Tls(tls) | Self::H2(tls) | Self::AsClient(tls)
+                if tls.client_certificate == ClientCertificate::Sent =>
+            {
                 tls.secret.as_ref()
             }
             _ => None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fairway_model::{BackendKey, HostPattern};
 use imbl::{OrdMap, OrdSet};
 
+use crate::ingress::further::Further;
 use crate::ingress::served::ServedIngress;
 use crate::object::ObjectKey;
 use crate::shared::references::Referenced;
@@ -27,7 +28,9 @@ pub(super) struct Dependencies {
     pub(super) config_maps: Users<ObjectKey, ObjectKey>,
     /// The Ingresses with a part in a host, the oldest first.
     pub(super) hosts: Users<HostPattern, (i64, ObjectKey)>,
-    /// The exact hosts that a wildcard with this suffix covers.
+    /// The hosts that ask for a name besides their own.
+    pub(super) names: Users<HostPattern, (Further, HostPattern)>,
+    /// The exact hosts and further names that a wildcard with this suffix covers.
     pub(super) below: Users<Arc<str>, HostPattern>,
     /// The backends of a Service.
     pub(super) backends: Users<ObjectKey, BackendKey>,
@@ -109,9 +112,27 @@ impl Dependencies {
     pub(super) fn leave_hosts(&mut self, ingress: &ServedIngress) {
         for host in ingress.hosts() {
             self.hosts.remove(&host, &(ingress.age().0, ingress.key.clone()));
-            if let Some(suffix) = parent(&host).filter(|_| !self.hosts.has(&host)) {
-                self.below.remove(&suffix, &host);
-            }
+            self.forget_below(&host);
+        }
+    }
+
+    /// A host asks for a name.
+    pub(super) fn join_name(&mut self, name: &HostPattern, asking: (Further, HostPattern)) {
+        self.names.add(name, asking);
+        if let Some(suffix) = parent(name) {
+            self.below.add(&suffix, name.clone());
+        }
+    }
+
+    /// A host asks for a name no longer.
+    pub(super) fn leave_name(&mut self, name: &HostPattern, asking: &(Further, HostPattern)) {
+        self.names.remove(name, asking);
+        self.forget_below(name);
+    }
+
+    fn forget_below(&mut self, host: &HostPattern) {
+        if let Some(suffix) = parent(host).filter(|_| !self.hosts.has(host) && !self.names.has(host)) {
+            self.below.remove(&suffix, host);
         }
     }
 }

@@ -7,6 +7,7 @@ use fairway_model::{HostKey, HostPattern, WildcardSpan};
 use imbl::OrdMap;
 
 use crate::diagnostic::Scope;
+use crate::ingress::further;
 use crate::ingress::host::{self, Built, HostInputs};
 use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
@@ -49,9 +50,7 @@ impl State {
     fn make_host(&mut self, host: &HostPattern, inputs: Inputs<'_>, work: &mut Work) {
         let key = HostKey { table: INGRESS_TABLE.into(), host: host.clone() };
         let scope = Scope::Host(key.clone());
-        let wildcard =
-            parent(host).map(|suffix| HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel });
-        let above = wildcard.as_ref().and_then(|wildcard| Some((wildcard, self.hosts.get(wildcard)?)));
+        let above = self.above(host);
         let (serving, ownership) = self.serving(host, above, inputs.options.hosts.ownership);
         if serving.ingresses.is_empty() && *host != HostPattern::Any {
             self.remember_host(host, HostMemo::default(), work);
@@ -63,10 +62,12 @@ impl State {
             return;
         }
         let Built { host: made, certificate: own_certificate, backends, mut diagnostics } =
-            self.built_host(host, &serving, above.map(|(_, memo)| memo), inputs);
+            self.built_host((host, None), &serving, above.map(|(_, memo)| memo), inputs);
+        let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0));
-        let mut memo = HostMemo { own_certificate, ownership, backends: BTreeSet::new(), certificate: shown };
+        let mut memo =
+            HostMemo { own_certificate, ownership, backends: BTreeSet::new(), certificate: shown, names };
         for reference in backends {
             memo.backends.insert(reference.key.clone());
             self.use_backend(host, reference, work);
@@ -78,8 +79,14 @@ impl State {
         }
     }
 
+    /// The wildcard host that covers an exact one.
+    pub(super) fn above(&self, host: &HostPattern) -> Option<(&HostPattern, &HostMemo)> {
+        let suffix = parent(host)?;
+        self.hosts.get_key_value(&HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel })
+    }
+
     /// Who serves a host, and what they say about its ownership where hosts below it must know.
-    fn serving(
+    pub(super) fn serving(
         &self,
         host: &HostPattern,
         above: Option<(&HostPattern, &HostMemo)>,
@@ -98,9 +105,10 @@ impl State {
         (HostIngresses::of(host, ingresses, above), ownership)
     }
 
-    fn built_host(
+    /// Builds a host, under another name where one is given.
+    pub(super) fn built_host(
         &self,
-        host: &HostPattern,
+        (host, alias): (&HostPattern, Option<&HostPattern>),
         serving: &HostIngresses,
         above: Option<&HostMemo>,
         inputs: Inputs<'_>,
@@ -111,6 +119,7 @@ impl State {
             context: self.context(inputs),
             certificates: &|key| self.certificates.certificate(key),
             wildcard: wildcard.map(|memo| memo.own_certificate.clone()).unwrap_or_default(),
+            alias,
         };
         host::build(host, serving, &inputs)
     }
@@ -124,6 +133,7 @@ impl State {
         let user = CertificateUser::Host(host.clone());
         let secrets = self.exchange_certificate(user, before.certificate.as_ref(), memo.certificate.as_ref());
         work.certificates.extend(secrets);
+        self.remember_names(host, (&before.names, &memo.names), work);
         self.hosts.insert(host.clone(), memo);
     }
 }

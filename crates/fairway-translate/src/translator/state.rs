@@ -9,6 +9,7 @@ use imbl::{OrdMap, OrdSet};
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
 use crate::ingress::defaults::Defaults;
+use crate::ingress::further::Names;
 use crate::ingress::host_certificate::HostCertificate;
 use crate::ingress::ownership::Ownership;
 use crate::ingress::served::ServedIngress;
@@ -56,6 +57,8 @@ pub(super) struct HostMemo {
     pub(super) ownership: Ownership,
     pub(super) backends: BTreeSet<BackendKey>,
     pub(super) certificate: Option<ObjectKey>,
+    /// The names that it asks for besides its own.
+    pub(super) names: Names,
 }
 
 /// What is remembered of a backend.

@@ -28,6 +28,8 @@ pub(super) struct Work {
     pub(super) secrets: BTreeSet<ObjectKey>,
     pub(super) slices: BTreeSet<ObjectKey>,
     pub(super) hosts: BTreeSet<HostPattern>,
+    /// Names that hosts have besides their own.
+    pub(super) names: BTreeSet<HostPattern>,
     pub(super) backends: BTreeSet<BackendKey>,
     /// Secrets whose certificate may enter or leave the configuration.
     pub(super) certificates: BTreeSet<ObjectKey>,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, Http2Settings,
-    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, TextMatch,
-    UpstreamVerification,
+    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, HopConnection,
+    HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash,
+    SessionKey, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -99,6 +99,31 @@ pub(super) fn filter(it: &Filter) -> String {
             format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
         }
         Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
+        Filter::EndpointHop(it) => {
+            let version = match it.version {
+                HopVersion::Http11 => "HTTP/1.1",
+                HopVersion::Http10 => "HTTP/1.0",
+            };
+            let connection = match it.connection {
+                HopConnection::Unsaid => "",
+                HopConnection::Close => " and Connection: close",
+                HopConnection::KeepAlive => " and Connection: keep-alive",
+            };
+            format!("the backend gets {version}{connection}")
+        }
+        Filter::SecuredBackend(it) => format!("requests over TLS go to {it}"),
+        Filter::AnswerHead(bytes) => format!("heads of answers may have {bytes} bytes"),
+        Filter::AnswerRate(it) => {
+            format!("answers go at {} bytes per second after the first {}", it.bytes, it.after)
+        }
+        Filter::AnswerCookies(it) => {
+            let domain = it.domain.iter().map(|it| format!("domain {} becomes {}", it.from, it.to));
+            let path = it.path.iter().map(|it| format!("path {} becomes {}", it.from, it.to));
+            format!("in cookies of answers, {}", domain.chain(path).collect::<Vec<_>>().join(", "))
+        }
+        Filter::AnswerLocation(it) => {
+            format!("in redirects of the backend, {} becomes {}", it.url.from, it.url.to)
+        }
         Filter::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Filter::Unlogged => "not in the access log".to_owned(),
         Filter::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
@@ -113,6 +138,8 @@ fn list(statuses: &[u16]) -> String {
 fn redirect(it: &RedirectTarget) -> String {
     match it {
         RedirectTarget::Url(url) => url.to_string(),
+        RedirectTarget::Path(path) => format!("path {path}"),
+        RedirectTarget::Host(host) => format!("the same on {host}"),
         RedirectTarget::Parts { scheme, host, port, path, .. } => {
             let scheme = scheme.iter().map(|scheme| format!("scheme {scheme}"));
             let host = host.iter().map(|host| format!("host {host}"));

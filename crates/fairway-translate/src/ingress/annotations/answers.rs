@@ -1,13 +1,42 @@
-//! What becomes of the fields of an answer: `proxy-cookie-*`, `proxy-redirect-*`. None works yet.
+//! What becomes of the fields of an answer: `proxy-cookie-*`, `proxy-redirect-*`.
 
-use crate::ingress::annotations::family::{Family, Known, offers};
+use std::sync::Arc;
 
-/// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+use fairway_model::{CookieRewrite, Filter, LocationRewrite, Replacement};
+
+use crate::ingress::annotations::family::{Family, Known, differs};
+use crate::ingress::contributions::Phase;
+use crate::ingress::reader::Reader;
+use crate::ingress::to_https::Location;
+use crate::ingress::values::{Values, domains, paths, url, value};
+
+/// The family. After `redirect`, which says whether redirects are relative.
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    let defaults = &context.defaults.values;
+    let domain = value(reader, defaults, "proxy-cookie-domain", domains).flatten();
+    let path = value(reader, defaults, "proxy-cookie-path", paths).flatten();
+    if domain.is_some() || path.is_some() {
+        let cookies = Filter::AnswerCookies(CookieRewrite { domain, path });
+        contributions.filters.push(Phase::AnswerHead, cookies);
+    }
+    if let Some((from, to)) = redirect(reader, defaults) {
+        let absolute = contributions.redirects.location == Location::Absolute;
+        let rewrite = LocationRewrite { url: Replacement { from, to }, absolute };
+        contributions.filters.push(Phase::AnswerHead, Filter::AnswerLocation(rewrite));
+    }
+    Ok(())
+});
 
 const ANNOTATIONS: &[Known] = &[
-    offers("proxy-cookie-domain", "the Domain of the backend's cookies stays as it is", &["off"]),
-    offers("proxy-cookie-path", "the Path of the backend's cookies stays as it is", &["off"]),
-    offers("proxy-redirect-from", "the backend's Location and Refresh headers stay as they are", &["off"]),
-    offers("proxy-redirect-to", "the backend's Location and Refresh headers stay as they are", &["off"]),
+    differs("proxy-cookie-domain", "regular expressions (`~...`) do not work: the default is used"),
+    differs("proxy-cookie-path", "regular expressions (`~...`) do not work: the default is used"),
+    differs("proxy-redirect-from", "regular expressions (`~...`) do not work: the default is used"),
+    differs("proxy-redirect-to", "variables do not work: the default is used"),
 ];
+
+/// Both must say something; `default` would replace the name of the upstream, which no backend knows.
+fn redirect(reader: &mut Reader<'_>, defaults: &Values) -> Option<(Arc<str>, Arc<str>)> {
+    let from = value(reader, defaults, "proxy-redirect-from", url).flatten();
+    let to = value(reader, defaults, "proxy-redirect-to", url).flatten();
+    from.filter(|from| **from != *"default").zip(to)
+}

@@ -5,24 +5,26 @@ use std::sync::Arc;
 
 use fairway_model::{Balancing, SessionHash, SessionPart};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
+use crate::ingress::values::value;
+use crate::shared::backend::Via;
 use crate::shared::balance::HashBy;
+use crate::shared::text::switch;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    contributions.balance.balancing = balancing(reader, context.defaults.balancing);
-    contributions.balance.hash = hash(reader);
+    contributions.upstream.balance.balancing = balancing(reader, context.defaults.forwarding.balancing);
+    contributions.upstream.balance.hash = hash(reader);
+    if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
+        contributions.upstream.via = Via::ClusterAddress;
+    }
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
     done("load-balance"),
-    offers(
-        "service-upstream",
-        "requests go to the endpoints instead of the Service's cluster address",
-        &["false"],
-    ),
+    done("service-upstream"),
     differs(
         "upstream-hash-by",
         "the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \

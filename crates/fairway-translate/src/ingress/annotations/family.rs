@@ -40,6 +40,11 @@ pub enum Support {
         /// What is not the same, in Markdown.
         how: &'static str,
     },
+    /// There is nothing to do for it: requests are answered as they should be without.
+    Needless {
+        /// Why, in Markdown.
+        why: &'static str,
+    },
     /// It does not work yet.
     Missing {
         /// What kind of thing is lost.
@@ -70,6 +75,11 @@ pub(crate) const fn done(name: &'static str) -> Known {
 /// An annotation that works otherwise than in ingress-nginx.
 pub(crate) const fn differs(name: &'static str, how: &'static str) -> Known {
     Known { name, support: Support::Differs { how }, alias_of: None }
+}
+
+/// An annotation for which there is nothing to do.
+pub(crate) const fn needless(name: &'static str, why: &'static str) -> Known {
+    Known { name, support: Support::Needless { why }, alias_of: None }
 }
 
 /// A protection that is missing.

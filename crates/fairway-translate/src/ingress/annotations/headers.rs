@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_model::{Filter, HeaderEdit, HeaderField};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
@@ -25,13 +25,12 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         contributions.filters.push(Phase::Forward, Filter::RewriteHost(host));
     }
     // It counts where the path is rewritten.
-    contributions.forwarded_prefix = plain(reader, "x-forwarded-prefix", "-._~/:", "the header is not sent");
+    contributions.rewrite.prefix = plain(reader, "x-forwarded-prefix", "-._~/:", "the header is not sent");
     Ok(())
 })
 .referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    offers("connection-proxy-header", "the Connection header towards the backend stays the proxy's own", &[]),
     done("custom-headers"),
     differs("upstream-vhost", "nginx variables do not work: the backend sees the Host that the client sent"),
     differs("x-forwarded-prefix", "captures do not work: the backend gets no such header"),

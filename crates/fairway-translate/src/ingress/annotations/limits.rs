@@ -10,8 +10,8 @@ use crate::shared::text::bytes;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    let timeouts = timeouts(reader, context.defaults.timeouts);
-    let max_body = max_body(reader, context.defaults.max_body);
+    let timeouts = timeouts(reader, context.defaults.forwarding.timeouts);
+    let max_body = max_body(reader, context.defaults.forwarding.max_body);
     contributions.policy = context.defaults.policy(timeouts, max_body);
     Ok(())
 });

@@ -1,18 +1,20 @@
 //! How much one client may ask for: `limit-rps`, `limit-rpm`, `limit-connections`, and whom they exempt. Counts belong to
-//! the Ingress and the client's address, as the zones of ingress-nginx do; all workers count together.
+//! the Ingress and the client's address, as the zones of ingress-nginx do; all workers count together. How fast each of its
+//! answers comes: `limit-rate`, `limit-rate-after`.
 //!
 //! A limit that cannot be read closes the paths: a guess would let too many through.
 
 use std::time::Duration;
 
-use fairway_model::{ConcurrencyLimit, Filter, RateLimit};
+use fairway_model::{AnswerRate, ConcurrencyLimit, Filter, RateLimit};
 use ipnet::IpNet;
 
-use crate::ingress::annotations::family::{Family, Known, done, guards, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::reader::Reader;
+use crate::ingress::values::{Values, kibibytes, value};
 use crate::shared::text;
 
 /// The family.
@@ -22,8 +24,8 @@ const ANNOTATIONS: &[Known] = &[
     done("limit-allowlist"),
     done("limit-burst-multiplier"),
     done("limit-connections"),
-    guards("limit-rate", "the speed of answers would not be limited", &["0"]),
-    offers("limit-rate-after", "it only says when limit-rate begins", &["0"]),
+    differs("limit-rate", "it works without `proxy-buffering`, too"),
+    done("limit-rate-after"),
     done("limit-rpm"),
     done("limit-rps"),
     done("limit-whitelist").alias_of("limit-allowlist"),
@@ -60,7 +62,21 @@ fn limits(
         let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
         contributions.filters.push(Phase::Limit, Filter::ConcurrencyLimit(limit));
     }
+    if let Some(rate) = answer_rate(reader, &context.defaults.values)? {
+        contributions.filters.push(Phase::AnswerHead, Filter::AnswerRate(rate));
+    }
     Ok(())
+}
+
+/// Reads `limit-rate` and `limit-rate-after`, which count in KiB.
+fn answer_rate(reader: &mut Reader<'_>, defaults: &Values) -> Result<Option<AnswerRate>, Closed> {
+    let name = "limit-rate";
+    if let Some(value) = reader.value(name).filter(|it| !it.is_empty() && kibibytes(it).is_none()) {
+        return Err(Closed::invalid(reader, name, format!("\"{value}\" is not a whole number")));
+    }
+    let bytes = value(reader, defaults, name, kibibytes).unwrap_or_default();
+    let after = value(reader, defaults, "limit-rate-after", kibibytes).unwrap_or_default();
+    Ok((bytes > 0).then_some(AnswerRate { bytes, after }))
 }
 
 /// A limit, where there is one above 0.

@@ -1,21 +1,21 @@
 //! Redirects: to https (`ssl-redirect`, `force-ssl-redirect`), of a whole Ingress (`temporal-redirect`,
-//! `permanent-redirect` and their codes), of the root (`app-root`).
+//! `permanent-redirect` and their codes), of the root (`app-root`), of the other of a name and its `www.`
+//! (`from-to-www-redirect`); how they are written (`relative-redirects`, `use-port-in-redirects`).
 
 use std::sync::Arc;
 
 use fairway_model::{Filter, Redirect, RedirectTarget};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::to_https::{Location, Port, Redirects, Slash, ToHttps};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    let keeps = reader.switch("preserve-trailing-slash", context.defaults.https.slash == Slash::Kept);
-    let slash = if keeps { Slash::Kept } else { Slash::Dropped };
-    contributions.to_https = (to_https(reader, context.defaults.https.when), slash);
+    contributions.redirects = redirects(reader, context.defaults.https.redirects);
+    contributions.host.www = reader.switch("from-to-www-redirect", false);
     contributions.app_root = app_root(reader);
     if let Some(redirect) = redirect(reader)? {
         contributions.filters.push(Phase::Redirect, Filter::Redirect(redirect));
@@ -26,26 +26,39 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 const ANNOTATIONS: &[Known] = &[
     differs("app-root", "none of an Ingress whose paths answer 503"),
     done("force-ssl-redirect"),
-    offers("from-to-www-redirect", "the other of the www and the bare name is not redirected", &["false"]),
+    done("from-to-www-redirect"),
     differs(
         "permanent-redirect",
         "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
     ),
     done("permanent-redirect-code"),
     done("preserve-trailing-slash"),
-    offers("relative-redirects", "redirects carry the scheme and the host", &["false"]),
+    done("relative-redirects"),
     done("ssl-redirect"),
     differs(
         "temporal-redirect",
         "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
     ),
     done("temporal-redirect-code"),
-    offers(
+    differs(
         "use-port-in-redirects",
-        "redirects carry the public port only where it is not the scheme's own",
-        &["false"],
+        "redirects say a public port that is not the scheme's own without it, too",
     ),
 ];
+
+/// Reads which plain requests are sent to https, and how redirects are written.
+fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
+    let mut on = |name: &str, default: bool| reader.switch(name, default);
+    let slash = on("preserve-trailing-slash", default.slash == Slash::Kept);
+    let port = on("use-port-in-redirects", default.port == Port::Always);
+    let relative = on("relative-redirects", default.location == Location::Relative);
+    Redirects {
+        when: to_https(reader, default.when),
+        slash: if slash { Slash::Kept } else { Slash::Dropped },
+        port: if port { Port::Always } else { Port::Unusual },
+        location: if relative { Location::Relative } else { Location::Absolute },
+    }
+}
 
 /// Reads `ssl-redirect` and `force-ssl-redirect`.
 fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ingress::annotations::family::{Family, Known, differs, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::PathSyntax;
 use crate::ingress::reader::Reader;
@@ -12,12 +12,12 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     if reader.switch("use-regex", false) {
         contributions.path_syntax = PathSyntax::Regex;
     }
-    contributions.rewrite = target(reader)?;
+    contributions.rewrite.target = target(reader)?;
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
-    offers("enable-rewrite-log", "rewrites are not logged; `fairway explain` shows them", &["false"]),
+    needless("enable-rewrite-log", "rewrites are not logged; `fairway explain` shows them"),
     differs(
         "rewrite-target",
         "a target with nginx variables or a URL is refused: the paths answer 503. With captures, a pattern whose search costs too much is refused too ([below](#regular-expressions))",

@@ -1,22 +1,69 @@
-//! What holds for a whole host: its further names, its TLS, HTTP/2 push. None works yet.
+//! What holds for a whole host: its further names (`server-alias`) and its cipher suites (`ssl-ciphers`,
+//! `ssl-prefer-server-ciphers`). TLS is not passed through yet.
 
-use crate::ingress::annotations::family::{Family, Known, guards, offers};
+use std::collections::BTreeSet;
+
+use fairway_model::{ChosenBy, CipherSuite, HostPattern, WildcardSpan};
+
+use crate::ingress::annotations::family::{Family, Known, differs, guards, needless};
+use crate::ingress::reader::Reader;
+use crate::shared::ciphers::{self, Ciphers};
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+    contributions.host.aliases = aliases(reader);
+    contributions.host.suites = suites(reader, "ssl-ciphers");
+    contributions.host.suite_chosen_by = reader
+        .value("ssl-prefer-server-ciphers")
+        .map(|_| reader.switch("ssl-prefer-server-ciphers", true))
+        .map(|server| if server { ChosenBy::Server } else { ChosenBy::Client });
+    Ok(())
+});
 
 const ANNOTATIONS: &[Known] = &[
-    offers(
-        "http2-push-preload",
-        "nothing: browsers no longer take pushed answers, and nginx no longer sends them",
-        &[],
-    ),
-    offers("server-alias", "the further host names are not served", &[]),
-    offers(
+    needless("http2-push-preload", "browsers no longer take pushed answers, and nginx no longer sends them"),
+    differs("server-alias", "regular expressions (`~...`) and names that end in `.*` are not served"),
+    differs(
         "ssl-ciphers",
-        "the cipher suites are those of rustls, all of them with forward secrecy and authenticated encryption",
-        &[],
+        "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
     ),
     guards("ssl-passthrough", "TLS would end here instead of at the backend", &["false"]),
-    offers("ssl-prefer-server-ciphers", "the server's order of cipher suites is used always", &["true"]),
+    differs(
+        "ssl-prefer-server-ciphers",
+        "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",
+    ),
 ];
+
+/// Reads `server-alias`: names, with `*.` for any number of labels, and `.name` for both, as nginx's `server_name` has them.
+fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
+    let name = "server-alias";
+    let mut aliases = BTreeSet::new();
+    for text in reader.value(name).unwrap_or_default().split(',').map(str::trim).filter(|it| !it.is_empty()) {
+        let bare = text.strip_prefix('.');
+        let wild = bare.map(|bare| format!("*.{bare}"));
+        let texts = [bare.unwrap_or(text)].into_iter().chain(wild.as_deref());
+        let patterns: Result<Vec<_>, _> =
+            texts.map(|text| HostPattern::parse(text, WildcardSpan::ManyLabels)).collect();
+        match patterns {
+            Ok(patterns) => aliases.extend(patterns),
+            Err(_) if text.starts_with('~') => {
+                reader.invalid(name, format!("\"{text}\" is a regular expression"), "it is not served");
+            }
+            Err(error) => reader.invalid(name, format!("\"{text}\" {error}"), "it is not served"),
+        }
+    }
+    aliases
+}
+
+/// Reads a list of cipher suites in OpenSSL's syntax; none are all.
+pub(super) fn suites(reader: &mut Reader<'_>, name: &str) -> Vec<CipherSuite> {
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Vec::new() };
+    let Ciphers { suites, unknown } = ciphers::read(value);
+    if suites.is_empty() {
+        reader.invalid(name, format!("\"{value}\" leaves no cipher suite of TLS 1.2"), "all are offered");
+    } else if !unknown.is_empty() {
+        let problem = format!("{} is not spoken", unknown.join(", "));
+        reader.invalid(name, problem, "the other suites of the list are offered");
+    }
+    suites
+}

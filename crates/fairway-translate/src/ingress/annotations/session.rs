@@ -9,7 +9,7 @@ use crate::ingress::reader::Reader;
 
 /// The family. After `balancing`, whose hash counts for less.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
-    contributions.balance.cookie = cookie(reader).map(Arc::new);
+    contributions.upstream.balance.cookie = cookie(reader).map(Arc::new);
     Ok(())
 });
 

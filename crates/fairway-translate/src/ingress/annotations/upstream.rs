@@ -1,15 +1,17 @@
-//! What is spoken to the pods: `backend-protocol` and `proxy-ssl-*`.
+//! What is spoken to the pods: `backend-protocol`, `proxy-ssl-*`, `proxy-http-version`, `connection-proxy-header`.
 
 use std::sync::Arc;
 
-use fairway_model::Filter;
+use fairway_model::{EndpointHop, Filter, HopConnection, TlsVersions};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::server::suites;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
+use crate::ingress::values::{http_version, value};
 use crate::object::{ObjectKey, Sourced};
 use crate::shared::certificate::{self, secret_value};
 use crate::shared::text::switch;
@@ -17,9 +19,13 @@ use crate::shared::transport::{ClientCertificate, Sni, TlsOrigination, Transport
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
-    contributions.transport = transport(reader, context)?;
-    if contributions.transport.is_grpc() {
+    contributions.upstream.transport = transport(reader, context)?;
+    if contributions.upstream.transport.is_grpc() {
         contributions.filters.push(Phase::Forward, Filter::GrpcWeb);
+    }
+    let hop = hop(reader, context);
+    if hop != EndpointHop::default() {
+        contributions.filters.push(Phase::Forward, Filter::EndpointHop(hop));
     }
     Ok(())
 })
@@ -28,24 +34,34 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 const ANNOTATIONS: &[Known] = &[
     differs(
         "backend-protocol",
-        "HTTP, HTTPS, GRPC and GRPCS; with the last two, gRPC-Web is translated ([gRPC](grpc.md#grpc-web)). FCGI and AUTO_HTTP answer 503",
+        "HTTP, HTTPS, AUTO_HTTP, GRPC and GRPCS; with the last two, gRPC-Web is translated ([gRPC](grpc.md#grpc-web)). FCGI answers 503",
     ),
+    differs("connection-proxy-header", "WebSocket handshakes keep their own"),
     offers("fastcgi-index", "FastCGI is not spoken", &[]),
     offers("fastcgi-params-configmap", "FastCGI is not spoken", &[]),
-    offers("proxy-http-version", "HTTP/1.1 is spoken to the backend", &["1.1"]),
-    offers("proxy-ssl-ciphers", "the cipher suites of rustls are offered to the backend", &[]),
+    differs(
+        "proxy-http-version",
+        "with `1.0`, WebSocket handshakes and bodies of unknown length are sent with HTTP/1.1 all the same",
+    ),
+    differs(
+        "proxy-ssl-ciphers",
+        "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
+    ),
     differs(
         "proxy-ssl-name",
         "where it is absent the name is `<service>.<namespace>.svc`; ingress-nginx would take `upstream_balancer`",
     ),
-    offers("proxy-ssl-protocols", "TLS 1.2 and 1.3 are offered to the backend", &[]),
+    differs(
+        "proxy-ssl-protocols",
+        "without it TLS 1.2 and 1.3 are offered; ingress-nginx would offer TLS 1.2",
+    ),
     done("proxy-ssl-secret"),
     done("proxy-ssl-server-name"),
     differs(
         "proxy-ssl-verify",
         "`on` without `proxy-ssl-secret` or its `ca.crt` answers 503; ingress-nginx would not verify",
     ),
-    offers("proxy-ssl-verify-depth", "the length of the backend's certificate chain is not limited", &[]),
+    differs("proxy-ssl-verify-depth", "without it chains may have any length; ingress-nginx would allow 1"),
 ];
 
 /// The Secret that an Ingress names for its upstream TLS.
@@ -62,7 +78,8 @@ fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport
         "HTTPS" => tls(reader, context).map(Transport::Tls),
         "GRPC" => Ok(Transport::H2c),
         "GRPCS" => tls(reader, context).map(Transport::H2),
-        "FCGI" | "AUTO_HTTP" => Err(Closed::unsupported(reader, name, format!("{value} is not spoken yet"))),
+        "AUTO_HTTP" => tls(reader, context).map(Transport::AsClient),
+        "FCGI" => Err(Closed::unsupported(reader, name, format!("{value} is not spoken yet"))),
         // As recorded: backend-protocol-bad.
         _ => {
             reader.invalid(name, format!("\"{value}\" is no protocol (HTTP, HTTPS)"), "HTTP is spoken");
@@ -103,7 +120,46 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<TlsOrigination,
     };
     let sni = if on(reader, "proxy-ssl-server-name") { Sni::On } else { Sni::Off };
     let name = reader.value("proxy-ssl-name").filter(|name| !name.is_empty()).map(Arc::from);
-    Ok(TlsOrigination { name, sni, secret: Some(key), roots, client_certificate })
+    let (versions, suites) = (versions(reader), suites(reader, "proxy-ssl-ciphers"));
+    let depth = reader.number("proxy-ssl-verify-depth", 0..=u64::from(u32::MAX));
+    // ingress-nginx takes 0 for its default.
+    let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
+    Ok(TlsOrigination { name, sni, secret: Some(key), roots, client_certificate, versions, suites, depth })
+}
+
+/// Reads `proxy-ssl-protocols`.
+fn versions(reader: &mut Reader<'_>) -> TlsVersions {
+    let name = "proxy-ssl-protocols";
+    let Some(value) = reader.value(name) else { return TlsVersions::Both };
+    let mut words: Vec<_> = value.split_ascii_whitespace().collect();
+    words.sort_unstable();
+    words.dedup();
+    match *words {
+        [] | ["TLSv1.2", "TLSv1.3"] => TlsVersions::Both,
+        ["TLSv1.2"] => TlsVersions::Only12,
+        ["TLSv1.3"] => TlsVersions::Only13,
+        _ => {
+            let problem = format!("\"{value}\" is not a list of TLSv1.2 and TLSv1.3");
+            reader.invalid(name, problem, "both are offered");
+            TlsVersions::Both
+        }
+    }
+}
+
+/// Reads `proxy-http-version` and `connection-proxy-header`.
+fn hop(reader: &mut Reader<'_>, context: &Context<'_>) -> EndpointHop {
+    let version = value(reader, &context.defaults.values, "proxy-http-version", http_version);
+    let name = "connection-proxy-header";
+    let connection = match reader.value(name) {
+        None | Some("") => HopConnection::Unsaid,
+        Some("close") => HopConnection::Close,
+        Some("keep-alive") => HopConnection::KeepAlive,
+        Some(other) => {
+            reader.invalid(name, format!("\"{other}\" is neither close nor keep-alive"), "nothing is said");
+            HopConnection::Unsaid
+        }
+    };
+    EndpointHop { version: version.unwrap_or_default(), connection }
 }
 
 fn named_secret<'r>(

@@ -4,7 +4,7 @@ use fairway_model::{AnswerReason, Origin, Settings};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
-use crate::ingress::defaults::{Defaults, Hsts};
+use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
@@ -57,7 +57,10 @@ impl<'a> Draft<'a> {
         Self {
             options,
             settings: Settings { downstream: options.downstream, ..Settings::default() },
-            defaults: Defaults { forwarded_path: options.hosts.forwarded_path, ..Defaults::default() },
+            defaults: Defaults {
+                forwarding: Forwarding { path: options.hosts.forwarded_path, ..Forwarding::default() },
+                ..Defaults::default()
+            },
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
             diagnostics: Vec::new(),

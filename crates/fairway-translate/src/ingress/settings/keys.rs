@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::ingress::defaults::HstsSent;
 use crate::ingress::settings::draft::{Draft, KeyProblem};
 use crate::ingress::settings::forwarded::{ClientField, Switch};
-use crate::ingress::to_https::{Slash, ToHttps};
+use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
 
@@ -137,26 +137,34 @@ impl Draft<'_> {
             "keepalive" | "upstream-keepalive-connections" => upstream.idle_connections = number(value)?,
             "upstream-keepalive-requests" => upstream.requests_per_connection = number(value)?,
             "upstream-keepalive-timeout" => upstream.idle_timeout = duration(value)?,
-            "proxy-connect-timeout" => defaults.timeouts.connect = patience(value)?,
-            "proxy-send-timeout" => defaults.timeouts.send = patience(value)?,
-            "proxy-read-timeout" => defaults.timeouts.read = patience(value)?,
+            "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = patience(value)?,
+            "proxy-send-timeout" => defaults.forwarding.timeouts.send = patience(value)?,
+            "proxy-read-timeout" => defaults.forwarding.timeouts.read = patience(value)?,
             "proxy-body-size" => {
                 let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
-                defaults.max_body = (size > 0).then_some(size);
+                defaults.forwarding.max_body = (size > 0).then_some(size);
             }
             "load-balance" => {
-                defaults.balancing = match value {
+                defaults.forwarding.balancing = match value {
                     "" | "round_robin" => Balancing::RoundRobin,
                     "ewma" => Balancing::PeakEwma,
                     _ => return Err(KeyProblem::NotA("round_robin or ewma")),
                 };
             }
             "forwarded-path" => {
-                defaults.forwarded_path = match value {
+                defaults.forwarding.path = match value {
                     "received" => ForwardedPath::AsReceived,
                     "normalised" => ForwardedPath::Normalised,
                     _ => return Err(KeyProblem::NotA("received or normalised")),
                 };
+            }
+            "client-body-buffer-size"
+            | "proxy-buffering"
+            | "proxy-buffers-number"
+            | "proxy-busy-buffers-size"
+            | "proxy-max-temp-file-size"
+            | "proxy-request-buffering" => {
+                return Err(KeyProblem::Note("bodies are streamed, never stored", "it is not needed"));
             }
             _ => return self.read_redirect(name, value),
         }
@@ -168,13 +176,14 @@ impl Draft<'_> {
         match name {
             "ssl-redirect" => {
                 let on = flag(value)?;
-                if defaults.https.when != ToHttps::Always {
-                    defaults.https.when = if on { ToHttps::WithCertificate } else { ToHttps::Never };
+                if defaults.https.redirects.when != ToHttps::Always {
+                    defaults.https.redirects.when =
+                        if on { ToHttps::WithCertificate } else { ToHttps::Never };
                 }
             }
             "force-ssl-redirect" => {
                 if flag(value)? {
-                    defaults.https.when = ToHttps::Always;
+                    defaults.https.redirects.when = ToHttps::Always;
                 }
             }
             "http-redirect-code" => {
@@ -183,7 +192,14 @@ impl Draft<'_> {
                 defaults.https.status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
             }
             "preserve-trailing-slash" => {
-                defaults.https.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+                defaults.https.redirects.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
+            }
+            "use-port-in-redirects" => {
+                defaults.https.redirects.port = if flag(value)? { Port::Always } else { Port::Unusual };
+            }
+            "relative-redirects" => {
+                defaults.https.redirects.location =
+                    if flag(value)? { Location::Relative } else { Location::Absolute };
             }
             "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
             "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
@@ -216,7 +232,10 @@ impl Draft<'_> {
             "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
             "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
             "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,
-            _ => return protection(name, value),
+            _ => {
+                let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
+                return taken.unwrap_or_else(|| protection(name, value));
+            }
         }
         Ok(())
     }

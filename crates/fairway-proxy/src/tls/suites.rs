@@ -1,0 +1,60 @@
+//! The versions and cipher suites of the configuration as rustls has them.
+
+use std::sync::Arc;
+
+use fairway_model::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::version::{TLS12, TLS13};
+use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+/// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
+pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    if !suites.is_empty() {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+        provider.cipher_suites.extend(suites.iter().copied().map(suite));
+    }
+    provider
+}
+
+/// The same settings with the suites of a host. Next to a handshake, making them costs nothing.
+///
+/// # Errors
+/// Never with suites of this provider.
+pub(crate) fn for_host(config: &ServerConfig, suites: &HostSuites) -> Result<ServerConfig, Error> {
+    let mut own = ServerConfig::builder_with_provider(Arc::new(provider(&suites.offered)))
+        .with_protocol_versions(BOTH)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(&config.cert_resolver));
+    own.alpn_protocols.clone_from(&config.alpn_protocols);
+    own.ticketer = Arc::clone(&config.ticketer);
+    own.session_storage = Arc::clone(&config.session_storage);
+    own.send_tls13_tickets = config.send_tls13_tickets;
+    own.ignore_client_order = suites.chosen_by == ChosenBy::Server;
+    Ok(own)
+}
+
+/// The versions.
+pub(crate) fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
+    match versions {
+        TlsVersions::Both => BOTH,
+        TlsVersions::Only12 => ONLY_12,
+        TlsVersions::Only13 => ONLY_13,
+    }
+}
+
+static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+static ONLY_12: &[&SupportedProtocolVersion] = &[&TLS12];
+static ONLY_13: &[&SupportedProtocolVersion] = &[&TLS13];
+
+fn suite(suite: CipherSuite) -> SupportedCipherSuite {
+    use aws_lc_rs::cipher_suite as known;
+    match suite {
+        CipherSuite::EcdheEcdsaAes256 => known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheRsaAes256 => known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheEcdsaChaCha20 => known::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheRsaChaCha20 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheEcdsaAes128 => known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheRsaAes128 => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    }
+}

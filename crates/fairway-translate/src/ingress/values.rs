@@ -1,0 +1,145 @@
+//! Values that an Ingress takes from the settings ConfigMap where it has no annotation of the same name, and how their
+//! texts are read. Owns no meaning beyond that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::{HopVersion, Replacement};
+
+use crate::ingress::reader::Reader;
+use crate::shared::text;
+
+/// Keys of the ConfigMap by name, each of them good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Values(BTreeMap<&'static str, Arc<str>>);
+
+/// A key that is an annotation as well.
+struct Known {
+    name: &'static str,
+    /// What its value must be.
+    what: &'static str,
+    is_good: fn(&str) -> bool,
+}
+
+const PAIR_OF_DOMAINS: &str = "two domains, or off";
+const PAIR_OF_PATHS: &str = "two paths, or off";
+const URL: &str = "the beginning of a URL without variables, or off";
+
+const NUMBER: &str = "a whole number";
+const SIZE: &str = "a size such as 8, 8k or 8m";
+
+const KNOWN: &[Known] = &[
+    Known { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    Known { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    Known { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
+    Known { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
+    Known { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
+    Known { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
+    Known { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
+    Known { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
+    Known { name: "service-upstream", what: "true or false", is_good: |it| text::switch(it).is_some() },
+];
+
+impl Values {
+    /// Takes a key of the ConfigMap; `None` if it is no such key, and what its value must be where it is not.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Option<Result<(), &'static str>> {
+        let known = KNOWN.iter().find(|known| known.name == name)?;
+        if !(known.is_good)(value) {
+            return Some(Err(known.what));
+        }
+        self.0.insert(known.name, value.into());
+        Some(Ok(()))
+    }
+}
+
+/// The value of an annotation, or of the key of the same name where it is absent or wrong.
+pub(crate) fn value<T>(
+    reader: &mut Reader<'_>,
+    defaults: &Values,
+    name: &str,
+    parse: fn(&str) -> Option<T>,
+) -> Option<T> {
+    let default = || defaults.0.get(name).and_then(|value| parse(value));
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return default() };
+    parse(value).or_else(|| {
+        let what = KNOWN.iter().find(|known| known.name == name).map_or("a value", |known| known.what);
+        reader.invalid(name, format!("\"{value}\" is not {what}"), "the default is used");
+        default()
+    })
+}
+
+/// Two domains, without the dots that they may begin with; nothing for `off`.
+pub(crate) fn domains(text: &str) -> Option<Option<Replacement>> {
+    let replacement = pair(text, |domain| {
+        let bare = domain.strip_prefix('.').unwrap_or(domain);
+        let good = |c: char| c.is_ascii_alphanumeric() || "-._/:".contains(c);
+        (!bare.is_empty() && bare.chars().all(good)).then_some(bare)
+    });
+    replacement.map(Some).or_else(|| is_off(text))
+}
+
+/// Two paths; nothing for `off`.
+pub(crate) fn paths(text: &str) -> Option<Option<Replacement>> {
+    let replacement = pair(text, |path| (!path.is_empty() && is_plain(path)).then_some(path));
+    replacement.map(Some).or_else(|| is_off(text))
+}
+
+/// The beginning of a URL; nothing for `off`.
+pub(crate) fn url(text: &str) -> Option<Option<Arc<str>>> {
+    match text {
+        "off" => Some(None),
+        _ => (!text.is_empty() && is_plain(text)).then(|| Some(text.into())),
+    }
+}
+
+/// A whole number of KiB, in bytes.
+pub(crate) fn kibibytes(text: &str) -> Option<u64> {
+    text.parse::<u32>().ok().map(|number| u64::from(number) << 10)
+}
+
+/// A version of HTTP/1.
+pub(crate) fn http_version(text: &str) -> Option<HopVersion> {
+    match text {
+        "1.0" => Some(HopVersion::Http10),
+        "1.1" => Some(HopVersion::Http11),
+        _ => None,
+    }
+}
+
+fn is_off<T>(text: &str) -> Option<Option<T>> {
+    (text == "off").then_some(None)
+}
+
+fn pair(text: &str, part: impl Fn(&str) -> Option<&str>) -> Option<Replacement> {
+    let mut words = text.split_ascii_whitespace();
+    let (from, to) = (part(words.next()?)?, part(words.next()?)?);
+    words.next().is_none().then(|| Replacement { from: from.into(), to: to.into() })
+}
+
+/// Nothing that nginx takes for a regular expression or a variable, and nothing that ends a field or an attribute.
+fn is_plain(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-._~/:,?&=".contains(c);
+    !text.starts_with('~') && text.chars().all(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(replacement: Option<Option<Replacement>>) -> Option<(Arc<str>, Arc<str>)> {
+        replacement.flatten().map(|it| (it.from, it.to))
+    }
+
+    #[test]
+    fn pairs_are_read_as_nginx_reads_them() {
+        assert_eq!(both(domains(".a.test  b.test")), Some(("a.test".into(), "b.test".into())));
+        assert_eq!(both(paths("/ /app/")), Some(("/".into(), "/app/".into())));
+        assert_eq!((domains("off"), paths("off"), url("off")), (Some(None), Some(None), Some(None)));
+        for bad in ["", "a.test", "a b c", "~a b", "$host b", "a;x b"] {
+            assert_eq!((domains(bad), paths(bad)), (None, None), "{bad}");
+        }
+        for bad in ["", "~^/x", "http://$host/", "a b"] {
+            assert_eq!(url(bad), None, "{bad}");
+        }
+    }
+}
