@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
+use crate::guard::{AccessList, ConcurrencyLimit, ErrorPages, Mirror, RateLimit};
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,10 @@ pub enum Filter {
     RewriteHost(Arc<str>),
     /// Asks another service whether the request may pass.
     ExternalAuth(ExternalAuth),
+    /// Lets those through who know a password.
+    BasicAuth(BasicAuth),
+    /// Lets through whom one of several guards lets through.
+    AnyGuard(AnyGuard),
     /// Bounds how often each client may ask.
     RateLimit(RateLimit),
     /// Bounds how many requests of each client are under way.
@@ -83,15 +87,6 @@ pub enum RedirectTarget {
         /// Whether the request's query follows the path.
         keep_query: bool,
     },
-}
-
-/// Which client addresses may pass; others are answered 403.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessList {
-    /// Refused first.
-    pub deny: Vec<IpNet>,
-    /// When not empty, nothing else passes.
-    pub allow: Vec<IpNet>,
 }
 
 /// Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it.

@@ -5,6 +5,7 @@
 //!
 //! The order of the modules is the order in which a request meets them.
 
+pub mod authentication;
 pub mod backend;
 pub mod certificate;
 pub mod config;
@@ -18,6 +19,9 @@ pub mod route;
 pub mod settings;
 pub mod stream;
 
+pub use authentication::{
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, OwnScheme, Template, TemplatePart, Users,
+};
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, ServiceName, SessionCookie, SessionKey,
     SessionPart, UpstreamTls, UpstreamVerification,
@@ -25,10 +29,9 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    AccessList, Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect,
-    RedirectTarget,
+    Cors, CorsOrigin, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, Redirect, RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Mirror, RateLimit};
+pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Mirror, RateLimit};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use origin::{Origin, SourceLine};

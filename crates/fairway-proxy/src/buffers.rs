@@ -92,6 +92,8 @@ pub(crate) struct Written {
     pub(crate) target: Vec<u8>,
     /// The `Host` that was received, when a step has set another.
     pub(crate) host: Vec<u8>,
+    /// Cookies for the client, of a service that was asked; each ends with a line feed.
+    pub(crate) cookies: Vec<u8>,
 }
 
 static NOTHING: Written = Written {
@@ -100,6 +102,7 @@ static NOTHING: Written = Written {
     decoded: Vec::new(),
     target: Vec::new(),
     host: Vec::new(),
+    cookies: Vec::new(),
 };
 
 impl Forms {
@@ -120,13 +123,14 @@ impl Forms {
         if let Some(written) = &mut self.0 {
             written.target.clear();
             written.host.clear();
+            written.cookies.clear();
         }
     }
 
     /// The same forms, for another request.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target, host } = self.write();
+        let Written { origin, normalised, decoded, target, host, .. } = self.write();
         origin.clone_from(&other.origin);
         normalised.clone_from(&other.normalised);
         decoded.clone_from(&other.decoded);
@@ -136,8 +140,8 @@ impl Forms {
 
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
-        let Written { origin, normalised, decoded, target, host } = &mut **written;
-        for bytes in [origin, normalised, decoded, target, host] {
+        let Written { origin, normalised, decoded, target, host, cookies } = &mut **written;
+        for bytes in [origin, normalised, decoded, target, host, cookies] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -145,8 +149,8 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host } = &**written;
-        let capacities = [origin, normalised, decoded, target, host].map(Vec::capacity);
+        let Written { origin, normalised, decoded, target, host, cookies } = &**written;
+        let capacities = [origin, normalised, decoded, target, host, cookies].map(Vec::capacity);
         size_of::<Written>() + capacities.iter().sum::<usize>()
     }
 }

@@ -21,6 +21,7 @@ mod listening;
 mod metrics;
 mod network;
 mod options;
+mod passwords;
 mod peer;
 mod proxy;
 mod proxy_protocol;

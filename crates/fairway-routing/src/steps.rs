@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, BackendKey, ConcurrencyLimit, Cors, ErrorPages, ExternalAuth, Filter, HeaderEdit,
+    AccessList, AuthCookies, BackendKey, BasicAuth, ConcurrencyLimit, Cors, ErrorPages, Filter, HeaderEdit,
     HeaderField, HttpsRedirect, Mirror, PathForm, PathRewrite, RateLimit, Redirect, RedirectTarget, Timeouts,
 };
 
+use crate::guards::{AnyOf, Asking, Trailers};
 use crate::rewrite::CompiledRewrite;
 
 /// The steps of a rule.
@@ -25,6 +26,8 @@ pub struct Steps<R> {
     pub retried: Box<[u16]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
+    /// What becomes of the trailers of requests.
+    pub trailers: Trailers,
     /// What becomes of gRPC-Web, request and answer with their bodies.
     pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
@@ -70,6 +73,10 @@ pub enum RequestStep<R> {
     Path(CompiledRewrite),
     /// Waits for another service's word.
     Ask(Box<Asking<R>>),
+    /// Waits until the password is verified.
+    Password(Box<BasicAuth>),
+    /// Waits for the first of several guards that lets the request pass.
+    Any(Box<AnyOf<R>>),
     /// Refuses clients that ask too often.
     Rate(PolicyId, RateLimit),
     /// Refuses clients that have too much under way, and counts what is let through until it is over.
@@ -83,6 +90,8 @@ pub enum AnswerStep<R> {
     Replace(Box<Replacing<R>>),
     /// Adds what browsers ask for.
     Cors(Arc<Cors>),
+    /// Adds the cookies of the service that was asked.
+    Cookies(AuthCookies),
     /// Edits fields.
     Edit(FieldEdits),
     /// Sets `Strict-Transport-Security` on answers over TLS.
@@ -101,15 +110,6 @@ impl PolicyId {
         policy.hash(&mut hasher);
         Self(hasher.finish())
     }
-}
-
-/// A question to another service.
-#[derive(Clone, Debug)]
-pub struct Asking<R> {
-    /// What is asked.
-    pub auth: ExternalAuth,
-    /// Where the question goes: a rule of its own, without steps.
-    pub rule: R,
 }
 
 /// A copy of requests.
@@ -160,6 +160,7 @@ impl<R> Default for Steps<R> {
             forward: [].into(),
             retried: [].into(),
             answer: [].into(),
+            trailers: Trailers::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         }
@@ -182,17 +183,18 @@ impl<R> Steps<R> {
             retried: Vec::new(),
             replace: Vec::new(),
             answer: Vec::new(),
+            trailers: Trailers::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         };
         for filter in filters {
             steps.add(filter, form, filters, inner)?;
         }
-        let Lists { request, forward, mut retried, replace, answer, grpc_web, log } = steps;
+        let Lists { request, forward, mut retried, replace, answer, trailers, grpc_web, log } = steps;
         retried.sort_unstable();
         let answer = replace.into_iter().chain(answer).collect();
         let (request, forward, retried) = (request.into(), forward.into(), retried.into());
-        Ok(Self { request, forward, retried, answer, grpc_web, log })
+        Ok(Self { request, forward, retried, answer, trailers, grpc_web, log })
     }
 
     /// All rewrites of paths.
@@ -207,7 +209,8 @@ impl<R> Steps<R> {
     /// All rules that steps forward by.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         let asked = self.request.iter().filter_map(|step| match step {
-            RequestStep::Ask(asking) => Some(&asking.rule),
+            RequestStep::Ask(asking) => asking.rule.as_ref(),
+            RequestStep::Any(any) => any.asking.as_ref().and_then(|asking| asking.rule.as_ref()),
             _ => None,
         });
         let replaced = self.answer.iter().filter_map(|step| match step {
@@ -235,6 +238,7 @@ struct Lists<R> {
     retried: Vec<u16>,
     replace: Vec<AnswerStep<R>>,
     answer: Vec<AnswerStep<R>>,
+    trailers: Trailers,
     grpc_web: GrpcWeb,
     log: Logging,
 }
@@ -247,7 +251,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, retried, replace, answer, grpc_web, log } = self;
+        let Self { request, forward, retried, replace, answer, grpc_web, log, .. } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -268,15 +272,7 @@ impl<R> Lists<R> {
                 request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
             }
             Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
-            Filter::ExternalAuth(auth) => {
-                let timeouts = Some(auth.timeouts);
-                let rule = inner(InnerRule { backend: &auth.backend, timeouts, filters: Vec::new() });
-                let mut auth = auth.clone();
-                // Where the message ends and who gets it, no answer to a question says.
-                let fixed = |known: Known| known.is_of_one_hop() || known == Known::Host;
-                auth.copied.retain(|name| !fixed(Known::of(name.as_bytes())));
-                request.push(RequestStep::Ask(Box::new(Asking { auth, rule })));
-            }
+            Filter::ExternalAuth(_) | Filter::BasicAuth(_) | Filter::AnyGuard(_) => self.guard(filter, inner),
             Filter::RateLimit(limit) => {
                 request.push(RequestStep::Rate(PolicyId::of(&limit.policy), limit.clone()));
             }
@@ -297,6 +293,29 @@ impl<R> Lists<R> {
             Filter::Unlogged => *log = Logging::Nothing,
         }
         Ok(())
+    }
+}
+
+impl<R> Lists<R> {
+    /// Adds a filter that waits for somebody.
+    fn guard(&mut self, filter: &Filter, inner: &mut impl FnMut(InnerRule<'_>) -> R) {
+        let mut rule = |backend: &BackendKey, timeouts| {
+            inner(InnerRule { backend, timeouts: Some(timeouts), filters: Vec::new() })
+        };
+        self.trailers = Trailers::Dropped;
+        let step = match filter {
+            Filter::ExternalAuth(auth) => {
+                self.answer.push(AnswerStep::Cookies(auth.cookies));
+                RequestStep::Ask(Box::new(Asking::new(auth, &mut rule)))
+            }
+            Filter::BasicAuth(basic) => RequestStep::Password(Box::new(basic.clone())),
+            Filter::AnyGuard(any) => {
+                self.answer.extend(any.external.iter().map(|auth| AnswerStep::Cookies(auth.cookies)));
+                RequestStep::Any(Box::new(AnyOf::new(any, &mut rule)))
+            }
+            _ => return,
+        };
+        self.request.push(step);
     }
 }
 

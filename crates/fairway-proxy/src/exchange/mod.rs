@@ -22,12 +22,14 @@ mod forward;
 mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
+mod guard;
 #[cfg(test)]
 mod hop_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
+mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
@@ -39,6 +41,7 @@ mod retry;
 #[cfg(test)]
 mod steps_tests;
 mod subrequest;
+mod template;
 #[cfg(test)]
 mod tests;
 mod transact;
@@ -49,7 +52,7 @@ use std::rc::Rc;
 
 use fairway_message::{BodySize, Head, Malformed};
 use fairway_model::{Action, AnswerReason};
-use fairway_routing::{Asking, CompiledRule, Matched};
+use fairway_routing::{CompiledRule, RequestStep, Trailers};
 use fairway_runtime::clock::Instant;
 
 use crate::buffers::{Buffers, Parties};
@@ -62,7 +65,7 @@ use crate::record::Record;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
-use crate::request::intake::{Fields, Intake};
+use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Arrival, Downstream, Upgrade};
@@ -131,11 +134,14 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         // What follows is the tunnel's, and waits for it.
         Upgrade::WebSocket => RequestBody::none(env.client.trust),
     };
+    if env.rule.steps().trailers == Trailers::Dropped {
+        buffers.body.drop_trailers();
+    }
     let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
         let verdict = match verdict {
             // Boxed, like all that is rare.
-            Verdict::Ask(asking, next) => Box::pin(ask_on(&mut exchange, asking, next)).await,
+            Verdict::Wait(step, next) => Box::pin(wait_on(&mut exchange, step, next)).await,
             decided => decided,
         };
         let outcome = match verdict {
@@ -149,7 +155,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
             Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,
-            Verdict::Ask(..) => unreachable!("all questions were asked"),
+            Verdict::Wait(..) => unreachable!("all steps were waited for"),
         };
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
@@ -162,16 +168,16 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     }
 }
 
-/// Asks, and goes on with the steps behind the question, until nothing is left to ask.
-async fn ask_on<'a, N: Network, D: Downstream>(
+/// Waits, and goes on with the steps behind the one that was waited for, until nothing is left to wait for.
+async fn wait_on<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    mut asking: &'a Asking,
+    mut step: &'a RequestStep,
     mut next: u32,
 ) -> Verdict<'a> {
     loop {
-        match ask::ask(exchange, asking).await {
+        match guard::pass(exchange, step).await {
             Verdict::Pass => match decide(&exchange.env, next, exchange.buffers) {
-                Verdict::Ask(again, then) => (asking, next) = (again, then),
+                Verdict::Wait(again, then) => (step, next) = (again, then),
                 decided => return decided,
             },
             decided => return decided,
@@ -230,29 +236,17 @@ fn route<'a, H: Hop>(
     buffers: &Buffers,
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
-    let listener = adopted.listener(peer.listener)?;
-    let request = fairway_routing::Request {
-        host: &buffers.host,
-        method: buffers.request.method_bytes(),
-        normalised: intake.normalised(buffers),
-        decoded: intake.decoded(buffers),
-        query: intake.query(buffers),
-        fields: &Fields(&buffers.request),
-    };
-    match adopted.snapshot().lookup(listener.table, &request) {
-        Matched::Rule { host, rule, prefix } => {
-            record.rule = Some(rule);
-            record.host_label = Some(&host.key().host);
-            Some((rule, prefix))
-        }
-        Matched::NoRule(_) | Matched::NoHost => None,
-    }
+    let table = adopted.listener(peer.listener)?.table;
+    let (host, rule, prefix) = lookup::lookup(adopted, table, intake, buffers)?;
+    record.rule = Some(rule);
+    record.host_label = Some(&host.key().host);
+    Some((rule, prefix))
 }
 
 /// What the rule itself makes of the request, from its step number `first` on.
 fn decide<'a, N: Network>(env: &Environment<'a, N>, first: u32, buffers: &mut Buffers) -> Verdict<'a> {
     let Environment { intake, client, https_port, prefix, .. } = env;
-    let counts = &env.worker.counts;
+    let counts = &env.worker.guards.counts;
     let context = FilterContext { intake, client, counts, https_port: *https_port, prefix: *prefix };
     match filter::on_request(env.rule, first, &context, buffers) {
         Verdict::Pass => {}

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror, RateLimit, Timeouts,
+    AuthCookies, AuthService, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField,
+    Mirror, RateLimit, Template, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -80,12 +81,19 @@ fn ok() -> &'static str {
     std::str::from_utf8(OK).unwrap()
 }
 
+fn service(backend: &str) -> AuthService {
+    AuthService::Backend { backend: backend.into(), host: "auth.test".into() }
+}
+
 fn auth() -> ExternalAuth {
     ExternalAuth {
-        backend: "a".into(),
+        service: service("a"),
         method: Some("GET".into()),
-        host: "auth.test".into(),
-        target: "/verify?x=1".into(),
+        target: Template::text("/verify?x=1"),
+        fields: Vec::new(),
+        redirect: None,
+        sign_in: None,
+        cookies: AuthCookies::OfSuccess,
         copied: ["X-User", "X-Groups", "Content-Length"].map(Into::into).into(),
         timeouts: Timeouts { read: Duration::from_secs(7), ..Timeouts::default() },
     }
@@ -207,7 +215,7 @@ async fn a_client_that_leaves_cancels_the_question() {
 #[tokio::test(start_paused = true)]
 async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
     on_stage(async {
-        let second = ExternalAuth { backend: "b".into(), ..auth() };
+        let second = ExternalAuth { service: service("b"), ..auth() };
         let filters = vec![Filter::ExternalAuth(auth()), Filter::ExternalAuth(second)];
         let (stage, seen) = stage(1, filters, |number| match number {
             101 => Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
@@ -271,7 +279,7 @@ async fn a_client_has_no_more_under_way_than_its_limit() {
         let mut three = stage.client();
         three.send(GET).await;
         settle().await;
-        assert_eq!(stage.worker.counts.under_way(), 2, "the place of the one that left");
+        assert_eq!(stage.worker.guards.counts.under_way(), 2, "the place of the one that left");
         drop((two, three));
         settle().await;
         assert_eq!(stage.at_rest(), Ok(()));

@@ -5,11 +5,11 @@ mod cors;
 mod limit;
 mod redirect;
 mod verdict;
+mod vouched;
 
 pub(crate) use answer::own_answer;
 pub(crate) use verdict::{FilterContext, Verdict};
-
-use std::net::IpAddr;
+pub(crate) use vouched::{keep_cookies, vouch, vouch_for_nobody};
 
 use fairway_message::{Head, Known, Method};
 use fairway_model::AccessList;
@@ -30,7 +30,8 @@ pub(crate) fn on_request<'r>(
         let verdict = match step {
             RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
-            RequestStep::Access(list) => access(list, context.client.address),
+            RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
+            RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
             RequestStep::Preflight(cors) => match context.intake.method {
                 Method::Options => cors::preflight(cors, buffers),
                 _ => Verdict::Pass,
@@ -51,7 +52,11 @@ pub(crate) fn on_request<'r>(
                 rewrite(path, context, buffers);
                 Verdict::Pass
             }
-            RequestStep::Ask(asking) => Verdict::Ask(asking, next),
+            RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| lets_pass(list, context)) => {
+                any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
+                Verdict::Pass
+            }
+            RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
             RequestStep::Rate(policy, limit) => {
                 limit::rate(context.counts, *policy, limit, context.client.address)
             }
@@ -83,6 +88,7 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
             // Acts on the exchange, before this (`replacing`).
             AnswerStep::Replace(_) => {}
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
+            AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
             AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
@@ -92,10 +98,11 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
     }
 }
 
-fn access<'r>(list: &AccessList, client: IpAddr) -> Verdict<'r> {
+fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
+    let client = context.client.address;
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
-    if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }
+    !denied && allowed
 }
 
 fn apply(edits: &FieldEdits, head: &mut Head) {
