@@ -26,7 +26,7 @@ pub struct ExternalAuth {
     pub copied: Vec<Arc<str>>,
     /// Fields that the question has instead of the request's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<(Arc<str>, Arc<str>)>,
+    pub fields: Vec<(Arc<str>, Template)>,
     /// `X-Auth-Request-Redirect` of the question; none is the request's own target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Template>,

@@ -148,6 +148,6 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
         None => head.set(b"X-Auth-Request-Redirect", target),
     }
     for (name, value) in &auth.fields {
-        head.set(name.as_bytes(), value.as_bytes());
+        head.set(name.as_bytes(), &write(value));
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn on_request<'r>(
                 rewrite(path, context, buffers);
                 Verdict::Pass
             }
-            RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| lets_pass(list, context)) => {
+            RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
                 any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
                 Verdict::Pass
             }
@@ -96,6 +96,11 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
             AnswerStep::StrictTransportSecurity(_) => {}
         }
     }
+}
+
+/// Whether the address alone is enough: a list that only denies says of nobody that he may pass.
+fn vouches(list: &AccessList, context: &FilterContext<'_>) -> bool {
+    !list.allow.is_empty() && lets_pass(list, context)
 }
 
 fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {

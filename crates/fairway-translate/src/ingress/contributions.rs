@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, Policy};
+use fairway_model::{AccessList, Filter, Origin, Policy};
+use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::to_https::{Slash, ToHttps};
+use crate::shared::backend::BackendRef;
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -31,9 +33,12 @@ pub(crate) enum Phase {
     AnswerHead,
 }
 
-/// Filters in the order of their phases; of one phase in the order of their arrival.
+/// Filters in the order of their phases; of one phase in the order of their arrival. With them the backends that they name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filters(Vec<(Phase, Filter)>);
+pub(crate) struct Filters {
+    ordered: Vec<(Phase, Filter)>,
+    backends: Vec<(BackendRef, Origin)>,
+}
 
 /// What the annotations of an Ingress make of its requests.
 #[derive(Clone, Debug)]
@@ -80,23 +85,71 @@ pub(crate) enum Role {
 impl Filters {
     /// Adds a filter behind those of its phase and of all earlier ones.
     pub(crate) fn push(&mut self, phase: Phase, filter: Filter) {
-        let at = self.0.partition_point(|(other, _)| *other <= phase);
-        self.0.insert(at, (phase, filter));
+        let at = self.ordered.partition_point(|(other, _)| *other <= phase);
+        self.ordered.insert(at, (phase, filter));
+    }
+
+    /// Adds filters one behind the other.
+    pub(crate) fn extend(&mut self, phase: Phase, filters: impl IntoIterator<Item = Filter>) {
+        filters.into_iter().for_each(|filter| self.push(phase, filter));
+    }
+
+    /// Notes a backend that a filter names, and where it is written.
+    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin) {
+        self.backends.push((backend, origin));
+    }
+
+    /// The backends that filters name.
+    pub(crate) fn backends(&self) -> &[(BackendRef, Origin)] {
+        &self.backends
+    }
+
+    /// Takes the lists of client addresses out.
+    pub(crate) fn take_access_lists(&mut self) -> Vec<AccessList> {
+        let mut lists = Vec::new();
+        self.ordered.retain(|(_, filter)| match filter {
+            Filter::Access(list) => {
+                lists.push(list.clone());
+                false
+            }
+            _ => true,
+        });
+        lists
+    }
+
+    /// Refuses these clients, whatever else lets them pass.
+    pub(crate) fn block(&mut self, ranges: &[IpNet]) {
+        if !ranges.is_empty() {
+            let list = AccessList { deny: ranges.to_vec(), allow: Vec::new() };
+            self.push(Phase::Access, Filter::Access(list));
+        }
+    }
+
+    /// Takes out what asks who the client is; its address still counts.
+    pub(crate) fn let_everybody_in(&mut self) {
+        self.ordered.retain_mut(|(_, filter)| match filter {
+            Filter::BasicAuth(_) | Filter::ExternalAuth(_) => false,
+            Filter::AnyGuard(any) => {
+                let list = any.access.take().map(Filter::Access);
+                list.map(|list| *filter = list).is_some()
+            }
+            _ => true,
+        });
     }
 
     /// Whether there is a filter of a phase.
     pub(crate) fn has(&self, phase: Phase) -> bool {
-        self.0.iter().any(|(other, _)| *other == phase)
+        self.ordered.iter().any(|(other, _)| *other == phase)
     }
 
     /// The filters in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Filter> {
-        self.0.iter().map(|(_, filter)| filter)
+        self.ordered.iter().map(|(_, filter)| filter)
     }
 
     /// The filters in their order.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Filter> {
-        self.0.into_iter().map(|(_, filter)| filter)
+        self.ordered.into_iter().map(|(_, filter)| filter)
     }
 }
 
@@ -126,7 +179,12 @@ impl Contributions {
 
     /// Whether they check the addresses of clients.
     pub(crate) fn check_source_ranges(&self) -> bool {
-        self.filters.iter().any(|filter| matches!(filter, Filter::Access(_)))
+        let is_list = |filter: &Filter| match filter {
+            Filter::Access(_) => true,
+            Filter::AnyGuard(any) => any.access.is_some(),
+            _ => false,
+        };
+        self.filters.iter().any(is_list)
     }
 }
 

@@ -5,11 +5,13 @@
 //! together they become a virtual host ([`host`], [`rules`]).
 
 pub(crate) mod annotations;
+pub(crate) mod basic_auth;
 pub(crate) mod class;
 pub(crate) mod closed;
 pub(crate) mod context;
 pub(crate) mod contributions;
 pub(crate) mod defaults;
+pub(crate) mod external_auth;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
 pub(crate) mod layout;

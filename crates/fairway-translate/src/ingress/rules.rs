@@ -87,6 +87,10 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
+        let exempt = &self.context.defaults.authentication.exempt;
+        if exempt.iter().any(|prefix| location.path.starts_with(&**prefix)) {
+            filters.let_everybody_in();
+        }
         if self.goes_to_https(location, owner.contributions.to_https) {
             let redirect = self.context.defaults.https_redirect(owner.contributions.slash);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
@@ -114,6 +118,7 @@ impl<'a> Builder<'a> {
 
     fn action(&mut self, location: &Location) -> Action {
         let Some(owner) = &location.owner else { return not_found() };
+        self.name_backends(owner);
         let Some(backend) = location.backend() else { return not_found() };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
@@ -130,6 +135,22 @@ impl<'a> Builder<'a> {
         let action = Action::Forward(vec![WeightedBackend { backend: reference.key.clone(), weight: 1 }]);
         self.backends.push(reference);
         action
+    }
+
+    /// The backends that filters name. One that cannot be found lets nobody pass.
+    fn name_backends(&mut self, owner: &ServedIngress) {
+        for (reference, origin) in owner.contributions.filters.backends() {
+            let Err(error) = reference.target(self.context.inputs) else {
+                self.backends.push(reference.clone());
+                continue;
+            };
+            let (code, _, problem) = explain(&error, reference);
+            let found = Diagnostic::new(Severity::Error, code, origin.clone());
+            let found = found.because(problem, "requests that wait for its word are answered 500");
+            if !self.diagnostics.contains(&found) {
+                self.diagnostics.push(found);
+            }
+        }
     }
 
     /// The backend of a location, or nothing after saying why it has none.
@@ -191,8 +212,15 @@ impl<'a> Builder<'a> {
 
 /// Why the backend at `origin` cannot be found.
 fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Diagnostic {
+    let (code, field, problem) = explain(error, reference);
+    let origin = origin.at(format!("{}.{field}", origin.field));
+    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+}
+
+/// The code, the field and the problem.
+fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'static str, String) {
     let service = &reference.service;
-    let (code, field, problem) = match error {
+    match error {
         ResolveError::NoService => {
             ("missing-reference", "service.name", format!("Service {service} does not exist"))
         }
@@ -206,9 +234,7 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin) -> Di
             "service.name",
             format!("Service {service} is of type ExternalName, which is not served unless a flag allows it"),
         ),
-    };
-    let origin = origin.at(format!("{}.{field}", origin.field));
-    Diagnostic::new(Severity::Error, code, origin).because(problem, "this path answers 503")
+    }
 }
 
 /// `/` to the root of the application; the query is dropped, as recorded.

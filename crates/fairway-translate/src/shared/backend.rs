@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, ServiceName};
+use fairway_model::{Backend, BackendKey, Origin, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
-use crate::object::{Kind, ObjectKey, Sourced};
+use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
 use crate::shared::balance::Balance;
 use crate::shared::endpoints::{self, PortChoice};
@@ -25,6 +25,8 @@ pub(crate) struct BackendRef {
     pub(crate) port: Arc<str>,
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
+    /// The name or address by which a URL names it: what is asked where there is no such Service.
+    pub(crate) host: Option<Arc<str>>,
 }
 
 /// Where the addresses of a Service and port come from.
@@ -55,12 +57,24 @@ impl BackendRef {
         (transport, balance): (&Transport, Balance),
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
-        Self { key, service, port, transport: transport.clone(), balance }
+        Self { key, service, port, transport: transport.clone(), balance, host: None }
+    }
+
+    /// What a URL names: the Service, where it exists, else whatever the name stands for.
+    pub(crate) fn of_url(service: ObjectKey, (host, port): (Arc<str>, u16), transport: &Transport) -> Self {
+        let balance = Balance::default();
+        let port: Arc<str> = port.to_string().into();
+        let key = BackendKey(format!("{service}:{port}{};host={host}", transport.suffix()).into());
+        Self { key, service, port, transport: transport.clone(), balance, host: Some(host) }
     }
 
     /// Where its addresses come from.
     pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
-        let service = inputs.resources.services.get(&self.service).ok_or(ResolveError::NoService)?;
+        let service = match (inputs.resources.services.get(&self.service), &self.host) {
+            (Some(service), _) => service,
+            (None, Some(host)) => return self.external(host, &[]).map_err(|_| ResolveError::NoService),
+            (None, None) => return Err(ResolveError::NoService),
+        };
         let spec = service.object.spec.as_ref();
         let ports = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
         if let Some(name) = external_name(&service.object) {
@@ -132,8 +146,12 @@ fn known_ports(ports: &[ServicePort]) -> String {
 
 /// Makes the backend.
 pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
-    let service = inputs.resources.services.get(&reference.service)?;
-    let origin = service.origin(Kind::Service, &reference.service, "");
+    let service = inputs.resources.services.get(&reference.service);
+    let origin = match (service, &reference.host) {
+        (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),
+        (None, Some(host)) => Origin::object("Host", "", host),
+        (None, None) => return None,
+    };
     let mut diagnostics = Vec::new();
     let endpoints = match reference.target(inputs).ok()? {
         Target::Slices(port) => endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics),
@@ -144,11 +162,11 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         }
     };
     if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
-        diagnostics.push(no_endpoints(reference, service));
+        diagnostics.push(no_endpoints(reference, &origin));
     }
-    let app_protocol = app_protocol(&service.object, &reference.port);
+    let app_protocol = service.and_then(|service| app_protocol(&service.object, &reference.port));
     if let Some((problem, consequence)) = app_protocol.and_then(|name| reference.transport.ignores(name)) {
-        let origin = service.origin(Kind::Service, &reference.service, "spec.ports");
+        let origin = origin.at("spec.ports");
         let problem = format!("port {}: {problem}", reference.port);
         let found = Diagnostic::new(Severity::Warning, "app-protocol-ignored", origin);
         diagnostics.push(found.because(problem, consequence));
@@ -170,9 +188,11 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
     Some((backend, diagnostics))
 }
 
-fn no_endpoints(reference: &BackendRef, service: &Sourced<Service>) -> Diagnostic {
-    let origin = service.origin(Kind::Service, &reference.service, "");
+fn no_endpoints(reference: &BackendRef, origin: &Origin) -> Diagnostic {
     let problem = format!("port {} has no endpoint that is ready", reference.port);
-    Diagnostic::new(Severity::Warning, "no-endpoints", origin)
-        .because(problem, "its paths answer 503 until it has")
+    let consequence = match reference.host {
+        None => "its paths answer 503 until it has",
+        Some(_) => "requests that wait for its word are answered 500 until it has",
+    };
+    Diagnostic::new(Severity::Warning, "no-endpoints", origin.clone()).because(problem, consequence)
 }

@@ -7,5 +7,7 @@ pub(crate) mod certificate;
 pub(crate) mod endpoints;
 pub(crate) mod external;
 pub(crate) mod references;
+pub(crate) mod service_url;
 pub(crate) mod text;
 pub(crate) mod transport;
+pub(crate) mod variables;

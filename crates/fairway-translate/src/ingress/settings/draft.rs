@@ -5,6 +5,7 @@ use fairway_model::{AnswerReason, Origin, Settings};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Hsts};
+use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
@@ -24,6 +25,7 @@ pub(super) struct Draft<'a> {
     pub(super) defaults: Defaults,
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
+    pub(super) global_auth: GlobalAuth,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -60,6 +62,7 @@ impl<'a> Draft<'a> {
             defaults: Defaults { forwarded_path: options.hosts.forwarded_path, ..Defaults::default() },
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
+            global_auth: GlobalAuth::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -108,9 +111,10 @@ impl<'a> Draft<'a> {
     pub(super) fn finish(mut self, at: impl Fn(&str) -> Origin) -> Reading {
         self.defaults.hsts = self.hsts.value();
         let TrustedForwarders { ranges, everybody, problem } =
-            self.forwarded.settle(&self.options.trust.forwarders, at);
+            self.forwarded.settle(&self.options.trust.forwarders, &at);
         self.settings.forwarded.ranges = ranges;
         self.diagnostics.extend(problem);
+        self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> = everybody.into_iter().chain(by_proxy_protocol).collect();
         self.defaults.source_ranges.claimable_by = trusts.iter().map(|trust| trust.source).collect();
