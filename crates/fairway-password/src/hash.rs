@@ -132,5 +132,82 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{ProptestConfig, any, proptest};
+
     use super::*;
+
+    /// Written by htpasswd, openssl and crypt(3) for the password `secret`, unless it says another.
+    const WRITTEN: &[(&str, &str)] = &[
+        ("secret", "{PLAIN}secret"),
+        ("", "{PLAIN}"),
+        ("secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
+        ("secret", "{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0"),
+        ("secret", "$1$abcdefgh$cHJi5PXp/ki/ktXzqlk6I1"),
+        ("", "$1$x$fwjfZtMwarkdetsjiQreU1"),
+        ("a longer password than sixteen bytes", "$1$saltsalt$H5tGA1bwjWH57Z1GTUFCr0"),
+        ("secret", "$apr1$r31.....$G/cElGhD0cboYkZN5h5Ne/"),
+        ("a longer password than sixteen bytes", "$apr1$r31.....$4rOnWBjwHzEmGnLxh/ZgF/"),
+        ("secret", "$5$saltstring$C3o4O1TC6aRHF4FI.QSZMXtHbaj2gSXr4sUc/3NcUi."),
+        ("secret", "$5$rounds=1000$saltstring$AH5PD0i.riCRu4BNDy9v7OPV7u3dfLBApcXI6khquVA"),
+        (
+            "secret",
+            "$6$saltstring$AIsRs/Ee56G/tC8MEHhvReZTfx8u3rXXMl6eYrjCG9ibix19DxoMBLogdTET5Ukw9Sf7eZTITsuk0Ry5qulYz.",
+        ),
+        (
+            "secret",
+            "$6$rounds=1000$saltstring$2BkAo106CG84raQcWpAlhyy6TSSkAsL1nfvBCoezLYyerUzY2l8axTvq6NynEt7SQAx3/cdop9ds0po8uaeHq0",
+        ),
+        ("secret", "$2a$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"),
+        ("secret", "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"),
+        ("secret", "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"),
+    ];
+
+    #[test]
+    fn the_password_fits_what_others_wrote_and_no_other_does() {
+        for (password, text) in WRITTEN {
+            let hash = Hash::read(text).unwrap();
+            assert!(hash.fits(password.as_bytes()), "{text}");
+            for wrong in ["Secret", "secre", "secret ", "secret\0", "x"] {
+                assert!(!hash.fits(wrong.as_bytes()), "{wrong} for {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hash_that_is_changed_or_cut_lets_nobody_in() {
+        for (password, text) in WRITTEN.iter().filter(|(password, _)| !password.is_empty()) {
+            let last = text.len() - 1;
+            for at in (0..last).chain([last / 2]) {
+                let cut = &text[..at];
+                assert!(!Hash::read(cut).is_ok_and(|hash| hash.fits(password.as_bytes())), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_hash_says_why() {
+        for text in
+            ["", "secret", "sa3tHJ3/KuYvI", "$7$x$y", "$", "$$", "$1", "{MD5}x", "$2z$04$x", "$2b$xx$", "*"]
+        {
+            assert_eq!(Hash::read(text), Err(NotAHash::Unknown), "{text}");
+        }
+        for text in ["$6$rounds=500001$s$h", "$5$rounds=99999999999999$s$h", "$2b$15$x", "$2y$31$x"] {
+            assert_eq!(Hash::read(text), Err(NotAHash::TooSlow), "{text}");
+        }
+        assert_eq!(Hash::read("$6$rounds=999$s$h"), Err(NotAHash::Unknown));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn no_text_makes_it_panic(
+            scheme in "(\\$1\\$|\\$apr1\\$|\\$5\\$|\\$6\\$rounds=1000\\$|\\$2b\\$04\\$|\\{SHA\\}|\\{SSHA\\}|)",
+            rest in "[ -~é]{0,70}",
+            password in any::<Vec<u8>>(),
+        ) {
+            let text = scheme + &rest;
+            _ = Hash::read(&text).map(|hash| hash.fits(&password));
+        }
+    }
 }

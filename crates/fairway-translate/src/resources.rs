@@ -38,7 +38,7 @@ pub struct Resources {
     pub(crate) old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
     pub(crate) resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
     /// The Services by their addresses in the cluster.
-    service_addresses: OrdMap<IpAddr, ObjectKey>,
+    service_addresses: OrdMap<IpAddr, OrdSet<ObjectKey>>,
     /// The slices of each Service.
     service_slices: OrdMap<ObjectKey, OrdSet<ObjectKey>>,
 }
@@ -98,7 +98,8 @@ impl Resources {
 
     /// The Service that has this address in the cluster.
     pub(crate) fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
-        self.service_addresses.get(&address)
+        // A cluster gives an address once; manifests may say anything.
+        self.service_addresses.get(&address).and_then(OrdSet::get_min)
     }
 
     /// The addresses of a Service in the cluster.
@@ -115,7 +116,9 @@ impl Resources {
 
     fn forget_addresses(&mut self, service: &ObjectKey) {
         for address in self.addresses_of(service) {
-            if self.service_at(address) == Some(service) {
+            let Some(services) = self.service_addresses.get_mut(&address) else { continue };
+            services.remove(service);
+            if services.is_empty() {
                 self.service_addresses.remove(&address);
             }
         }
@@ -130,7 +133,7 @@ impl Resources {
                 self.forget_addresses(&key);
                 keep(&mut self.services, key.clone(), it, source);
                 for address in self.addresses_of(&key) {
-                    self.service_addresses.insert(address, key.clone());
+                    self.service_addresses.entry(address).or_default().insert(key.clone());
                 }
             }
             Object::Secret(it) => keep(&mut self.secrets, key, it, source),

@@ -24,16 +24,16 @@ use crate::shared::text::switch;
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);
 
-const NO_KEEPALIVE: &str = "no effect: connections to the service are kept as those to every backend";
+const KEPT: &str = "nothing: connections to the service are kept as those to every backend";
 
 const ANNOTATIONS: &[Known] = &[
     done("auth-always-set-cookie"),
     offers("auth-cache-duration", "answers of auth-url are not kept", &[]),
     offers("auth-cache-key", "answers of auth-url are not kept", &[]),
-    differs("auth-keepalive", NO_KEEPALIVE),
-    differs("auth-keepalive-requests", NO_KEEPALIVE),
-    differs("auth-keepalive-share-vars", NO_KEEPALIVE),
-    differs("auth-keepalive-timeout", NO_KEEPALIVE),
+    offers("auth-keepalive", KEPT, &["0"]),
+    offers("auth-keepalive-requests", KEPT, &[]),
+    offers("auth-keepalive-share-vars", KEPT, &["false"]),
+    offers("auth-keepalive-timeout", KEPT, &[]),
     differs("auth-method", "CONNECT and TRACE answer 503"),
     differs(
         "auth-proxy-set-headers",
@@ -204,7 +204,6 @@ fn external(
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) -> Result<Option<ExternalAuth>, Closed> {
-    report_keepalive(reader);
     let (question, place) = match reader.value("auth-url") {
         Some(url) => (own_question(reader, context, url)?, "auth-url"),
         None => match &context.defaults.authentication.global {
@@ -265,18 +264,4 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
         question.auth.fields.push((header.as_str().into(), value));
     }
     Ok(question)
-}
-
-/// What has no effect is said.
-fn report_keepalive(reader: &mut Reader<'_>) {
-    let names =
-        ["auth-keepalive", "auth-keepalive-requests", "auth-keepalive-share-vars", "auth-keepalive-timeout"];
-    for name in names {
-        if reader.value(name).is_none_or(|value| value == "0" || value == "false") {
-            continue;
-        }
-        let found = Diagnostic::new(Severity::Note, "no-effect", reader.at(name));
-        let problem = format!("{name} says how connections to the service are kept");
-        reader.report(found.because(problem, "they are kept as those to every backend"));
-    }
 }
