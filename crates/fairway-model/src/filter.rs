@@ -50,6 +50,27 @@ pub enum Filter {
     Unlogged,
 }
 
+impl Filter {
+    /// What it knows of passwords.
+    #[must_use]
+    pub fn basic_auth(&self) -> Option<&BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::AnyGuard(any) => any.basic.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn basic_auth_mut(&mut self) -> Option<&mut BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::AnyGuard(any) => any.basic.as_mut(),
+            _ => None,
+        }
+    }
+}
+
 /// To https, on the listener's public https port, the target unchanged but for one trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpsRedirect {

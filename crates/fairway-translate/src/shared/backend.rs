@@ -156,7 +156,13 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
     let endpoints = match reference.target(inputs).ok()? {
         Target::Slices(port) => endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics),
         Target::External(name) => {
-            let (endpoints, refused) = external::endpoints(&name, inputs, &origin);
+            let place = match service {
+                Some(_) => {
+                    (origin.at("spec.externalName"), "the Service has no endpoint, and its paths answer 503")
+                }
+                None => (origin.clone(), "requests that wait for its word are answered 500"),
+            };
+            let (endpoints, refused) = external::endpoints(&name, inputs, (&place.0, place.1));
             diagnostics.extend(refused);
             endpoints
         }

@@ -166,7 +166,9 @@ fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicA
     report_unusable(reader, &key, &unusable);
     // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
     let version = found.object.metadata.resource_version.as_deref();
-    let policy = version.map_or_else(|| key.to_string(), |version| format!("{key}@{version}"));
+    let form = if form == SecretForm::Map { ";map" } else { "" };
+    let version = version.map(|version| format!("@{version}")).unwrap_or_default();
+    let policy = format!("{key}{form}{version}");
     Ok(Some(BasicAuth { policy: policy.into(), realm, users }))
 }
 
