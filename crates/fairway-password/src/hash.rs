@@ -8,9 +8,9 @@ use sha_crypt::{PasswordVerifier, ShaCrypt};
 
 use crate::md5_crypt::md5_crypt;
 
-/// The most rounds of `$5$` and `$6$`: about a third of a second of a processor.
+/// The most rounds of `$5$` and `$6$`: a hundred times those that `crypt(3)` takes by default.
 pub const MOST_ROUNDS: u32 = 500_000;
-/// The highest cost of bcrypt: about a second of a processor.
+/// The highest cost of bcrypt: each one more takes twice as long, and `htpasswd` takes 5 by default.
 pub const MOST_COST_OF_BCRYPT: u32 = 14;
 /// Where `$5$` and `$6$` begin to count, whatever the text says.
 const FEWEST_ROUNDS: u32 = 1_000;
@@ -42,9 +42,9 @@ enum Scheme {
 /// What verifying a password takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// About a microsecond.
+    /// One digest at most.
     Nothing,
-    /// From a tenth of a millisecond to a second.
+    /// What makes guessing slow.
     Slow,
 }
 

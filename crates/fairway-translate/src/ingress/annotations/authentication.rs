@@ -189,7 +189,7 @@ fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[(Arc<st
     let Some((user, why)) = unusable.first() else { return };
     let what = match why {
         NotAHash::Unknown => "is none that is known",
-        NotAHash::TooSlow => "would take more than a second to verify",
+        NotAHash::TooSlow => "costs more to verify than is allowed",
     };
     let more = match unusable.len() - 1 {
         0 => String::new(),

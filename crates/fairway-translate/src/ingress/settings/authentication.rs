@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
-use crate::ingress::settings::draft::KeyProblem;
+use crate::ingress::settings::problem::KeyProblem;
 use crate::shared::text::switch;
 
 /// The values as they were written.

@@ -7,6 +7,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
+use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
 
@@ -27,23 +28,6 @@ pub(super) struct Draft<'a> {
     pub(super) forwarded: Forwarded,
     pub(super) global_auth: GlobalAuth,
     pub(super) diagnostics: Vec<Diagnostic>,
-}
-
-/// Why a key has not the effect that it should have.
-#[derive(Clone, Copy)]
-pub(super) enum KeyProblem {
-    /// The value is not what it should be.
-    NotA(&'static str),
-    /// A part of the value is not what it should be, and what becomes of it.
-    Partly(&'static str, &'static str),
-    /// The key works, with something to know.
-    Note(&'static str, &'static str),
-    /// The key has not the whole effect that it has in ingress-nginx.
-    Lost(&'static str, &'static str),
-    /// The key protects and is not supported.
-    Unprotected(&'static str),
-    /// The key is not known.
-    Unknown,
 }
 
 /// A key with its value and its place.

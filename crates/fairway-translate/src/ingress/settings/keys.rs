@@ -7,8 +7,9 @@ use fairway_model::{AccessLog, Balancing, ForwardedPath};
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
-use crate::ingress::settings::draft::{Draft, KeyProblem};
+use crate::ingress::settings::draft::Draft;
 use crate::ingress::settings::forwarded::{ClientField, Switch};
+use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Slash, ToHttps};
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
