@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 /// Users and hashes by the policy that has them.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Passwords(BTreeMap<Arc<str>, Vec<(Arc<str>, Arc<str>)>>);
+pub(crate) struct Passwords(BTreeMap<Arc<str>, Vec<Entry>>);
+
+/// A user and the hash.
+type Entry = (Arc<str>, Arc<str>);
 
 impl Passwords {
     /// Those of a configuration.

@@ -200,7 +200,7 @@ mod tests {
         let certificates = [(key, Arc::new(certificate))].into_iter().collect();
         Config {
             certificates,
-            hosts: [(guarded().key.clone(), Arc::new(guarded()))].into_iter().collect(),
+            hosts: [(guarded().key, Arc::new(guarded()))].into_iter().collect(),
             ..Config::default()
         }
     }

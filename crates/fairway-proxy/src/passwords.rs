@@ -25,6 +25,8 @@ const REMEMBERED: usize = 1024;
 const MEMORY: Duration = Duration::from_secs(300);
 /// The longest password that is looked at: a longer one costs a multiple, and nobody types it.
 const LONGEST: usize = 1024;
+/// Among how many users one is looked for whose password takes as long as that of a user who does not exist.
+const SEARCHED: usize = 16;
 /// How much less urgent verifying is than serving (`nice`).
 const NICENESS: i32 = 10;
 
@@ -164,7 +166,7 @@ impl Passwords {
     /// Takes as long for a name that nobody has as for somebody's: who is a user is not told by the time.
     async fn waste(&self, basic: &BasicAuth, password: Vec<u8>) -> Word {
         let slow = |hash: &&Arc<str>| Hash::read(hash).is_ok_and(|hash| hash.cost() == Cost::Slow);
-        let somebody = basic.users.iter().map(|(_, hash)| hash).find(slow);
+        let somebody = basic.users.iter().map(|(_, hash)| hash).take(SEARCHED).find(slow);
         match somebody {
             Some(hash) if self.ask(password, hash).await == Word::None => Word::None,
             _ => Word::Wrong,

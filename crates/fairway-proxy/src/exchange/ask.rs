@@ -16,7 +16,8 @@ use crate::request::client::Client;
 use crate::worker::Loan;
 use fairway_sides::sides::Downstream;
 
-/// What a service may say to the client instead of yes.
+/// What a service says.
+#[derive(Clone, Copy)]
 pub(super) enum Answer {
     /// The request may pass.
     Yes,

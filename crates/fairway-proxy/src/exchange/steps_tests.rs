@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    AuthCookies, AuthService, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField,
-    Mirror, RateLimit, Template, Timeouts,
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter,
+    HeaderEdit, HeaderField, Mirror, RateLimit, Template, Timeouts, Users,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -208,6 +208,29 @@ async fn a_client_that_leaves_cancels_the_question() {
         settle().await;
         assert_eq!(stage.at_rest(), Ok(()));
         assert_eq!(stage.connects().len(), 1, "the backend was not asked");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_does_not_wait_for_its_password() {
+    on_stage(async {
+        // Cost 14: it takes longer than the test.
+        let hash = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+        let users = Users::new([("user".into(), hash.into())]);
+        let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
+        let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
+        for filter in [Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+            let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
+            let mut client = stage.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
+            settle().await;
+            assert!(stage.at_rest().is_err(), "it waits");
+            drop(client);
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+            assert!(seen.borrow().is_empty(), "the backend was not asked");
+        }
     })
     .await;
 }

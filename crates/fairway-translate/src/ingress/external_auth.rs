@@ -95,6 +95,24 @@ fn headers(list: &str) -> Result<Vec<Arc<str>>, String> {
         .collect()
 }
 
+/// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
+pub(crate) fn is_of_the_hop(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "host",
+        "connection",
+        "content-length",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
+}
+
 /// Whether ingress-nginx takes it for the name of a header.
 pub(crate) fn is_header(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

@@ -44,8 +44,10 @@ pub(crate) fn read(
     validation::check(&mut reader);
     let shared_hosts = SharedHosts::read(&mut reader);
     let contributions = annotations::contributions(&mut reader, context);
-    let asked = contributions.filters.backends().iter().map(|(backend, _)| backend.service.clone());
-    referenced.services.extend(asked.filter(|service| !service.namespace.is_empty()));
+    for (backend, _) in contributions.filters.backends() {
+        referenced.services.extend(backend.by_service().cloned());
+        referenced.addresses.extend(backend.by_address());
+    }
     referenced.certificates.extend(contributions.transport.client_certificate().cloned());
     let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
     let served = (contributions.role == Role::Main).then(|| ServedIngress {

@@ -1,6 +1,7 @@
 //! From a Service and port that a rule names to a backend: which port of the Service is meant, how the backend is named,
 //! and where its addresses come from.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, Origin, ServiceName};
@@ -66,6 +67,16 @@ impl BackendRef {
         let port: Arc<str> = port.to_string().into();
         let key = BackendKey(format!("{service}:{port}{};host={host}", transport.suffix()).into());
         Self { key, service, port, transport: transport.clone(), balance, host: Some(host) }
+    }
+
+    /// The Service, if it is one by its name or its address.
+    pub(crate) fn by_service(&self) -> Option<&ObjectKey> {
+        (!self.service.namespace.is_empty()).then_some(&self.service)
+    }
+
+    /// The address by which a URL names it.
+    pub(crate) fn by_address(&self) -> Option<IpAddr> {
+        self.host.as_ref()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
     /// Where its addresses come from.

@@ -14,7 +14,7 @@ use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, Phase};
-use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, with_variables};
+use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
 use crate::shared::references::Referenced;
@@ -249,6 +249,10 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
     let closed = |reader: &mut Reader<'_>, Wrong { name, problem }| Closed::invalid(reader, name, problem);
     let mut question =
         Question::read(&values, context.defaults.timeouts).map_err(|wrong| closed(reader, wrong))?;
+    for header in question.auth.copied.extract_if(.., |header| is_of_the_hop(header)) {
+        let problem = format!("{header} belongs to the connection");
+        reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");
+    }
     let name = "auth-proxy-set-headers";
     let Some(key) = named(&reader.annotations(), name) else { return Ok(question) };
     if key.namespace != reader.key.namespace {
@@ -261,6 +265,11 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
         if !is_header(header) {
             let problem = format!("ConfigMap {key}: \"{header}\" is no name of a header");
             return Err(Closed::invalid(reader, name, problem));
+        }
+        if is_of_the_hop(header) {
+            let problem = format!("ConfigMap {key}: {header} belongs to the connection");
+            reader.invalid(name, problem, "the service does not get it");
+            continue;
         }
         let value = with_variables(name, value.trim()).map_err(|wrong| closed(reader, wrong))?;
         question.auth.fields.push((header.as_str().into(), value));
