@@ -186,7 +186,7 @@ mod tests {
     fn what_is_no_page_is_refused() {
         for wrong in ["login", "javascript:alert(1)", "//a.test/", "https://a.test/$arg_x", "https://a/ b"] {
             let values = AuthValues { sign_in: Some(wrong), ..AuthValues::default() };
-            assert!(super::sign_in(&values).is_err(), "{wrong}");
+            assert!(sign_in(&values).is_err(), "{wrong}");
         }
     }
 
