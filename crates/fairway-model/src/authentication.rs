@@ -194,3 +194,20 @@ pub struct AnyGuard {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalAuth>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_neither_printed_nor_serialised() {
+        let users = Users::new([("alice".into(), "{PLAIN}hunter2".into())]);
+        let basic = BasicAuth { policy: "a/users".into(), realm: "r".into(), users };
+        let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
+        let shown = format!("{any:?}{}", serde_json::to_string(&any).unwrap());
+        assert!(shown.contains("a/users"), "{shown}");
+        assert!(!shown.contains("alice") && !shown.contains("hunter2"), "{shown}");
+        let read: BasicAuth = serde_json::from_str(&serde_json::to_string(&basic).unwrap()).unwrap();
+        assert!(read.users.is_empty(), "nobody passes until they are put back");
+    }
+}
