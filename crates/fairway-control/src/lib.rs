@@ -20,6 +20,7 @@ pub mod pipeline;
 mod propagation;
 mod resolve;
 mod retired;
+mod secrets;
 pub mod state;
 pub mod status;
 mod trial;

@@ -1,5 +1,6 @@
 //! The last good configuration on disk: written behind the publications, read once at a start without an answer from
-//! the API. The file holds private keys and is for its owner only.
+//! the API. The file holds private keys and hashes of
+//! passwords, and is for its owner only.
 //!
 //! A disk that is full or gone costs the memory of a restart and nothing else.
 
@@ -15,6 +16,7 @@ use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{self, Digest};
+use crate::secrets::Passwords;
 
 /// The name of the file.
 const FILE: &str = "configuration.json";
@@ -40,6 +42,8 @@ struct Stored {
     digest: String,
     config: Config,
     identities: Vec<Identity>,
+    #[serde(default)]
+    passwords: Passwords,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -118,7 +122,8 @@ fn write(directory: &Path, config: Config, digest: Digest) -> io::Result<()> {
         private_key: certificate.private_key.der().to_vec(),
     });
     let identities = identities.collect();
-    let stored = Stored { format: FORMAT, digest: digest.to_string(), config, identities };
+    let passwords = Passwords::of(&config);
+    let stored = Stored { format: FORMAT, digest: digest.to_string(), config, identities, passwords };
     let born = directory.join(".configuration.json.new");
     let mut file = BufWriter::new(private(&born)?);
     serde_json::to_writer(&mut file, &stored)?;
@@ -164,6 +169,7 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
         };
         config.certificates.insert(identity.certificate, Arc::new(whole));
     }
+    stored.passwords.restore(&mut config);
     if digest::of_config(&config).to_string() != stored.digest {
         return Err(damaged("its content has another digest".to_owned()));
     }
@@ -174,7 +180,10 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use fairway_model::Origin;
+    use fairway_model::{
+        Action, Answer, AnswerReason, AnyGuard, BasicAuth, Filter, HostKey, HostPattern, Origin, PathForm,
+        Policy, Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
+    };
 
     use super::*;
 
@@ -189,7 +198,40 @@ mod tests {
             not_after: 7,
         };
         let certificates = [(key, Arc::new(certificate))].into_iter().collect();
-        Config { certificates, ..Config::default() }
+        Config {
+            certificates,
+            hosts: [(guarded().key, Arc::new(guarded()))].into_iter().collect(),
+            ..Config::default()
+        }
+    }
+
+    /// A host with a password, alone and as one of several guards.
+    fn guarded() -> VirtualHost {
+        let basic = |policy: &str| BasicAuth {
+            policy: policy.into(),
+            realm: "".into(),
+            users: Users::new([("alice".into(), Arc::from(format!("{{PLAIN}}{policy}")))]),
+        };
+        let any = AnyGuard { basic: Some(basic("two")), ..AnyGuard::default() };
+        let rule = Rule {
+            origin: Origin::default(),
+            matches: Vec::new(),
+            filters: vec![Filter::BasicAuth(basic("one")), Filter::AnyGuard(any)],
+            action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
+            policy: Policy::default(),
+            labels: RuleLabels::default(),
+        };
+        let route = Route { origin: Origin::default(), created: None, rules: vec![rule] };
+        VirtualHost {
+            key: HostKey { table: "t".into(), host: HostPattern::Any },
+            order: RuleOrder::Listed,
+            path_form: PathForm::Decoded,
+            routes: vec![Arc::new(route)],
+            certificate: None,
+            clients: None,
+            suites: None,
+            falls_through: false,
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, CookieRewrite, LocationRewrite};
+use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::backend::BackendKey;
-use crate::guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, RateLimit};
+use crate::guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, RateLimit};
 use crate::hop::EndpointHop;
 use crate::matches::Match;
 
@@ -50,6 +51,10 @@ pub enum Filter {
     RewriteHost(Arc<str>),
     /// Asks another service whether the request may pass.
     ExternalAuth(ExternalAuth),
+    /// Lets those through who know a password.
+    BasicAuth(BasicAuth),
+    /// Lets through whom one of several guards lets through.
+    AnyGuard(AnyGuard),
     /// Bounds how often each client may ask.
     RateLimit(RateLimit),
     /// Bounds how many requests of each client are under way.
@@ -66,6 +71,27 @@ pub enum Filter {
     GrpcWeb,
     /// Keeps the exchange out of the access log; metrics count it.
     Unlogged,
+}
+
+impl Filter {
+    /// What it knows of passwords.
+    #[must_use]
+    pub fn basic_auth(&self) -> Option<&BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::AnyGuard(any) => any.basic.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn basic_auth_mut(&mut self) -> Option<&mut BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::AnyGuard(any) => any.basic.as_mut(),
+            _ => None,
+        }
+    }
 }
 
 /// To https, on the listener's public https port, the target unchanged but for one trailing slash.
@@ -113,15 +139,6 @@ pub enum RedirectTarget {
         /// Whether the request's query follows the path.
         keep_query: bool,
     },
-}
-
-/// Which client addresses may pass; others are answered 403.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessList {
-    /// Refused first.
-    pub deny: Vec<IpNet>,
-    /// When not empty, nothing else passes.
-    pub allow: Vec<IpNet>,
 }
 
 /// Which requests are refused.

@@ -1,4 +1,4 @@
-//! Filters that need more than the request itself: that ask another service, count, copy, or look at the answer.
+//! Filters that keep somebody out, or need more than the request itself: that count, copy, or look at the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,14 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
-use crate::policy::Timeouts;
 
-/// Another service decides whether a request may pass, as nginx's `auth_request` asks it: 2xx lets it pass, 401 and 403
-/// refuse it with that status, everything else, no answer included, is answered 500.
+/// Which client addresses may pass; others are answered 403.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExternalAuth {
-    /// Who decides. The question has the request's fields but no body.
-    pub backend: BackendKey,
-    /// The question's method; none is the request's own.
-    pub method: Option<Arc<str>>,
-    /// The question's `Host`.
-    pub host: Arc<str>,
-    /// The question's path and query.
-    pub target: Arc<str>,
-    /// Fields of an answer that lets the request pass which replace those of the request, absent ones included.
-    pub copied: Vec<Arc<str>>,
-    /// How long each step of the question may take.
-    pub timeouts: Timeouts,
+pub struct AccessList {
+    /// Refused first.
+    pub deny: Vec<IpNet>,
+    /// When not empty, nothing else passes.
+    pub allow: Vec<IpNet>,
 }
 
 /// How often each client may ask. Clients are addresses, and in IPv6 the networks of 64 bits that they are in. All workers

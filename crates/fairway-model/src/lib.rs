@@ -6,6 +6,7 @@
 //! The order of the modules is the order in which a request meets them.
 
 pub mod answer;
+pub mod authentication;
 pub mod backend;
 pub mod certificate;
 pub mod config;
@@ -23,6 +24,9 @@ pub mod stream;
 pub mod tls;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
+pub use authentication::{
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, OwnScheme, Template, TemplatePart, Users,
+};
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
     SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
@@ -31,10 +35,10 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    AccessList, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp,
-    Redirect, RedirectTarget,
+    Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp, Redirect,
+    RedirectTarget,
 };
-pub use guard::{ConcurrencyLimit, ErrorPages, ExternalAuth, Fallback, Mirror, MirrorTarget, RateLimit};
+pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};

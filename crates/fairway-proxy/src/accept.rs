@@ -28,7 +28,7 @@ use crate::listening::Choice;
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 use crate::worker::{Open, Worker};
-use crate::{proxy_protocol, tls};
+use crate::{handshake, proxy_protocol};
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);
@@ -244,7 +244,7 @@ async fn shake_hands<N: Network>(
 ) -> Option<(ListenerId, TlsStream<Prefixed<TcpStream>>)> {
     let limit = worker.adopted().settings().downstream.handshake_timeout;
     let began = Instant::now();
-    match tls::accept::accept(stream, limit, || worker.adopted(), port).await {
+    match handshake::accept(stream, limit, || worker.adopted(), port).await {
         Ok((listener, stream)) => {
             worker.counters.handshake(began.elapsed(), &stream);
             Some((listener, stream))

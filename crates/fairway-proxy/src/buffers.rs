@@ -95,6 +95,8 @@ pub(crate) struct Written {
     pub(crate) host: Vec<u8>,
     /// Of the request, where its backend has sessions.
     pub(crate) session: Session,
+    /// Cookies for the client, of a service that was asked; each ends with a line feed.
+    pub(crate) cookies: Vec<u8>,
 }
 
 static NOTHING: Written = Written {
@@ -104,6 +106,7 @@ static NOTHING: Written = Written {
     target: Vec::new(),
     host: Vec::new(),
     session: Session { belongs: Belongs::Anywhere, fresh: None },
+    cookies: Vec::new(),
 };
 
 impl Forms {
@@ -125,6 +128,7 @@ impl Forms {
             written.target.clear();
             written.host.clear();
             written.session = Session::default();
+            written.cookies.clear();
         }
     }
 
@@ -141,8 +145,8 @@ impl Forms {
 
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
-        let Written { origin, normalised, decoded, target, host, .. } = &mut **written;
-        for bytes in [origin, normalised, decoded, target, host] {
+        let Written { origin, normalised, decoded, target, host, cookies, .. } = &mut **written;
+        for bytes in [origin, normalised, decoded, target, host, cookies] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -150,8 +154,8 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host, .. } = &**written;
-        let capacities = [origin, normalised, decoded, target, host].map(Vec::capacity);
+        let Written { origin, normalised, decoded, target, host, cookies, .. } = &**written;
+        let capacities = [origin, normalised, decoded, target, host, cookies].map(Vec::capacity);
         size_of::<Written>() + capacities.iter().sum::<usize>()
     }
 }

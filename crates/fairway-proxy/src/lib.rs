@@ -2,7 +2,7 @@
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
-//! [`proxy_protocol`] and [`tls`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`]; the codecs
+//! [`proxy_protocol`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`]; the codecs
 //! are behind the two sides of an exchange, in [`fairway_sides`]. Beside them stand [`worker`], [`publish`], [`metrics`]
 //! and [`access_log`].
 //! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
@@ -16,11 +16,13 @@ mod exchange;
 mod fault;
 mod filter;
 mod grpc;
+mod handshake;
 mod listener;
 mod listening;
 mod metrics;
 mod network;
 mod options;
+mod passwords;
 mod peer;
 mod proxy;
 mod proxy_protocol;
@@ -30,15 +32,13 @@ mod request;
 #[cfg(test)]
 mod testing;
 mod thread;
-mod tls;
 mod upstream;
 mod worker;
 
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
+pub use fairway_tls::{IdentityError, SelfSigned};
 pub use fault::{Fault, Party};
 pub use listener::BindError;
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher};
-pub use tls::SelfSigned;
-pub use tls::identities::IdentityError;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fairway_routing::Snapshot;
-use fairway_runtime::counts::Counts;
 use fairway_runtime::descriptors::Budget;
 use fairway_runtime::memory::Memory;
 use fairway_runtime::spread::Spread;
@@ -16,9 +15,9 @@ use crate::metrics::{Sample, write_memory, write_spread, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
-use crate::tls::ServerTls;
-use crate::tls::identities::IdentityError;
-use crate::worker::Neighbours;
+use crate::worker::{Neighbours, SharedGuards};
+use fairway_tls::IdentityError;
+use fairway_tls::ServerTls;
 
 /// The running data plane.
 pub struct Proxy {
@@ -75,7 +74,7 @@ impl Proxy {
         let options = Arc::new(options);
         let mut threads = Vec::new();
         let memory = Memory::watch(options.limits.memory, workers)?;
-        let counts = Counts::new();
+        let guards = SharedGuards::new(workers);
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
         let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory), spread };
@@ -88,7 +87,7 @@ impl Proxy {
                 commands: receiver,
                 log: AccessLog::new(options.access_log, sender.clone()),
                 memory: Arc::clone(&memory),
-                counts: Arc::clone(&counts),
+                guards: guards.clone(),
                 neighbours,
             };
             handle.workers.push(commands);

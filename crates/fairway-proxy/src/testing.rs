@@ -18,7 +18,6 @@ use fairway_model::{
 };
 use fairway_routing::Snapshot;
 use fairway_runtime::clock::Instant;
-use fairway_runtime::counts::Counts;
 use fairway_runtime::memory::Memory;
 use fairway_runtime::transport::{Transport, UpstreamStream};
 use fairway_runtime::wire::Workspace;
@@ -34,11 +33,11 @@ use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyP
 use crate::peer::{Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
-use crate::tls::SelfSigned;
-use crate::tls::identities::ServerTls;
-use crate::worker::{Neighbours, Open, Worker};
+use crate::worker::{Neighbours, Open, SharedGuards, Worker};
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
+use fairway_tls::SelfSigned;
+use fairway_tls::ServerTls;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;
@@ -332,7 +331,7 @@ fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Work
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let shared = (log, memory, Counts::new());
+    let shared = (log, memory, SharedGuards::new(1));
     let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
@@ -347,7 +346,7 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("streams", worker.counters.http2.streams().get()),
         ("what windows grew by", worker.budgets.windows.lent()),
         ("copies", worker.copies() as u64),
-        ("requests of limits", worker.counts.under_way()),
+        ("requests of limits", worker.guards.counts.under_way()),
         ("registered connections", worker.registered() as u64),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
     ];

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_runtime::clock::Instant;
-use fairway_runtime::counts::Counts;
 use fairway_runtime::memory::{self, Memory, MemoryBudget};
 use fairway_runtime::waits::LOOK;
 use tokio::runtime::Builder;
@@ -21,7 +20,7 @@ use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::worker::{Arrivals, Neighbours, Open, Phase, Worker};
+use crate::worker::{Arrivals, Neighbours, Open, Phase, SharedGuards, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,7 +33,7 @@ pub(crate) struct Launch {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) guards: SharedGuards,
     pub(crate) neighbours: (Neighbours<Open<TcpNetwork>>, Arrivals<Open<TcpNetwork>>),
 }
 
@@ -53,12 +52,12 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, mut commands, log, memory, counts, neighbours } = launch;
+    let Launch { index, options, publisher, mut commands, log, memory, guards, neighbours } = launch;
     let (neighbours, arrivals) = neighbours;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, counts), neighbours));
+    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, guards), neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
     loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());

@@ -11,6 +11,7 @@ mod candidate;
 mod compile;
 mod conditions;
 pub mod explain;
+mod guards;
 mod hash;
 mod host;
 mod hosts;
@@ -35,18 +36,19 @@ mod unserved;
 
 pub use compile::{Compiled, compile};
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
+pub use guards::Trailers;
 pub use host::CompiledHost;
 pub use matched::Matched;
 pub use ports::{ByName, Carried, Port, PortKey};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
-pub use rule::{Asking, CompiledRule, Copying, Replacing, RuleId, Steps};
+pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, RuleId, Steps};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
     AnswerBounds, AnswerStep, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId,
-    ReceivedStep, RequestStep,
+    ReceivedStep,
 };
 pub use table::TableId;
 pub use targets::{Targets, Weighted};

@@ -5,16 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairway_model::{Action, Filter, PathForm, Route, Rule, VirtualHost, WeightedBackend};
 
+use crate::guards;
 use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
-use crate::steps::{self, InnerRule, RequestStep};
+use crate::steps::{self, InnerRule};
 use crate::targets::Targets;
 use crate::unserved;
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;
 /// A question to another service.
-pub type Asking = steps::Asking<CompiledRule>;
+pub type Asking = guards::Asking<CompiledRule>;
+/// Several guards of which one is enough.
+pub type AnyOf = guards::AnyOf<CompiledRule>;
+/// What is done with a request's head.
+pub type RequestStep = steps::RequestStep<CompiledRule>;
 /// A copy of requests.
 pub type Copying = steps::Copying<CompiledRule>;
 /// Answers that another backend makes.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, AnswerRate, BackendKey, ConcurrencyLimit, CookieRewrite, Cors, Deny, EndpointHop, ErrorPages,
-    ExternalAuth, Fallback, Filter, HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite, Mirror,
-    PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget, Timeouts,
+    AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ConcurrencyLimit, CookieRewrite, Cors, Deny,
+    EndpointHop, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite,
+    Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget, Timeouts,
 };
 
 use crate::candidate::PathTest;
 use crate::conditions::Conditions;
+use crate::guards::{AnyOf, Asking, Trailers};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
@@ -39,6 +40,8 @@ pub struct Steps<R> {
     pub hop: EndpointHop,
     /// What bounds endpoints' answers.
     pub bounds: AnswerBounds,
+    /// What becomes of the trailers of requests.
+    pub trailers: Trailers,
     /// What becomes of gRPC-Web, request and answer with their bodies.
     pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
@@ -95,6 +98,10 @@ pub enum RequestStep<R> {
     Path(CompiledRewrite),
     /// Waits for another service's word.
     Ask(Box<Asking<R>>),
+    /// Waits until the password is verified.
+    Password(Box<BasicAuth>),
+    /// Waits for the first of several guards that lets the request pass.
+    Any(Box<AnyOf<R>>),
     /// Refuses clients that ask too often.
     Rate(PolicyId, RateLimit),
     /// Refuses clients that have too much under way, and counts what is let through until it is over.
@@ -108,6 +115,8 @@ pub enum AnswerStep<R> {
     Replace(Box<Replacing<R>>),
     /// Adds what browsers ask for.
     Cors(Arc<Cors>),
+    /// Adds the cookies of the service that was asked.
+    Cookies(AuthCookies),
     /// Edits fields.
     Edit(FieldEdits),
     /// Sets `Strict-Transport-Security` on answers over TLS.
@@ -135,15 +144,6 @@ impl PolicyId {
         policy.hash(&mut hasher);
         Self(hasher.finish())
     }
-}
-
-/// A question to another service.
-#[derive(Clone, Debug)]
-pub struct Asking<R> {
-    /// What is asked.
-    pub auth: ExternalAuth,
-    /// Where the question goes: a rule of its own, without steps.
-    pub rule: R,
 }
 
 /// A copy of requests.
@@ -236,6 +236,7 @@ impl<R> Default for Steps<R> {
             answer: [].into(),
             hop: EndpointHop::default(),
             bounds: AnswerBounds::default(),
+            trailers: Trailers::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         }
@@ -261,8 +262,8 @@ impl<R> Steps<R> {
             replace: Vec::new(),
             received: Vec::new(),
             answer: Vec::new(),
-            hop: EndpointHop::default(),
-            bounds: AnswerBounds::default(),
+            hop: <_>::default(),
+            trailers: Trailers::default(),
             grpc_web: GrpcWeb::default(),
             log: Logging::default(),
         };
@@ -278,8 +279,9 @@ impl<R> Steps<R> {
             retried: steps.retried.into(),
             received: steps.received.into(),
             answer: steps.replace.into_iter().chain(steps.answer).collect(),
-            hop: steps.hop,
-            bounds: steps.bounds,
+            hop: steps.hop.0,
+            bounds: steps.hop.1,
+            trailers: steps.trailers,
             grpc_web: steps.grpc_web,
             log: steps.log,
         })
@@ -297,7 +299,8 @@ impl<R> Steps<R> {
     /// All rules that steps forward by.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         let asked = self.request.iter().filter_map(|step| match step {
-            RequestStep::Ask(asking) => Some(&asking.rule),
+            RequestStep::Ask(asking) => asking.rule.as_ref(),
+            RequestStep::Any(any) => any.asking.as_ref().and_then(|asking| asking.rule.as_ref()),
             _ => None,
         });
         let replaced = self.answer.iter().filter_map(|step| match step {
@@ -329,8 +332,9 @@ struct Lists<R> {
     replace: Vec<AnswerStep<R>>,
     received: Vec<ReceivedStep>,
     answer: Vec<AnswerStep<R>>,
-    hop: EndpointHop,
-    bounds: AnswerBounds,
+    /// How endpoints are spoken to, and what bounds their answers.
+    hop: (EndpointHop, AnswerBounds),
+    trailers: Trailers,
     grpc_web: GrpcWeb,
     log: Logging,
 }
@@ -343,7 +347,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, replace, received, answer, hop, bounds, .. } = self;
+        let Self { request, forward, replace, received, answer, hop: (hop, bounds), .. } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -373,15 +377,7 @@ impl<R> Lists<R> {
                 request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
             }
             Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
-            Filter::ExternalAuth(auth) => {
-                let timeouts = Some(auth.timeouts);
-                let rule = inner(InnerRule { backend: &auth.backend, timeouts, filters: Vec::new() });
-                let mut auth = auth.clone();
-                // Where the message ends and who gets it, no answer to a question says.
-                let fixed = |known: Known| known.is_of_one_hop() || known == Known::Host;
-                auth.copied.retain(|name| !fixed(Known::of(name.as_bytes())));
-                request.push(RequestStep::Ask(Box::new(Asking { auth, rule })));
-            }
+            Filter::ExternalAuth(_) | Filter::BasicAuth(_) | Filter::AnyGuard(_) => self.guard(filter, inner),
             Filter::RateLimit(limit) => {
                 request.push(RequestStep::Rate(PolicyId::of(&limit.policy), limit.clone()));
             }
@@ -406,6 +402,29 @@ impl<R> Lists<R> {
             Filter::Unlogged => self.log = Logging::Nothing,
         }
         Ok(())
+    }
+}
+
+impl<R> Lists<R> {
+    /// Adds a filter that waits for somebody.
+    fn guard(&mut self, filter: &Filter, inner: &mut impl FnMut(InnerRule<'_>) -> R) {
+        let mut rule = |backend: &BackendKey, timeouts| {
+            inner(InnerRule { backend, timeouts: Some(timeouts), filters: Vec::new() })
+        };
+        self.trailers = Trailers::Dropped;
+        let step = match filter {
+            Filter::ExternalAuth(auth) => {
+                self.answer.push(AnswerStep::Cookies(auth.cookies));
+                RequestStep::Ask(Box::new(Asking::new(auth, &mut rule)))
+            }
+            Filter::BasicAuth(basic) => RequestStep::Password(Box::new(basic.clone())),
+            Filter::AnyGuard(any) => {
+                self.answer.extend(any.external.iter().map(|auth| AnswerStep::Cookies(auth.cookies)));
+                RequestStep::Any(Box::new(AnyOf::new(any, &mut rule)))
+            }
+            _ => return,
+        };
+        self.request.push(step);
     }
 }
 

@@ -60,6 +60,11 @@ const GROUND: &[Ground] = &[
     },
     Ground {
         name: "fairway-model",
+        module: "backend",
+        why: "the key of a backend, which rules, guards and streams name",
+    },
+    Ground {
+        name: "fairway-model",
         module: "certificate",
         why: "listeners, hosts and backends name certificates",
     },

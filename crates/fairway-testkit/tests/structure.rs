@@ -26,6 +26,7 @@ const INPUT_OUTPUT: &[&str] = &["tokio", "hyper", "h2", "mio", "socket2", "notif
 const CRATES: &[Place] = &[
     Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-password", may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-routing",
         may: &["fairway-message", "fairway-model", "fairway-pattern"],
@@ -35,7 +36,11 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-grpc", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
-    Place { name: "fairway-translate", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-translate",
+        may: &["fairway-model", "fairway-password", "fairway-pattern"],
+        never: INPUT_OUTPUT,
+    },
     Place {
         name: "fairway-control",
         may: &["fairway-model", "fairway-routing", "fairway-translate"],
@@ -48,12 +53,15 @@ const CRATES: &[Place] = &[
             "fairway-http2",
             "fairway-message",
             "fairway-model",
+            "fairway-password",
             "fairway-routing",
             "fairway-runtime",
             "fairway-sides",
+            "fairway-tls",
         ],
         never: KUBERNETES,
     },
+    Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-sides",
         may: &["fairway-grpc", "fairway-http1", "fairway-http2", "fairway-message", "fairway-runtime"],
@@ -113,6 +121,7 @@ const CRATES: &[Place] = &[
 const NEVER_KUBERNETES: &[&str] = &[
     "fairway-model",
     "fairway-message",
+    "fairway-password",
     "fairway-pattern",
     "fairway-routing",
     "fairway-grpc",
@@ -121,6 +130,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-proxy",
     "fairway-runtime",
     "fairway-sides",
+    "fairway-tls",
 ];
 
 /// Lines of a crate without its tests; one that is larger is cut.

@@ -37,6 +37,8 @@ pub struct Resources {
     pub(crate) config_maps: OrdMap<ObjectKey, Sourced<ConfigMap>>,
     pub(crate) old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
     pub(crate) resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
+    /// The Services by their addresses in the cluster.
+    service_addresses: OrdMap<IpAddr, OrdSet<ObjectKey>>,
     /// The slices of each Service.
     service_slices: OrdMap<ObjectKey, OrdSet<ObjectKey>>,
 }
@@ -94,12 +96,46 @@ impl Resources {
             .filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
+    /// The Service that has this address in the cluster.
+    pub(crate) fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
+        // A cluster gives an address once; manifests may say anything.
+        self.service_addresses.get(&address).and_then(OrdSet::get_min)
+    }
+
+    /// The addresses of a Service in the cluster.
+    pub(crate) fn addresses_of(&self, service: &ObjectKey) -> Vec<IpAddr> {
+        let found = self.services.get(service).and_then(|service| service.object.spec.as_ref());
+        let own = found
+            .into_iter()
+            .flat_map(|spec| spec.cluster_ip.iter().chain(spec.cluster_ips.iter().flatten()));
+        // A headless Service has "None".
+        own.filter_map(|address| address.parse::<IpAddr>().ok())
+            .map(|address| address.to_canonical())
+            .collect()
+    }
+
+    fn forget_addresses(&mut self, service: &ObjectKey) {
+        for address in self.addresses_of(service) {
+            let Some(services) = self.service_addresses.get_mut(&address) else { continue };
+            services.remove(service);
+            if services.is_empty() {
+                self.service_addresses.remove(&address);
+            }
+        }
+    }
+
     fn set(&mut self, object: Object, source: Option<DocumentSource>) {
         let key = object.reference().key;
         match object {
             Object::Ingress(it) => keep(&mut self.ingresses, key, it, source),
             Object::IngressClass(it) => keep(&mut self.classes, key, it, source),
-            Object::Service(it) => keep(&mut self.services, key, it, source),
+            Object::Service(it) => {
+                self.forget_addresses(&key);
+                keep(&mut self.services, key.clone(), it, source);
+                for address in self.addresses_of(&key) {
+                    self.service_addresses.entry(address).or_default().insert(key.clone());
+                }
+            }
             Object::Secret(it) => keep(&mut self.secrets, key, it, source),
             Object::ConfigMap(it) => keep(&mut self.config_maps, key, it, source),
             Object::OldIngress(it) => keep(&mut self.old_ingresses, key, Arc::new(it), source),
@@ -117,7 +153,10 @@ impl Resources {
         match kind {
             Kind::Ingress => drop(self.ingresses.remove(key)),
             Kind::IngressClass => drop(self.classes.remove(key)),
-            Kind::Service => drop(self.services.remove(key)),
+            Kind::Service => {
+                self.forget_addresses(key);
+                self.services.remove(key);
+            }
             Kind::Secret => drop(self.secrets.remove(key)),
             Kind::ConfigMap => drop(self.config_maps.remove(key)),
             Kind::OldIngress => drop(self.old_ingresses.remove(key)),

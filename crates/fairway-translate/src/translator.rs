@@ -60,7 +60,7 @@ impl Translator {
         let state = &mut self.state;
         let mut work = match state.progress {
             Progress::New => Work::all(resources),
-            Progress::Running { .. } => work::touched(state, changed, &self.options),
+            Progress::Running { .. } => work::touched(state, (changed, resources), &self.options),
         };
         state.assign_slices(resources, &mut work);
         state.read_globals(inputs, &mut work);

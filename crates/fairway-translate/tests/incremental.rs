@@ -52,7 +52,10 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("affinity", "cookie"),
         ("affinity-canary-behavior", "legacy"),
         ("default-backend", "s1"),
-        ("auth-url", "http://x"),
+        ("auth-url", "http://10.96.0.1/x"),
+        ("auth-url", "http://s1.default.svc/x"),
+        ("auth-url", "https://up.example.com/x"),
+        ("auth-url", "https://$host/x"),
         ("denylist-source-range", "10.0.0.0/8"),
         ("permanent-redirect", "https://x.test"),
         ("server-alias", "b.a.test, *.test, b.test"),
@@ -116,7 +119,10 @@ fn others() -> impl Strategy<Value = Value> {
     });
     let service = (0..3usize, 0..3usize).prop_map(|(name, shape)| {
         let spec = match shape {
-            0 => json!({"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}),
+            0 => json!({
+                "clusterIP": format!("10.96.0.{}", 2 - name),
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+            }),
             1 => json!({"ports": [{"name": "http", "port": 9}]}),
             _ => json!({"type": "ExternalName", "externalName": "up.example.com"}),
         };

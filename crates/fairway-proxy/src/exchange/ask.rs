@@ -1,73 +1,154 @@
 //! Steps that wait for another service's word: a question of their own, through the same pools, before the request goes on.
+//! Only a service that says so lets a request pass; whatever else happens keeps it out.
 
 use fairway_message::{Head, Known};
-use fairway_routing::Asking;
+use fairway_model::{Action, AuthService, OwnScheme};
+use fairway_routing::{Asking, CompiledRule};
 
 use super::environment::Exchange;
-use super::subrequest::{self, Asker, Unseen};
+use super::subrequest::{self, Asker, Question, Unseen};
+use super::{lookup, template};
 use crate::fault::Fault;
-use crate::filter::{Verdict, own_answer};
+use crate::filter::{self, FilterContext, Verdict, keep_cookies, own_answer, vouch};
 use crate::network::Network;
+use crate::peer::Scheme;
 use crate::request::client::Client;
+use crate::worker::Loan;
 use fairway_sides::sides::Downstream;
 
-/// Asks whether the request may pass. On `Pass` it goes on with the step behind this one.
-pub(super) async fn ask<'r, N: Network, D: Downstream>(
+/// What a service says.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// The request may pass.
+    Yes,
+    /// It may not, with this status.
+    No(u16),
+    /// It said neither.
+    None(Fault),
+}
+
+/// Asks whether the request may pass. On [`Answer::Yes`] the request has the service's word in it; on [`Answer::No`] the answer
+/// stands in the buffers.
+pub(super) async fn ask<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     asking: &Asking,
-) -> Verdict<'r> {
-    let Exchange { env, client_side, buffers, record } = exchange;
-    let mut question = env.worker.lend_buffers();
-    let target = env.intake.received(buffers);
-    write_question(&mut question.request, &buffers.request, (target, &env.client), asking);
-    let asked = match subrequest::intake(&mut question) {
-        Ok(intake) => {
-            let down = Unseen::before(Asker(&mut client_side.down));
-            subrequest::run(env, client_side.peer, (&asking.rule, intake), (down, &mut question)).await
-        }
-        Err(fault) => Err(fault),
-    };
-    match (asked, question.answer.status()) {
+) -> Answer {
+    let mut question = exchange.env.worker.lend_buffers();
+    write_question(exchange, asking, &mut question);
+    let asked = put(exchange, asking, &mut question).await;
+    let Exchange { buffers, record, env, .. } = exchange;
+    let answer = &question.answer;
+    match (asked, answer.status()) {
         (Ok(()), 200..=299) => {
-            copy_fields(&question.answer, &mut buffers.request, asking);
-            Verdict::Pass
+            keep_cookies(answer, buffers);
+            vouch(asking, answer, &mut buffers.request);
+            Answer::Yes
         }
         (Ok(()), status @ (401 | 403)) => {
+            keep_cookies(answer, buffers);
             record.fault = Some(Fault::Denied(status));
-            own_answer(buffers, status, Some(Fault::Denied(status).label()));
-            // "A server generating a 401 response MUST send a WWW-Authenticate header field" (RFC 9110 §11.6.1).
-            for challenge in question.answer.all_named(b"WWW-Authenticate") {
-                buffers.answer.append(b"WWW-Authenticate", challenge);
+            match &asking.auth.sign_in {
+                Some(sign_in) if status == 401 => {
+                    let location = template::text(sign_in, (&env.intake, &env.client), buffers);
+                    own_answer(buffers, 302, None);
+                    buffers.answer.append(b"Location", &location);
+                }
+                _ => own_answer(buffers, status, Some(Fault::Denied(status).label())),
             }
-            Verdict::Answered
+            // "A server generating a 401 response MUST send a WWW-Authenticate header field" (RFC 9110 §11.6.1).
+            if buffers.answer.status() == 401 {
+                for challenge in answer.all_named(b"WWW-Authenticate") {
+                    buffers.answer.append(b"WWW-Authenticate", challenge);
+                }
+            }
+            Answer::No(status)
         }
-        (Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)), _) => Verdict::Refused(fault),
-        _ => Verdict::Refused(Fault::Undecided),
+        (Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)), _) => Answer::None(fault),
+        _ => Answer::None(Fault::Undecided),
+    }
+}
+
+/// Puts the question to whoever decides.
+async fn put<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    asking: &Asking,
+    question: &mut Loan<N>,
+) -> Result<(), Fault> {
+    let Exchange { env, client_side, .. } = exchange;
+    let intake = subrequest::intake(question)?;
+    let (rule, prefix, client) = match (&asking.rule, &asking.auth.service) {
+        (Some(rule), _) => (rule, 0, env.client),
+        (None, AuthService::Backend { .. }) => return Err(Fault::NoBackend),
+        (None, AuthService::OwnHost { scheme }) => {
+            let client = seen_with(*scheme, &env.client);
+            let table = env.adopted.listener(client_side.peer.listener).ok_or(Fault::NoRoute)?.table;
+            let (_, rule, prefix) =
+                lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
+            let counts = &env.worker.guards.counts;
+            let context = FilterContext { intake: &intake, client: &client, counts, https_port: 0, prefix };
+            follow(rule, &context, question)?;
+            (rule, prefix, client)
+        }
+    };
+    let down = Unseen::before(Asker(&mut client_side.down));
+    let question = Question { rule, intake, client, prefix, buffers: question };
+    subrequest::run(env, client_side.peer, question, down).await
+}
+
+/// The client as the rules of its own host see a question that is asked with `scheme`.
+fn seen_with(scheme: Option<OwnScheme>, client: &Client) -> Client {
+    let scheme = match scheme {
+        None => return *client,
+        Some(OwnScheme::Http) => Scheme::Http,
+        Some(OwnScheme::Https) => Scheme::Https,
+    };
+    Client { scheme, port: scheme.default_port(), ..*client }
+}
+
+/// Runs the steps of a rule that answers a question. One that would wait for a word itself gives none: two rules could wait for
+/// each other.
+fn follow<N: Network>(
+    rule: &CompiledRule,
+    context: &FilterContext<'_>,
+    question: &mut Loan<N>,
+) -> Result<(), Fault> {
+    match filter::on_request(rule, 0, context, question) {
+        Verdict::Pass if matches!(rule.rule().action, Action::Forward(_)) => Ok(()),
+        Verdict::Refused(fault) => Err(fault),
+        Verdict::Pass | Verdict::Answered | Verdict::Wait(..) => Err(Fault::Undecided),
     }
 }
 
 /// The request's fields, as far as they say something without its body, and what was asked for.
-fn write_question(question: &mut Head, request: &Head, (target, client): (&[u8], &Client), asking: &Asking) {
-    let auth = &asking.auth;
+fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, question: &mut Loan<N>) {
+    let Exchange { env, buffers, .. } = exchange;
+    let (auth, request) = (&asking.auth, &buffers.request);
+    let write = |template| template::text(template, (&env.intake, &env.client), buffers);
+    let own = request.first(Known::Host).unwrap_or_default();
+    let host = match &auth.service {
+        AuthService::Backend { host, .. } => host.as_bytes(),
+        AuthService::OwnHost { .. } => own,
+    };
+    // The endpoint is told which host the client asked for.
+    question.forms.write().host.extend_from_slice(own);
     let method = auth.method.as_ref().map_or(request.method_bytes(), |method| method.as_bytes());
-    question.start_request(method, auth.target.as_bytes());
-    question.append(b"Host", auth.host.as_bytes());
+    let head: &mut Head = &mut question.request;
+    head.start_request(method, &write(&auth.target));
+    head.append(b"Host", host);
     let of_the_body = [Known::Host, Known::ContentLength, Known::Expect];
     for field in request.fields().filter(|field| !of_the_body.contains(&field.known)) {
-        question.append(field.name, field.value);
+        head.append(field.name, field.value);
     }
-    let host = request.first(Known::Host).unwrap_or_default();
-    let url = [client.scheme.as_str().as_bytes(), b"://", host, target].concat();
-    question.set(b"X-Original-URL", &url);
-    question.set(b"X-Original-Method", request.method_bytes());
-    question.set(b"X-Auth-Request-Redirect", target);
-}
-
-fn copy_fields(answer: &Head, request: &mut Head, asking: &Asking) {
-    for name in &asking.auth.copied {
-        request.remove(name.as_bytes());
-        for value in answer.all_named(name.as_bytes()) {
-            request.append(name.as_bytes(), value);
-        }
+    let target = env.intake.received(buffers);
+    head.set(b"X-Original-URL", &[env.client.scheme.as_str().as_bytes(), b"://", own, target].concat());
+    head.set(b"X-Original-URI", target);
+    head.set(b"X-Original-Method", request.method_bytes());
+    head.set(b"X-Sent-From", b"nginx-ingress-controller");
+    match &auth.redirect {
+        Some(redirect) => head.set(b"X-Auth-Request-Redirect", &write(redirect)),
+        None => head.set(b"X-Auth-Request-Redirect", target),
+    }
+    for (name, value) in &auth.fields {
+        head.set(name.as_bytes(), &write(value));
     }
 }

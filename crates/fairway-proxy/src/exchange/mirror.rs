@@ -8,7 +8,7 @@ use fairway_model::{Mirror, MirrorTarget};
 use fairway_routing::Copying;
 
 use super::environment::Environment;
-use super::subrequest::{self, Unseen};
+use super::subrequest::{self, Question, Unseen};
 use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Peer;
@@ -63,7 +63,8 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         };
         let intake = outer.intake.clone();
         // Nobody waits for it.
-        let _ = subrequest::run(&outer, peer, (&rule, intake), (Unseen::before(reader), &mut mine)).await;
+        let copy = Question { rule: &rule, intake, client, prefix: 0, buffers: &mut mine };
+        let _ = subrequest::run(&outer, peer, copy, Unseen::before(reader)).await;
         drop(ticket);
     });
 }

@@ -22,12 +22,14 @@ mod forward;
 mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
+mod guard;
 #[cfg(test)]
 mod hop_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
+mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
@@ -42,6 +44,7 @@ mod sticky;
 #[cfg(test)]
 mod sticky_tests;
 mod subrequest;
+mod template;
 #[cfg(test)]
 mod tests;
 mod transact;
@@ -52,7 +55,7 @@ use std::rc::Rc;
 
 use fairway_message::{BodySize, Head, Malformed};
 use fairway_model::{Action, AnswerReason};
-use fairway_routing::{Asking, CompiledRule, Matched};
+use fairway_routing::{CompiledRule, RequestStep, Trailers};
 use fairway_runtime::clock::Instant;
 
 use crate::buffers::{Buffers, Parties};
@@ -134,11 +137,14 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         // What follows is the tunnel's, and waits for it.
         Upgrade::WebSocket => RequestBody::none(env.client.trust),
     };
+    if env.rule.steps().trailers == Trailers::Dropped {
+        buffers.body.drop_trailers();
+    }
     let mut exchange = Exchange { env, client_side, buffers, record };
     async move {
         let verdict = match verdict {
             // Boxed, like all that is rare.
-            Verdict::Ask(asking, next) => Box::pin(ask_on(&mut exchange, asking, next)).await,
+            Verdict::Wait(step, next) => Box::pin(wait_on(&mut exchange, step, next)).await,
             decided => decided,
         };
         let outcome = match verdict {
@@ -152,7 +158,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
             Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,
-            Verdict::Ask(..) => unreachable!("all questions were asked"),
+            Verdict::Wait(..) => unreachable!("all steps were waited for"),
         };
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
@@ -165,16 +171,16 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     }
 }
 
-/// Asks, and goes on with the steps behind the question, until nothing is left to ask.
-async fn ask_on<'a, N: Network, D: Downstream>(
+/// Waits, and goes on with the steps behind the one that was waited for, until nothing is left to wait for.
+async fn wait_on<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    mut asking: &'a Asking,
+    mut step: &'a RequestStep,
     mut next: u32,
 ) -> Verdict<'a> {
     loop {
-        match ask::ask(exchange, asking).await {
+        match guard::pass(exchange, step).await {
             Verdict::Pass => match decide(&exchange.env, next, exchange.buffers) {
-                Verdict::Ask(again, then) => (asking, next) = (again, then),
+                Verdict::Wait(again, then) => (step, next) = (again, then),
                 decided => return decided,
             },
             decided => return decided,
@@ -238,21 +244,17 @@ fn route<'a, H: Hop>(
     buffers: &Buffers,
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
-    let listener = adopted.listener(peer.listener)?;
-    match intake.as_routed(buffers, |request| adopted.snapshot().lookup(listener.table, request)) {
-        Matched::Rule { host, rule, prefix } => {
-            record.rule = Some(rule);
-            record.host_label = Some(&host.key().host);
-            Some((rule, prefix))
-        }
-        Matched::NoRule(_) | Matched::NoHost => None,
-    }
+    let table = adopted.listener(peer.listener)?.table;
+    let (host, rule, prefix) = lookup::lookup(adopted, table, intake, buffers)?;
+    record.rule = Some(rule);
+    record.host_label = Some(&host.key().host);
+    Some((rule, prefix))
 }
 
 /// What the rule itself makes of the request, from its step number `first` on.
 fn decide<'a, N: Network>(env: &Environment<'a, N>, first: u32, buffers: &mut Buffers) -> Verdict<'a> {
     let Environment { intake, client, https_port, prefix, .. } = env;
-    let counts = &env.worker.counts;
+    let counts = &env.worker.guards.counts;
     let context = FilterContext { intake, client, counts, https_port: *https_port, prefix: *prefix };
     match filter::on_request(env.rule, first, &context, buffers) {
         Verdict::Pass => {}

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerRate, ConcurrencyLimit, ErrorPages, ExternalAuth, Filter, HeaderEdit, HeaderField, Mirror,
-    MirrorTarget, RateLimit, Timeouts,
+    AnswerRate, AnyGuard, AuthCookies, AuthService, BasicAuth, ConcurrencyLimit, ErrorPages, ExternalAuth,
+    Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, RateLimit, Template, Timeouts, Users,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -81,12 +81,19 @@ fn ok() -> &'static str {
     std::str::from_utf8(OK).unwrap()
 }
 
+fn service(backend: &str) -> AuthService {
+    AuthService::Backend { backend: backend.into(), host: "auth.test".into() }
+}
+
 fn auth() -> ExternalAuth {
     ExternalAuth {
-        backend: "a".into(),
+        service: service("a"),
         method: Some("GET".into()),
-        host: "auth.test".into(),
-        target: "/verify?x=1".into(),
+        target: Template::text("/verify?x=1"),
+        fields: Vec::new(),
+        redirect: None,
+        sign_in: None,
+        cookies: AuthCookies::OfSuccess,
         copied: ["X-User", "X-Groups", "Content-Length"].map(Into::into).into(),
         timeouts: Timeouts { read: Duration::from_secs(7), ..Timeouts::default() },
     }
@@ -206,9 +213,32 @@ async fn a_client_that_leaves_cancels_the_question() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_does_not_wait_for_its_password() {
+    on_stage(async {
+        // Cost 14: it takes longer than the test.
+        let hash = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+        let users = Users::new([("user".into(), hash.into())]);
+        let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
+        let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
+        for filter in [Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+            let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
+            let mut client = stage.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
+            settle().await;
+            assert!(stage.at_rest().is_err(), "it waits");
+            drop(client);
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+            assert!(seen.borrow().is_empty(), "the backend was not asked");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
     on_stage(async {
-        let second = ExternalAuth { backend: "b".into(), ..auth() };
+        let second = ExternalAuth { service: service("b"), ..auth() };
         let filters = vec![Filter::ExternalAuth(auth()), Filter::ExternalAuth(second)];
         let (stage, seen) = stage(1, filters, |number| match number {
             101 => Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
@@ -272,7 +302,7 @@ async fn a_client_has_no_more_under_way_than_its_limit() {
         let mut three = stage.client();
         three.send(GET).await;
         settle().await;
-        assert_eq!(stage.worker.counts.under_way(), 2, "the place of the one that left");
+        assert_eq!(stage.worker.guards.counts.under_way(), 2, "the place of the one that left");
         drop((two, three));
         settle().await;
         assert_eq!(stage.at_rest(), Ok(()));

@@ -10,12 +10,14 @@ use fairway_runtime::clock::{Deadline, Instant};
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::forward::forward;
+use super::respond::Outcome;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::request::body::RequestBody;
+use crate::request::client::Client;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
 use fairway_sides::sides::{
@@ -37,25 +39,42 @@ pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {
     Ok(intake)
 }
 
-/// Forwards the request in `buffers` by `rule`. The answer's head stands in the buffers then; its body was dropped.
+/// A request that Fairway makes, checked, and the rule that it is forwarded by.
+pub(super) struct Question<'q> {
+    pub(super) rule: &'q CompiledRule,
+    pub(super) intake: Intake,
+    /// For whom it is made.
+    pub(super) client: Client,
+    /// Bytes of the path that the rule's prefix covers.
+    pub(super) prefix: usize,
+    /// Its head, and room for the answer's.
+    pub(super) buffers: &'q mut Buffers,
+}
+
+/// Forwards a question. The answer's head stands in its buffers then; its body was dropped.
 ///
 /// # Errors
 /// When no endpoint answered.
 pub(super) async fn run<N: Network, D: Downstream>(
     outer: &Environment<'_, N>,
     peer: Peer,
-    (rule, intake): (&CompiledRule, Intake),
-    (down, buffers): (D, &mut Buffers),
+    question: Question<'_>,
+    down: D,
 ) -> Result<(), Fault> {
-    let Environment { worker, adopted, client, limit, .. } = *outer;
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit };
+    let Environment { worker, adopted, limit, .. } = *outer;
+    let Question { rule, intake, client, prefix, buffers } = question;
+    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
     let mut client_side = ClientSide { down, deadline: Deadline::unset(), peer, served: 0 };
     let mut record = Record::new(Instant::now(), 0);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
-    // Its rule replaces no answer, so it ends here.
-    let _ = forward(&mut exchange).await;
-    record.fault.map_or(Ok(()), Err)
+    let outcome = forward(&mut exchange).await;
+    match (outcome, record.fault) {
+        (Outcome::Ended(_), None) => Ok(()),
+        // A page would take the place of the answer, whose head stands in the buffers, or of a failure.
+        (Outcome::Replaced(_, status), None) if buffers.answer.status() == status => Ok(()),
+        (_, fault) => Err(fault.unwrap_or(Fault::Undecided)),
+    }
 }
 
 /// A client that is not on the network: it takes every answer and keeps nothing of its body.

@@ -6,12 +6,12 @@ mod limit;
 mod received;
 mod redirect;
 mod verdict;
+mod vouched;
 
 pub(crate) use answer::own_answer;
 pub(crate) use received::on_received;
 pub(crate) use verdict::{FilterContext, Verdict};
-
-use std::net::IpAddr;
+pub(crate) use vouched::{keep_cookies, vouch, vouch_for_nobody};
 
 use fairway_message::{Head, Known, Method};
 use fairway_model::AccessList;
@@ -34,7 +34,8 @@ pub(crate) fn on_request<'r>(
         let verdict = match step {
             RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
-            RequestStep::Access(list) => access(list, context.client.address),
+            RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
+            RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
             RequestStep::Deny(requests) => deny(requests, context, buffers),
             RequestStep::Preflight(cors) => match context.intake.method {
                 Method::Options => cors::preflight(cors, buffers),
@@ -56,7 +57,11 @@ pub(crate) fn on_request<'r>(
                 rewrite(path, context, buffers);
                 Verdict::Pass
             }
-            RequestStep::Ask(asking) => Verdict::Ask(asking, next),
+            RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
+                any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
+                Verdict::Pass
+            }
+            RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
             RequestStep::Rate(policy, limit) => {
                 limit::rate(context.counts, *policy, limit, context.client.address)
             }
@@ -88,6 +93,7 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
             // Acts on the exchange, before this (`replacing`).
             AnswerStep::Replace(_) => {}
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
+            AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
             AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
@@ -97,10 +103,16 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
     }
 }
 
-fn access<'r>(list: &AccessList, client: IpAddr) -> Verdict<'r> {
+/// Whether the address alone is enough: a list that only denies says of nobody that he may pass.
+fn vouches(list: &AccessList, context: &FilterContext<'_>) -> bool {
+    !list.allow.is_empty() && lets_pass(list, context)
+}
+
+fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
+    let client = context.client.address;
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
-    if denied || !allowed { Verdict::Refused(Fault::AccessDenied) } else { Verdict::Pass }
+    !denied && allowed
 }
 
 fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &Buffers) -> Verdict<'r> {

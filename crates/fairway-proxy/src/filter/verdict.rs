@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_routing::Asking;
+use fairway_routing::RequestStep;
 use fairway_runtime::counts::Counts;
 
 use crate::fault::Fault;
@@ -30,6 +30,6 @@ pub(crate) enum Verdict<'r> {
     Answered,
     /// It is refused.
     Refused(Fault),
-    /// Another service is asked; when it agrees, the request goes on with the step of this number.
-    Ask(&'r Asking, u32),
+    /// This step waits for somebody's word; when it lets the request pass, that goes on with the step of this number.
+    Wait(&'r RequestStep, u32),
 }

@@ -31,8 +31,8 @@ pub(crate) struct RequestBody {
     pace: Pace,
     /// What of `received` the pace has seen.
     paced: u64,
-    /// Whose trailers they are.
-    trust: Trust,
+    /// Whose trailers they are; `None` where none go on.
+    trust: Option<Trust>,
     /// What reads it, where the client sends text that the endpoint does not.
     text: Option<Decoder>,
     /// Who else gets it, where anybody does.
@@ -123,7 +123,7 @@ impl RequestBody {
             replay: bounds.replay,
             pace: Pace::new(bounds.rate),
             paced: 0,
-            trust,
+            trust: Some(trust),
             text: None,
             copies: None,
         }
@@ -137,6 +137,11 @@ impl RequestBody {
     /// Of a request that has none, whatever its client sends.
     pub(crate) fn none(trust: Trust) -> Self {
         Self { arrival: Arrival::Whole, ..Self::announced(BodyBounds::default(), trust) }
+    }
+
+    /// Its trailers end here.
+    pub(crate) fn drop_trailers(&mut self) {
+        self.trust = None;
     }
 
     /// What comes is base64; what goes on is what it stands for. Copies get what came.
@@ -225,7 +230,8 @@ impl RequestBody {
                 (Sending::Finished, _) => self.sending = Sending::Sent,
                 (Sending::Flowing, Arrival::Whole) => {
                     let trust = self.trust;
-                    let trailers = down.trailers().filter(|(name, _)| fields::passes(name, trust));
+                    let passes = |name: &[u8]| trust.is_some_and(|trust| fields::passes(name, trust));
+                    let trailers = down.trailers().filter(|(name, _)| passes(name));
                     up.finish(trailers).map_err(|_| BodyFault::Upstream)?;
                     self.sending = Sending::Finished;
                 }

@@ -23,11 +23,10 @@ use tokio_rustls::TlsConnector;
 use crate::fault::Fault;
 use crate::metrics::Events;
 use crate::network::Network;
-use crate::tls::Identities;
-use crate::tls::upstream::client_config;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
 use fairway_sides::sides::{Hop, Spoken};
+use fairway_tls::{Identities, client_config};
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;

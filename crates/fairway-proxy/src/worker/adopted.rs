@@ -11,9 +11,9 @@ use rustls::ServerConfig;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening};
 use crate::publish::Published;
-use crate::tls::{Identities, suites};
 use crate::upstream::{Group, Groups};
 use fairway_sides::sides::Hop;
+use fairway_tls::{Identities, for_host};
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.
@@ -112,7 +112,7 @@ impl<H: Hop> Adopted<H> {
         let config = self.identities().server(certificate);
         match host.and_then(|host| host.model().suites.as_ref()) {
             None => Some((listener, Arc::clone(config))),
-            Some(suites) => Some((listener, Arc::new(suites::for_host(config, suites).ok()?))),
+            Some(suites) => Some((listener, Arc::new(for_host(config, suites).ok()?))),
         }
     }
 }

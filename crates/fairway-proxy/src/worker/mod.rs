@@ -2,6 +2,7 @@
 
 mod admission;
 mod adopted;
+mod guards;
 mod neighbours;
 mod reuse;
 mod takebacks;
@@ -14,7 +15,6 @@ use std::task::Waker;
 
 use fairway_model::Settings;
 use fairway_runtime::clock::Instant;
-use fairway_runtime::counts::Counts;
 use fairway_runtime::descriptors::{Budget, Descriptors};
 use fairway_runtime::memory::{Memory, Return, return_memory};
 use fairway_runtime::waits::Waits;
@@ -32,9 +32,11 @@ use crate::upstream::{Connector, Groups, Room};
 
 pub(crate) use adopted::Adopted;
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
+pub(crate) use guards::SharedGuards;
 pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
+use guards::Guards;
 use reuse::Reuse;
 use takebacks::Takebacks;
 
@@ -54,8 +56,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) reuse: Reuse,
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
-    /// What policies count, together with the other workers.
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) guards: Guards,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     random: RefCell<fastrand::Rng>,
     admission: Admission<ToEndpoint<N>, Open<N>>,
@@ -66,7 +67,7 @@ impl<N: Network> Worker<N> {
         options: Arc<ProxyOptions>,
         network: N,
         first: &Arc<Published>,
-        (log, memory, counts): (AccessLog, Arc<Memory>, Arc<Counts>),
+        (log, memory, guards): (AccessLog, Arc<Memory>, SharedGuards),
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
@@ -91,7 +92,7 @@ impl<N: Network> Worker<N> {
             reuse,
             counters,
             log,
-            counts,
+            guards: guards.of_worker(),
             adopted: RefCell::new(adopted),
             random: RefCell::new(fastrand::Rng::new()),
             admission: Admission::new(memory, room, neighbours),

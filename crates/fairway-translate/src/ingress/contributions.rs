@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{ChosenBy, CipherSuite, Filter, HostPattern, Origin, Policy};
+use fairway_model::{AccessList, ChosenBy, CipherSuite, Filter, HostPattern, Origin, Policy};
+use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
@@ -41,7 +42,25 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     ordered: Vec<(Phase, Filter)>,
-    backends: Vec<(BackendRef, Origin)>,
+    backends: Vec<Named>,
+}
+
+/// A backend that a filter names.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) backend: BackendRef,
+    /// Where it is named.
+    pub(crate) origin: Origin,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a filter names a backend for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It gets copies of requests.
+    Copies,
+    /// Requests wait for its word.
+    Word,
 }
 
 /// What the annotations of an Ingress make of its requests.
@@ -122,14 +141,52 @@ impl Filters {
         self.ordered.insert(at, (phase, filter));
     }
 
+    /// Adds filters one behind the other.
+    pub(crate) fn extend(&mut self, phase: Phase, filters: impl IntoIterator<Item = Filter>) {
+        filters.into_iter().for_each(|filter| self.push(phase, filter));
+    }
+
     /// Notes a backend that a filter names, and where it is written.
-    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin) {
-        self.backends.push((backend, origin));
+    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin, purpose: Purpose) {
+        self.backends.push(Named { backend, origin, purpose });
     }
 
     /// The backends that filters name.
-    pub(crate) fn backends(&self) -> &[(BackendRef, Origin)] {
+    pub(crate) fn backends(&self) -> &[Named] {
         &self.backends
+    }
+
+    /// Takes the lists of client addresses out.
+    pub(crate) fn take_access_lists(&mut self) -> Vec<AccessList> {
+        let mut lists = Vec::new();
+        self.ordered.retain(|(_, filter)| match filter {
+            Filter::Access(list) => {
+                lists.push(list.clone());
+                false
+            }
+            _ => true,
+        });
+        lists
+    }
+
+    /// Refuses these clients, whatever else lets them pass.
+    pub(crate) fn block(&mut self, ranges: &[IpNet]) {
+        if !ranges.is_empty() {
+            let list = AccessList { deny: ranges.to_vec(), allow: Vec::new() };
+            self.push(Phase::Access, Filter::Access(list));
+        }
+    }
+
+    /// Takes out what asks who the client is; its address still counts.
+    pub(crate) fn let_everybody_in(&mut self) {
+        self.ordered.retain_mut(|(_, filter)| match filter {
+            Filter::BasicAuth(_) | Filter::ExternalAuth(_) => false,
+            Filter::AnyGuard(any) => {
+                let list = any.access.take().map(Filter::Access);
+                list.map(|list| *filter = list).is_some()
+            }
+            _ => true,
+        });
     }
 
     /// Whether there is a filter of a phase.
@@ -176,7 +233,12 @@ impl Contributions {
 
     /// Whether they check the addresses of clients.
     pub(crate) fn check_source_ranges(&self) -> bool {
-        self.filters.iter().any(|filter| matches!(filter, Filter::Access(_)))
+        let is_list = |filter: &Filter| match filter {
+            Filter::Access(_) => true,
+            Filter::AnyGuard(any) => any.access.is_some(),
+            _ => false,
+        };
+        self.filters.iter().any(is_list)
     }
 }
 

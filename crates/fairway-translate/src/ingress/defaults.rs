@@ -8,6 +8,7 @@ use fairway_model::{Balancing, ForwardedPath, HttpsRedirect, Policy, Retry, Time
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
+use crate::ingress::external_auth::Question;
 use crate::ingress::to_https::{Https, Port, Redirects, Slash};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 use crate::ingress::values::Values;
@@ -42,6 +43,7 @@ pub(crate) struct Defaults {
     pub(crate) values: Values,
     /// By what every client may claim any address.
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
+    pub(crate) authentication: AuthDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
 }
@@ -65,6 +67,22 @@ impl Default for Forwarding {
             balancing: Balancing::RoundRobin,
             path: ForwardedPath::AsReceived,
         }
+    }
+}
+
+/// Who is let in where an Ingress says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AuthDefaults {
+    /// Whoever is asked.
+    pub(crate) global: Option<Question>,
+    /// Paths that begin so are for everybody.
+    pub(crate) exempt: Vec<Arc<str>>,
+}
+
+impl Default for AuthDefaults {
+    fn default() -> Self {
+        // ingress-nginx: `no-auth-locations`.
+        Self { global: None, exempt: vec!["/.well-known/acme-challenge".into()] }
     }
 }
 
@@ -137,6 +155,7 @@ impl Default for Defaults {
             source_ranges: SourceRanges::default(),
             values: Values::default(),
             trusts_everybody: Vec::new(),
+            authentication: AuthDefaults::default(),
             closed: None,
         }
     }

@@ -5,6 +5,7 @@
 //! together they become a virtual host ([`host`], [`rules`]).
 
 pub(crate) mod annotations;
+pub(crate) mod basic_auth;
 pub(crate) mod canary;
 pub(crate) mod class;
 pub(crate) mod closed;
@@ -12,6 +13,7 @@ pub(crate) mod context;
 pub(crate) mod contributions;
 pub(crate) mod defaults;
 pub(crate) mod errors;
+pub(crate) mod external_auth;
 pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;

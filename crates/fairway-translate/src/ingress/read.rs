@@ -43,6 +43,10 @@ pub(crate) fn read(
     validation::check(&mut reader);
     let shared_hosts = SharedHosts::read(&mut reader);
     let contributions = annotations::contributions(&mut reader, context);
+    for named in contributions.filters.backends() {
+        referenced.services.extend(named.backend.by_service().cloned());
+        referenced.addresses.extend(named.backend.by_address());
+    }
     referenced.certificates.extend(contributions.upstream.transport.client_certificate().cloned());
     let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
     let served = Some(ServedIngress {

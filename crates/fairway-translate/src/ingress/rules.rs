@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Phase, Upstream};
+use crate::ingress::contributions::{Named, Phase, Purpose, Upstream};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
@@ -111,6 +111,10 @@ impl<'a> Builder<'a> {
     fn filters(&self, location: &Location) -> Vec<Filter> {
         let Some(owner) = &location.owner else { return Vec::new() };
         let mut filters = owner.contributions.filters.clone();
+        let exempt = &self.context.defaults.authentication.exempt;
+        if exempt.iter().any(|prefix| location.path.starts_with(&**prefix)) {
+            filters.let_everybody_in();
+        }
         let redirects = owner.contributions.redirects;
         if self.goes_to_https(location, redirects.when) {
             let redirect = self.context.defaults.https_redirect(redirects);
@@ -235,14 +239,17 @@ impl<'a> Builder<'a> {
 
     /// The backends that filters name.
     fn name_backends(&mut self, owner: &ServedIngress) {
-        for (reference, origin) in owner.contributions.filters.backends() {
-            let Err(error) = reference.target(self.context.inputs) else {
-                self.backends.push(reference.clone());
+        for Named { backend, origin, purpose } in owner.contributions.filters.backends() {
+            let Err(error) = backend.target(self.context.inputs) else {
+                self.backends.push(backend.clone());
                 continue;
             };
-            let (code, _, problem) = explain(&error, reference);
-            let found = Diagnostic::new(Severity::Warning, code, origin.clone());
-            let found = found.because(problem, "it gets no copies of requests");
+            let (severity, consequence) = match purpose {
+                Purpose::Copies => (Severity::Warning, "it gets no copies of requests"),
+                Purpose::Word => (Severity::Error, "requests that wait for its word are answered 500"),
+            };
+            let (code, _, problem) = explain(&error, backend);
+            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, consequence);
             if !self.diagnostics.contains(&found) {
                 self.diagnostics.push(found);
             }

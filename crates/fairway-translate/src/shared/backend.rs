@@ -1,7 +1,7 @@
 //! From a Service and port that a rule names to a backend: which port of the Service is meant, how the backend is named,
 //! and where its addresses come from.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, Endpoint, Origin, ServiceName};
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
-use crate::object::{Kind, ObjectKey, Sourced};
+use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
 use crate::shared::balance::Balance;
 use crate::shared::endpoints::{self, PortChoice};
@@ -27,6 +27,8 @@ pub(crate) struct BackendRef {
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
     pub(crate) via: Via,
+    /// The name or address by which a URL names it: what is asked where there is no such Service.
+    pub(crate) host: Option<Arc<str>>,
 }
 
 /// What stands for the Service.
@@ -70,7 +72,24 @@ impl BackendRef {
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
-        Self { key, service, port, transport, balance, via: Via::default() }
+        Self { key, service, port, transport, balance, via: Via::default(), host: None }
+    }
+
+    /// What a URL names: the Service, where it exists, else whatever the name stands for.
+    pub(crate) fn of_url(service: ObjectKey, (host, port): (Arc<str>, u16), transport: &Transport) -> Self {
+        let key = BackendKey(format!("{service}:{port}{};host={host}", transport.suffix()).into());
+        let own = Self::new(service, port.to_string().into(), (transport, &Balance::default()));
+        Self { key, host: Some(host), ..own }
+    }
+
+    /// The Service, if it is one by its name or its address.
+    pub(crate) fn by_service(&self) -> Option<&ObjectKey> {
+        (!self.service.namespace.is_empty()).then_some(&self.service)
+    }
+
+    /// The address by which a URL names it.
+    pub(crate) fn by_address(&self) -> Option<IpAddr> {
+        self.host.as_ref()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
     /// What names it in the cookies of sessions: Service and port, whatever the cookies are like.
@@ -101,7 +120,11 @@ impl BackendRef {
 
     /// Where its addresses come from.
     pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
-        let service = inputs.resources.services.get(&self.service).ok_or(ResolveError::NoService)?;
+        let service = match (inputs.resources.services.get(&self.service), &self.host) {
+            (Some(service), _) => service,
+            (None, Some(host)) => return self.external(host, &[]).map_err(|_| ResolveError::NoService),
+            (None, None) => return Err(ResolveError::NoService),
+        };
         let spec = service.object.spec.as_ref();
         let ports = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
         if let Some(name) = external_name(&service.object) {
@@ -181,8 +204,12 @@ fn known_ports(ports: &[ServicePort]) -> String {
 
 /// Makes the backend.
 pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
-    let service = inputs.resources.services.get(&reference.service)?;
-    let origin = service.origin(Kind::Service, &reference.service, "");
+    let service = inputs.resources.services.get(&reference.service);
+    let origin = match (service, &reference.host) {
+        (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),
+        (None, Some(host)) => Origin::object("Host", "", host),
+        (None, None) => return None,
+    };
     let mut diagnostics = Vec::new();
     let endpoints = match reference.target(inputs).ok()? {
         Target::Slices(port) => {
@@ -191,17 +218,23 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         }
         Target::Cluster(address) => vec![Endpoint { address, name: None }],
         Target::External(name) => {
-            let (endpoints, refused) = external::endpoints(&name, inputs, &origin);
+            let place = match service {
+                Some(_) => {
+                    (origin.at("spec.externalName"), "the Service has no endpoint, and its paths answer 503")
+                }
+                None => (origin.clone(), "requests that wait for its word are answered 500"),
+            };
+            let (endpoints, refused) = external::endpoints(&name, inputs, (&place.0, place.1));
             diagnostics.extend(refused);
             endpoints
         }
     };
     if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
-        diagnostics.push(no_endpoints(reference, service));
+        diagnostics.push(no_endpoints(reference, &origin));
     }
-    let app_protocol = app_protocol(&service.object, &reference.port);
+    let app_protocol = service.and_then(|service| app_protocol(&service.object, &reference.port));
     if let Some((problem, consequence)) = app_protocol.and_then(|name| reference.transport.ignores(name)) {
-        let origin = service.origin(Kind::Service, &reference.service, "spec.ports");
+        let origin = origin.at("spec.ports");
         let problem = format!("port {}: {problem}", reference.port);
         let found = Diagnostic::new(Severity::Warning, "app-protocol-ignored", origin);
         diagnostics.push(found.because(problem, consequence));
@@ -228,9 +261,11 @@ fn no_cluster_address(origin: &Origin) -> Diagnostic {
         .because("it has no cluster address for service-upstream", "its endpoints get the requests")
 }
 
-fn no_endpoints(reference: &BackendRef, service: &Sourced<Service>) -> Diagnostic {
-    let origin = service.origin(Kind::Service, &reference.service, "");
+fn no_endpoints(reference: &BackendRef, origin: &Origin) -> Diagnostic {
     let problem = format!("port {} has no endpoint that is ready", reference.port);
-    Diagnostic::new(Severity::Warning, "no-endpoints", origin)
-        .because(problem, "its paths answer 503 until it has")
+    let consequence = match reference.host {
+        None => "its paths answer 503 until it has",
+        Some(_) => "requests that wait for its word are answered 500 until it has",
+    };
+    Diagnostic::new(Severity::Warning, "no-endpoints", origin.clone()).because(problem, consequence)
 }

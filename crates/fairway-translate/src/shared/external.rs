@@ -67,11 +67,12 @@ enum Refused {
     Own,
 }
 
-/// The endpoints behind a name, and what was left out of them.
+/// The endpoints behind a name that is written at `origin`, and what was left out of them; `without` is what happens when
+/// nothing is left.
 pub(crate) fn endpoints(
     at: &ExternalName,
     inputs: Inputs<'_>,
-    origin: &Origin,
+    (origin, without): (&Origin, &str),
 ) -> (Vec<Endpoint>, Option<Diagnostic>) {
     let (name, port, external) = (&*at.name, at.port, &inputs.options.trust.external);
     let resolved =
@@ -89,8 +90,9 @@ pub(crate) fn endpoints(
             false
         }
     });
-    let found = describe(name, &refused, addresses.len()).map(|(severity, problem, consequence)| {
-        Diagnostic::new(severity, REFUSED, origin.at("spec.externalName")).because(problem, consequence)
+    let found = describe((name, without), &refused, addresses.len());
+    let found = found.map(|(severity, problem, consequence)| {
+        Diagnostic::new(severity, REFUSED, origin.clone()).because(problem, consequence)
     });
     let endpoint = |ip| Endpoint { address: SocketAddr::new(ip, port), name: None };
     (addresses.into_iter().map(endpoint).collect(), found)
@@ -98,7 +100,7 @@ pub(crate) fn endpoints(
 
 /// Names the first address only: a name server can give any number, and others each time.
 fn describe(
-    name: &str,
+    (name, without): (&str, &str),
     refused: &[(SocketAddr, Refused)],
     left: usize,
 ) -> Option<(Severity, String, String)> {
@@ -117,11 +119,7 @@ fn describe(
     };
     let problem = format!("\"{name}\" leads to {what}{more}");
     Some(match left {
-        0 => (
-            Severity::Error,
-            problem,
-            format!("the Service has no endpoint, and its paths answer 503{remedy}"),
-        ),
+        0 => (Severity::Error, problem, format!("{without}{remedy}")),
         _ => (Severity::Warning, problem, format!("the other addresses are used{remedy}")),
     })
 }

@@ -8,5 +8,7 @@ pub(crate) mod ciphers;
 pub(crate) mod endpoints;
 pub(crate) mod external;
 pub(crate) mod references;
+pub(crate) mod service_url;
 pub(crate) mod text;
 pub(crate) mod transport;
+pub(crate) mod variables;

@@ -2,6 +2,7 @@
 //! judgement about what is named.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use crate::object::{ObjectKey, ObjectRef};
 
@@ -13,6 +14,8 @@ pub(crate) struct Referenced {
     /// Those Secrets whose certificate is used.
     pub(crate) certificates: BTreeSet<ObjectKey>,
     pub(crate) config_maps: BTreeSet<ObjectKey>,
+    /// Addresses, of Services or of anything else.
+    pub(crate) addresses: BTreeSet<IpAddr>,
 }
 
 /// What changed for the named objects.

@@ -1,6 +1,7 @@
 //! Who must be looked at again when something changes. Owns reverse look-up tables and nothing of what they mean.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostPattern};
@@ -26,6 +27,8 @@ pub(super) struct Dependencies {
     pub(super) certificates: Users<ObjectKey, ObjectKey>,
     /// The Ingresses that refer to a ConfigMap.
     pub(super) config_maps: Users<ObjectKey, ObjectKey>,
+    /// The Ingresses that refer to an address.
+    pub(super) addresses: Users<IpAddr, ObjectKey>,
     /// The Ingresses with a part in a host, the oldest first.
     pub(super) hosts: Users<HostPattern, (i64, ObjectKey)>,
     /// The hosts that ask for a name besides their own.
@@ -84,10 +87,19 @@ impl Dependencies {
         exchange(&mut self.secrets, &old.secrets, &new.secrets);
         exchange(&mut self.certificates, &old.certificates, &new.certificates);
         exchange(&mut self.config_maps, &old.config_maps, &new.config_maps);
+        old.addresses.difference(&new.addresses).for_each(|address| self.addresses.remove(address, ingress));
+        new.addresses
+            .difference(&old.addresses)
+            .for_each(|address| self.addresses.add(address, ingress.clone()));
         if new != Referenced::default() {
             self.referenced.insert(ingress.clone(), new);
         }
         old
+    }
+
+    /// Whether an Ingress refers to addresses.
+    pub(super) fn refers_to_addresses(&self, ingress: &ObjectKey) -> bool {
+        self.referenced.get(ingress).is_some_and(|referenced| !referenced.addresses.is_empty())
     }
 
     /// Whether an Ingress checks source ranges from now on; says whether that is new.

@@ -51,7 +51,11 @@ impl Work {
 }
 
 /// What an edit of `changed` touches.
-pub(super) fn touched(state: &State, changed: &[ObjectRef], options: &Options) -> Work {
+pub(super) fn touched(
+    state: &State,
+    (changed, resources): (&[ObjectRef], &Resources),
+    options: &Options,
+) -> Work {
     let mut work = Work::default();
     let dependencies = &state.dependencies;
     for ObjectRef { kind, key } in changed {
@@ -60,7 +64,7 @@ pub(super) fn touched(state: &State, changed: &[ObjectRef], options: &Options) -
             Kind::OldIngress => drop(work.old_ingresses.insert(key.clone())),
             Kind::IngressClass => work.classes = true,
             Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
-            Kind::Service => mark_service(state, key, &mut work),
+            Kind::Service => mark_service(state, (key, resources), &mut work),
             Kind::Secret => {
                 work.secrets.insert(key.clone());
                 work.ingresses.extend(dependencies.secrets.of(key).cloned());
@@ -75,9 +79,17 @@ pub(super) fn touched(state: &State, changed: &[ObjectRef], options: &Options) -
     work
 }
 
-fn mark_service(state: &State, key: &ObjectKey, work: &mut Work) {
-    for ingress in state.dependencies.services.of(key) {
+fn mark_service(state: &State, (key, resources): (&ObjectKey, &Resources), work: &mut Work) {
+    let dependencies = &state.dependencies;
+    for ingress in dependencies.services.of(key) {
         work.hosts.extend(state.ingresses.get(ingress).into_iter().flat_map(|it| it.hosts()));
+        if dependencies.refers_to_addresses(ingress) {
+            // An address may be another Service's from now on, or nobody's.
+            work.ingresses.insert(ingress.clone());
+        }
+    }
+    for address in resources.addresses_of(key) {
+        work.ingresses.extend(dependencies.addresses.of(&address).cloned());
     }
     work.backends.extend(state.dependencies.backends.of(key).cloned());
 }

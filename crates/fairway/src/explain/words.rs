@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, FieldMatch, Filter, HeaderEdit, HopConnection,
-    HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash,
-    SessionKey, TextMatch, UpstreamVerification,
+    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ExternalAuth, FieldMatch, Filter,
+    HeaderEdit, HopConnection, HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy,
+    RedirectTarget, SessionHash, SessionKey, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -84,7 +84,16 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
         Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
         Filter::RewriteHost(host) => format!("host becomes {host}"),
-        Filter::ExternalAuth(it) => format!("asks {} ({}) whether it may pass", it.backend, it.target),
+        Filter::ExternalAuth(it) => external(it),
+        Filter::BasicAuth(it) => basic(it),
+        Filter::AnyGuard(it) => {
+            let guards = [
+                it.access.as_ref().map(access),
+                it.basic.as_ref().map(basic),
+                it.external.as_ref().map(external),
+            ];
+            format!("one is enough: {}", guards.into_iter().flatten().collect::<Vec<_>>().join("; "))
+        }
         Filter::RateLimit(it) => format!(
             "at most {} requests in {} s of each client, {} of them early; else {}",
             it.requests,
@@ -129,6 +138,14 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
         Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }
+}
+
+fn external(it: &ExternalAuth) -> String {
+    format!("asks {} ({}) whether it may pass", it.service, it.target)
+}
+
+fn basic(it: &BasicAuth) -> String {
+    format!("asks for the password of a user of {}; else 401", it.policy)
 }
 
 fn list(statuses: &[u16]) -> String {

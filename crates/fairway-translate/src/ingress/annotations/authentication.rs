@@ -1,39 +1,278 @@
-//! Who may pass by a password or by the word of another service: `auth-*` without `auth-tls-*`, and
-//! `satisfy`. None works yet.
+//! Who may pass by a password or by the word of another service: `auth-*` without `auth-tls-*`, and `satisfy`.
+//!
+//! Whatever cannot be read closes the paths: a guess would let somebody in. Where ingress-nginx leaves out a part that it
+//! cannot read, and so lets everybody in, the paths answer 503 here.
 
-use crate::ingress::annotations::family::{Family, Known, guards, offers};
+use std::sync::Arc;
+
+use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit};
+use fairway_password::NotAHash;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::annotations::family::{Family, Known, differs, done, guards, offers};
+use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
+use crate::ingress::closed::Closed;
+use crate::ingress::context::Context;
+use crate::ingress::contributions::{Contributions, Phase, Purpose};
+use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
+use crate::ingress::reader::{Annotations, Reader};
+use crate::object::ObjectKey;
+use crate::shared::references::Referenced;
+use crate::shared::service_url::{ServiceUrl, UrlPlace};
+use crate::shared::text::switch;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);
+
+const KEPT: &str = "nothing: connections to the service are kept as those to every backend";
 
 const ANNOTATIONS: &[Known] = &[
-    offers(
-        "auth-always-set-cookie",
-        "cookies of the authentication service do not reach the client",
-        &["false"],
-    ),
+    done("auth-always-set-cookie"),
     offers("auth-cache-duration", "answers of auth-url are not kept", &[]),
     offers("auth-cache-key", "answers of auth-url are not kept", &[]),
-    offers("auth-keepalive", "it only says how auth-url is connected to", &["0"]),
-    offers("auth-keepalive-requests", "it only says how auth-url is connected to", &[]),
-    offers("auth-keepalive-share-vars", "it only says how auth-url is connected to", &["false"]),
-    offers("auth-keepalive-timeout", "it only says how auth-url is connected to", &[]),
-    offers("auth-method", "it only says how auth-url is asked", &[]),
-    offers("auth-proxy-set-headers", "it only says how auth-url is asked", &[]),
-    offers("auth-realm", "it only names the realm of auth-type", &[]),
-    offers("auth-request-redirect", "it only says how auth-url is asked", &[]),
-    offers("auth-response-headers", "the backend gets no headers of the authentication service", &[]),
-    guards("auth-secret", "everybody would be let in without a password", &[]),
-    offers("auth-secret-type", "it only says how auth-secret is read", &[]),
-    offers("auth-signin", "nobody is sent to the sign-in page", &[]),
-    offers("auth-signin-redirect-param", "nobody is sent to the sign-in page", &[]),
+    offers("auth-keepalive", KEPT, &["0"]),
+    offers("auth-keepalive-requests", KEPT, &[]),
+    offers("auth-keepalive-share-vars", KEPT, &["false"]),
+    offers("auth-keepalive-timeout", KEPT, &[]),
+    differs("auth-method", "CONNECT and TRACE answer 503"),
+    differs(
+        "auth-proxy-set-headers",
+        "a name without a namespace is one of the Ingress's own; of the variables only those of `auth-url` work, others answer 503",
+    ),
+    differs("auth-realm", "a realm with a quote or a backslash answers 503"),
+    done("auth-request-redirect"),
+    done("auth-response-headers"),
+    differs("auth-secret", "without `auth-type`, without a user, or in another namespace: 503"),
+    differs("auth-secret-type", "any other value answers 503"),
+    differs("auth-signin", "one that is no URL answers 503; ingress-nginx would answer 401"),
+    done("auth-signin-redirect-param"),
     guards(
         "auth-snippet",
         "it is nginx configuration, which is never interpreted, and may restrict who is let in",
         &[],
     ),
-    guards("auth-type", "everybody would be let in without a password", &[]),
-    guards("auth-url", "everybody would be let in without asking the authentication service", &[]),
-    offers("enable-global-auth", "nothing while there is no global authentication", &[]),
-    guards("satisfy", "it would not be enough to pass one of several checks", &["all"]),
+    differs("auth-type", "`digest` answers 503"),
+    differs(
+        "auth-url",
+        "a host that is a variable (`$host`) is asked through the rules that Fairway has for it; of other variables only a few work ([authentication](authentication.md#variables)), others answer 503; each cookie of the service is a field of its own",
+    ),
+    done("enable-global-auth"),
+    done("satisfy"),
 ];
+
+/// The objects and addresses that annotations name.
+fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+    referenced.secrets.extend(named(annotations, "auth-secret"));
+    referenced.config_maps.extend(named(annotations, "auth-proxy-set-headers"));
+    let url = annotations.value("auth-url").and_then(|url| ServiceUrl::read(url).ok());
+    if let Some(ServiceUrl { place: UrlPlace::Host(host), .. }) = url {
+        referenced.services.extend(host.service());
+        referenced.addresses.extend(host.address());
+    }
+}
+
+/// `namespace/name`, or a name in the Ingress's own namespace.
+fn named(annotations: &Annotations<'_>, name: &str) -> Option<ObjectKey> {
+    let value = annotations.value(name).filter(|value| !value.is_empty())?;
+    match value.split_once('/') {
+        Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
+        None => Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: value.into() }),
+    }
+}
+
+/// Reads all guards.
+fn authentication(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    contributions: &mut Contributions,
+) -> Result<(), Closed> {
+    let basic = basic(reader, context)?;
+    let external = external(reader, context, contributions)?;
+    let any = match reader.value("satisfy") {
+        None | Some("" | "all") => false,
+        Some("any") => true,
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither all nor any");
+            return Err(Closed::invalid(reader, "satisfy", problem));
+        }
+    };
+    let filters = &mut contributions.filters;
+    if basic.is_some() {
+        // ingress-nginx: the backend never sees the password. After all guards, the service that is asked does.
+        let edit = HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() };
+        filters.push(Phase::Forward, Filter::RequestHeaders(edit));
+    }
+    let guards = usize::from(basic.is_some()) + usize::from(external.is_some());
+    let lists = if any && guards > 0 { filters.take_access_lists() } else { Vec::new() };
+    if lists.len() + guards > 1 && any {
+        let access = lists.into_iter().next().map(|mut list| {
+            // What the operator blocks no password opens.
+            let blocked = &context.defaults.source_ranges.block;
+            list.deny.retain(|range| !blocked.contains(range));
+            list
+        });
+        filters.block(&context.defaults.source_ranges.block);
+        let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
+        // A list that held nothing but what is blocked guards nothing.
+        let access = access.filter(|list| !open(list));
+        filters.push(Phase::Access, Filter::AnyGuard(AnyGuard { access, basic, external }));
+    } else {
+        filters.extend(Phase::Access, lists.into_iter().map(Filter::Access));
+        filters.extend(Phase::Access, basic.map(Filter::BasicAuth));
+        filters.extend(Phase::Access, external.map(Filter::ExternalAuth));
+    }
+    Ok(())
+}
+
+/// Reads the password file.
+fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicAuth>, Closed> {
+    let secret = "auth-secret";
+    match reader.value("auth-type") {
+        None if reader.value(secret).is_some() => {
+            let problem = "there is no auth-type, without which no password is asked for";
+            return Err(Closed::invalid(reader, secret, problem.to_owned()));
+        }
+        None => return Ok(None),
+        Some("basic") => {}
+        Some("digest") => {
+            let problem = "digest authentication is not spoken; basic is";
+            return Err(Closed::unsupported(reader, "auth-type", problem.to_owned()));
+        }
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither basic nor digest");
+            return Err(Closed::invalid(reader, "auth-type", problem));
+        }
+    }
+    let realm = realm(reader)?;
+    let form = match reader.value("auth-secret-type") {
+        None | Some("auth-file") => SecretForm::File,
+        Some("auth-map") => SecretForm::Map,
+        Some(other) => {
+            let problem = format!("\"{other}\" is neither auth-file nor auth-map");
+            return Err(Closed::invalid(reader, "auth-secret-type", problem));
+        }
+    };
+    let Some(key) = named(&reader.annotations(), secret) else {
+        return Err(Closed::missing(reader, secret, "no Secret is named".to_owned()));
+    };
+    if key.namespace != reader.key.namespace {
+        return Err(Closed::invalid(reader, secret, format!("Secret {key} is in another namespace")));
+    }
+    let Some(found) = context.inputs.resources.secrets.get(&key) else {
+        return Err(Closed::missing(reader, secret, format!("Secret {key} does not exist")));
+    };
+    let ReadUsers { users, unusable } = basic_auth::read(&found.object, form)
+        .map_err(|problem| Closed::invalid(reader, secret, format!("Secret {key}: {problem}")))?;
+    report_unusable(reader, &key, &unusable);
+    // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+    let version = found.object.metadata.resource_version.as_deref();
+    let form = if form == SecretForm::Map { ";map" } else { "" };
+    let version = version.map(|version| format!("@{version}")).unwrap_or_default();
+    let policy = format!("{key}{form}{version}");
+    Ok(Some(BasicAuth { policy: policy.into(), realm, users }))
+}
+
+fn realm(reader: &mut Reader<'_>) -> Result<Arc<str>, Closed> {
+    let realm = reader.value("auth-realm").unwrap_or_default();
+    let plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
+    match realm.bytes().all(plain) {
+        true => Ok(realm.into()),
+        false => {
+            let problem = format!("{realm:?} has something besides visible ASCII, a quote or a backslash");
+            Err(Closed::invalid(reader, "auth-realm", problem))
+        }
+    }
+}
+
+/// Names the first user only: a file may have any number.
+fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[(Arc<str>, NotAHash)]) {
+    let Some((user, why)) = unusable.first() else { return };
+    let what = match why {
+        NotAHash::Unknown => "is none that is known",
+        NotAHash::TooSlow => "costs more to verify than is allowed",
+    };
+    let more = match unusable.len() - 1 {
+        0 => String::new(),
+        more => format!(" and those of {more} more users"),
+    };
+    let problem = format!("Secret {key}: the hash of user \"{user}\"{more} {what}");
+    let found = Diagnostic::new(Severity::Warning, "unusable-password", reader.at("auth-secret"));
+    reader.report(found.because(problem, "no password lets that user in"));
+}
+
+/// Reads the question to another service: the Ingress's own, else that of all.
+fn external(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    contributions: &mut Contributions,
+) -> Result<Option<ExternalAuth>, Closed> {
+    let (question, place) = match reader.value("auth-url") {
+        Some(url) => (own_question(reader, context, url)?, "auth-url"),
+        None => match &context.defaults.authentication.global {
+            Some(global) if takes_global(reader)? => (global.clone(), ""),
+            _ => return Ok(None),
+        },
+    };
+    let Question { mut auth, host } = question;
+    if let Some(host) = host {
+        let reference = host.backend(context.inputs.resources);
+        auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
+        let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
+        contributions.filters.name_backend(reference, origin, Purpose::Word);
+    }
+    Ok(Some(auth))
+}
+
+/// `enable-global-auth`, which says no as ingress-nginx reads it.
+fn takes_global(reader: &mut Reader<'_>) -> Result<bool, Closed> {
+    let name = "enable-global-auth";
+    match reader.value(name).map(|value| (value, switch(value))) {
+        None => Ok(true),
+        Some((_, Some(on))) => Ok(on),
+        Some((value, None)) => {
+            reader.invalid(name, format!("\"{value}\" is neither true nor false"), "it counts as true");
+            Ok(true)
+        }
+    }
+}
+
+fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Result<Question, Closed> {
+    let values = AuthValues {
+        url,
+        method: reader.value("auth-method"),
+        sign_in: reader.value("auth-signin"),
+        sign_in_parameter: reader.value("auth-signin-redirect-param"),
+        response_headers: reader.value("auth-response-headers"),
+        request_redirect: reader.value("auth-request-redirect").filter(|value| !value.is_empty()),
+        always_set_cookie: reader.switch("auth-always-set-cookie", false),
+    };
+    let closed = |reader: &mut Reader<'_>, Wrong { name, problem }| Closed::invalid(reader, name, problem);
+    let mut question = Question::read(&values, context.defaults.forwarding.timeouts)
+        .map_err(|wrong| closed(reader, wrong))?;
+    for header in question.auth.copied.extract_if(.., |header| is_of_the_hop(header)) {
+        let problem = format!("{header} belongs to the connection");
+        reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");
+    }
+    let name = "auth-proxy-set-headers";
+    let Some(key) = named(&reader.annotations(), name) else { return Ok(question) };
+    if key.namespace != reader.key.namespace {
+        return Err(Closed::invalid(reader, name, format!("ConfigMap {key} is in another namespace")));
+    }
+    let Some(map) = context.inputs.resources.config_maps.get(&key) else {
+        return Err(Closed::missing(reader, name, format!("ConfigMap {key} does not exist")));
+    };
+    for (header, value) in map.object.data.iter().flatten() {
+        if !is_header(header) {
+            let problem = format!("ConfigMap {key}: \"{header}\" is no name of a header");
+            return Err(Closed::invalid(reader, name, problem));
+        }
+        if is_of_the_hop(header) {
+            let problem = format!("ConfigMap {key}: {header} belongs to the connection");
+            reader.invalid(name, problem, "the service does not get it");
+            continue;
+        }
+        let value = with_variables(name, value.trim()).map_err(|wrong| closed(reader, wrong))?;
+        question.auth.fields.push((header.as_str().into(), value));
+    }
+    Ok(question)
+}

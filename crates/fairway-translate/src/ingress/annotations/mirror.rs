@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{Filter, Mirror, MirrorTarget};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::contributions::Phase;
+use crate::ingress::contributions::{Phase, Purpose};
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
 use crate::shared::backend::BackendRef;
@@ -33,7 +33,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
         host: host(reader, &target),
         target: target.asked,
     };
-    contributions.filters.name_backend(backend, reader.at(name));
+    contributions.filters.name_backend(backend, reader.at(name), Purpose::Copies);
     contributions.filters.push(Phase::Forward, Filter::Mirror(mirror));
     Ok(())
 })

@@ -5,7 +5,9 @@ use fairway_model::{AnswerReason, Origin, Settings};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
+use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
+use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
 
@@ -24,24 +26,8 @@ pub(super) struct Draft<'a> {
     pub(super) defaults: Defaults,
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
+    pub(super) global_auth: GlobalAuth,
     pub(super) diagnostics: Vec<Diagnostic>,
-}
-
-/// Why a key has not the effect that it should have.
-#[derive(Clone, Copy)]
-pub(super) enum KeyProblem {
-    /// The value is not what it should be.
-    NotA(&'static str),
-    /// A part of the value is not what it should be, and what becomes of it.
-    Partly(&'static str, &'static str),
-    /// The key works, with something to know.
-    Note(&'static str, &'static str),
-    /// The key has not the whole effect that it has in ingress-nginx.
-    Lost(&'static str, &'static str),
-    /// The key protects and is not supported.
-    Unprotected(&'static str),
-    /// The key is not known.
-    Unknown,
 }
 
 /// A key with its value and its place.
@@ -63,6 +49,7 @@ impl<'a> Draft<'a> {
             },
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
+            global_auth: GlobalAuth::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -111,9 +98,10 @@ impl<'a> Draft<'a> {
     pub(super) fn finish(mut self, at: impl Fn(&str) -> Origin) -> Reading {
         self.defaults.hsts = self.hsts.value();
         let TrustedForwarders { ranges, everybody, problem } =
-            self.forwarded.settle(&self.options.trust.forwarders, at);
+            self.forwarded.settle(&self.options.trust.forwarders, &at);
         self.settings.forwarded.ranges = ranges;
         self.diagnostics.extend(problem);
+        self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> = everybody.into_iter().chain(by_proxy_protocol).collect();
         self.defaults.source_ranges.claimable_by = trusts.iter().map(|trust| trust.source).collect();

@@ -7,8 +7,9 @@ use fairway_model::{AccessLog, Balancing, ForwardedPath};
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
-use crate::ingress::settings::draft::{Draft, KeyProblem};
+use crate::ingress::settings::draft::Draft;
 use crate::ingress::settings::forwarded::{ClientField, Switch};
+use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
 use crate::options::ProxySenders;
 use crate::shared::text::{self, bytes, switch};
@@ -232,10 +233,16 @@ impl Draft<'_> {
             "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
             "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
             "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,
-            _ => {
-                let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
-                return taken.unwrap_or_else(|| protection(name, value));
+            "no-auth-locations" => {
+                self.defaults.authentication.exempt = list(value).map(Arc::from).collect();
             }
+            _ => match name.strip_prefix("global-auth-") {
+                Some(name) => return self.global_auth.read(name, value),
+                None => {
+                    let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
+                    return taken.unwrap_or_else(|| protection(name, value));
+                }
+            },
         }
         Ok(())
     }
@@ -318,17 +325,13 @@ fn guard(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
 fn protection(name: &str, value: &str) -> Result<(), KeyProblem> {
     let asked = !value.is_empty() && switch(value) != Some(false);
     match name {
-        "global-auth-url" if asked => {
-            Err(KeyProblem::Unprotected("everybody would be let in without authentication"))
-        }
         "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" if asked => {
             Err(KeyProblem::Unprotected("requests would pass without the web application firewall"))
         }
         "block-user-agents" | "block-referers" if asked => {
             Err(KeyProblem::Unprotected("the clients it names would be let in"))
         }
-        "global-auth-url"
-        | "enable-modsecurity"
+        "enable-modsecurity"
         | "enable-owasp-modsecurity-crs"
         | "modsecurity-snippet"
         | "block-user-agents"

@@ -2,9 +2,11 @@
 //!
 //! Keys of ingress-nginx and of the F5 controller that mean the same have the same effect.
 
+mod authentication;
 mod draft;
 mod forwarded;
 mod keys;
+mod problem;
 
 use fairway_model::Origin;
 

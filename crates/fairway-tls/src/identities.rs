@@ -36,7 +36,7 @@ pub enum IdentityError {
 
 /// What all certificates share.
 #[derive(Clone)]
-pub(crate) struct ServerTls {
+pub struct ServerTls {
     provider: Arc<CryptoProvider>,
     tickets: Arc<dyn ProducesTickets>,
     fallback: Arc<ServerConfig>,
@@ -44,7 +44,7 @@ pub(crate) struct ServerTls {
 
 /// The certificates of one snapshot.
 #[derive(Clone)]
-pub(crate) struct Identities {
+pub struct Identities {
     sources: OrdMap<CertificateKey, Arc<Certificate>>,
     by_key: OrdMap<CertificateKey, Arc<Identity>>,
     default: Arc<ServerConfig>,
@@ -57,7 +57,10 @@ struct Identity {
 
 impl ServerTls {
     /// With `fallback` for clients that name no host with a certificate, where the configuration has no default.
-    pub(crate) fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         let certified =
@@ -68,7 +71,8 @@ impl ServerTls {
 
     /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
     /// change.
-    pub(crate) fn identities(
+    #[must_use]
+    pub fn identities(
         &self,
         config: &Config,
         previous: Option<&Identities>,
@@ -108,13 +112,15 @@ impl ServerTls {
 
 impl Identities {
     /// The settings for a host: its own certificate, else the default.
-    pub(crate) fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
+    #[must_use]
+    pub fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
         certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
     }
 
     /// Of several that can be used, the first that names exactly `name`, else the first with a wildcard for it, else the
     /// first.
-    pub(crate) fn best<'k>(
+    #[must_use]
+    pub fn best<'k>(
         &self,
         certificates: &'k [CertificateKey],
         name: Option<&str>,
@@ -128,7 +134,8 @@ impl Identities {
     }
 
     /// A certificate to show to an endpoint.
-    pub(crate) fn certified(&self, key: &CertificateKey) -> Option<&Arc<CertifiedKey>> {
+    #[must_use]
+    pub fn certified(&self, key: &CertificateKey) -> Option<&Arc<CertifiedKey>> {
         self.by_key.get(key).map(|identity| &identity.certified)
     }
 }

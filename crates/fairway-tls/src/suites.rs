@@ -21,7 +21,7 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
 ///
 /// # Errors
 /// Never with suites of this provider.
-pub(crate) fn for_host(config: &ServerConfig, suites: &HostSuites) -> Result<ServerConfig, Error> {
+pub fn for_host(config: &ServerConfig, suites: &HostSuites) -> Result<ServerConfig, Error> {
     let mut own = ServerConfig::builder_with_provider(Arc::new(provider(&suites.offered)))
         .with_protocol_versions(BOTH)?
         .with_no_client_auth()

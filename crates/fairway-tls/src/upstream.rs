@@ -12,14 +12,14 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::tls::identities::Identities;
-use crate::tls::suites;
+use crate::identities::Identities;
+use crate::suites;
 
 /// The settings for one kind of backend.
 ///
 /// # Errors
 /// When the roots are no certificates, or the client certificate is not there.
-pub(crate) fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
+pub fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
     let provider = Arc::new(suites::provider(&tls.suites));
     let verifier = verifier(&tls.verification, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)

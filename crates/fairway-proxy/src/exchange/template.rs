@@ -1,0 +1,56 @@
+//! Texts with parts of the request in them.
+
+use std::io::Write;
+
+use fairway_message::Known;
+use fairway_model::{Template, TemplatePart};
+
+use crate::buffers::Buffers;
+use crate::request::client::Client;
+use crate::request::intake::Intake;
+
+/// The text of a template for the request in the buffers.
+pub(super) fn text(template: &Template, (intake, client): (&Intake, &Client), buffers: &Buffers) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in &template.0 {
+        match part {
+            TemplatePart::Text(part) => text.extend_from_slice(part.as_bytes()),
+            TemplatePart::Scheme => text.extend_from_slice(client.scheme.as_str().as_bytes()),
+            TemplatePart::Host => text.extend_from_slice(buffers.host.as_bytes()),
+            TemplatePart::HttpHost => {
+                text.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
+            }
+            TemplatePart::RequestUri => text.extend_from_slice(intake.received(buffers)),
+            TemplatePart::EscapedRequestUri => escape(intake.received(buffers), &mut text),
+            TemplatePart::Method => text.extend_from_slice(buffers.request.method_bytes()),
+            TemplatePart::Address => {
+                write!(text, "{}", client.address).expect("a vector takes every write");
+            }
+        }
+    }
+    text
+}
+
+/// Percent-encodes all but the unreserved characters (RFC 3986 §2.3).
+fn escape(text: &[u8], into: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(byte);
+        } else {
+            into.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_escaped_as_recorded() {
+        let mut escaped = Vec::new();
+        escape(b"/a?b=1&c=d%20e-._~\xff", &mut escaped);
+        assert_eq!(escaped, b"%2Fa%3Fb%3D1%26c%3Dd%2520e-._~%FF");
+    }
+}

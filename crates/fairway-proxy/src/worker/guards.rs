@@ -1,0 +1,33 @@
+//! What guards need besides the request: what all workers count together, and what verifies passwords.
+
+use std::sync::Arc;
+
+use fairway_runtime::counts::Counts;
+
+use crate::passwords::{Passwords, Pool};
+
+/// Of a worker.
+pub(crate) struct Guards {
+    /// What policies count, together with the other workers.
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) passwords: Passwords,
+}
+
+/// What the guards of all workers share.
+#[derive(Clone)]
+pub(crate) struct SharedGuards {
+    counts: Arc<Counts>,
+    pool: Arc<Pool>,
+}
+
+impl SharedGuards {
+    /// Of a process with this many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { counts: Counts::new(), pool: Pool::new(workers) }
+    }
+
+    /// Those of a worker.
+    pub(super) fn of_worker(self) -> Guards {
+        Guards { counts: self.counts, passwords: Passwords::new(self.pool) }
+    }
+}

@@ -1,0 +1,201 @@
+//! What asks another service whether a request may pass: the values of the annotations, or of the keys of the settings
+//! ConfigMap, as one question. Knows neither an Ingress nor a ConfigMap.
+
+use std::sync::Arc;
+
+use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, TemplatePart, Timeouts};
+
+use crate::shared::service_url::{ServiceUrl, UrlHost, UrlPlace};
+use crate::shared::variables::{self, template};
+
+/// Values as they were written; an absent one is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AuthValues<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) method: Option<&'a str>,
+    pub(crate) sign_in: Option<&'a str>,
+    pub(crate) sign_in_parameter: Option<&'a str>,
+    pub(crate) response_headers: Option<&'a str>,
+    pub(crate) request_redirect: Option<&'a str>,
+    pub(crate) always_set_cookie: bool,
+}
+
+/// A question whose service was not looked for yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// Everything but the backend.
+    pub(crate) auth: ExternalAuth,
+    /// Where the backend is, unless the request's own host is asked.
+    pub(crate) host: Option<UrlHost>,
+}
+
+/// A value that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// The annotation; the key of the ConfigMap has `global-` before it.
+    pub(crate) name: &'static str,
+    pub(crate) problem: String,
+}
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+impl Question {
+    /// Reads the values.
+    pub(crate) fn read(values: &AuthValues<'_>, timeouts: Timeouts) -> Result<Self, Wrong> {
+        let wrong = |name, problem| Wrong { name, problem };
+        let url = ServiceUrl::read(values.url).map_err(|problem| wrong("auth-url", problem))?;
+        let (service, host) = match url.place {
+            UrlPlace::OwnHost(scheme) => (AuthService::OwnHost { scheme }, None),
+            UrlPlace::Host(host) => {
+                let backend = BackendKey("".into());
+                (AuthService::Backend { backend, host: host.name.clone() }, Some(host))
+            }
+        };
+        let method = values.method.unwrap_or("GET");
+        if !METHODS.contains(&method) {
+            let problem = format!("\"{method}\" is none of {}", METHODS.join(", "));
+            return Err(wrong("auth-method", problem));
+        }
+        let redirect = values.request_redirect.map(|text| with_variables("auth-request-redirect", text));
+        let auth = ExternalAuth {
+            service,
+            method: Some(method.into()),
+            target: url.target,
+            copied: headers(values.response_headers.unwrap_or_default())
+                .map_err(|problem| wrong("auth-response-headers", problem))?,
+            fields: Vec::new(),
+            redirect: redirect.transpose()?,
+            sign_in: sign_in(values)?,
+            cookies: if values.always_set_cookie { AuthCookies::Always } else { AuthCookies::OfSuccess },
+            timeouts,
+        };
+        Ok(Self { auth, host })
+    }
+}
+
+/// A text that becomes the value of a field.
+pub(crate) fn with_variables(name: &'static str, text: &str) -> Result<Template, Wrong> {
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err(Wrong { name, problem: format!("{text:?} has a control character") });
+    }
+    template(text).map_err(|variable| {
+        let problem = format!("\"{text}\" has {variable}, and only {} work", variables::KNOWN);
+        Wrong { name, problem }
+    })
+}
+
+/// A list of names of fields.
+fn headers(list: &str) -> Result<Vec<Arc<str>>, String> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names
+        .map(|name| match is_header(name) {
+            true => Ok(name.into()),
+            false => Err(format!("\"{name}\" is no name of a header")),
+        })
+        .collect()
+}
+
+/// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
+pub(crate) fn is_of_the_hop(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "host",
+        "connection",
+        "content-length",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
+}
+
+/// Whether ingress-nginx takes it for the name of a header.
+pub(crate) fn is_header(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !name.is_empty() && name.bytes().all(good)
+}
+
+/// The page, with the request's own URL as a parameter, unless it has that parameter already.
+fn sign_in(values: &AuthValues<'_>) -> Result<Option<Template>, Wrong> {
+    let name = "auth-signin";
+    let Some(url) = values.sign_in.filter(|url| !url.is_empty()) else { return Ok(None) };
+    let parameter = values.sign_in_parameter.filter(|parameter| !parameter.is_empty()).unwrap_or("rd");
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if !parameter.bytes().all(plain) {
+        let problem = format!("\"{parameter}\" is no name of a parameter");
+        return Err(Wrong { name: "auth-signin-redirect-param", problem });
+    }
+    let schemes = ["http://", "https://", "$scheme://", "$pass_access_scheme://"];
+    let is_path = url.starts_with('/') && !url.starts_with("//");
+    let is_url = is_path || schemes.iter().any(|scheme| url.starts_with(scheme));
+    if !is_url || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Wrong { name, problem: format!("\"{url}\" is no http or https URL") });
+    }
+    let mut parts = Vec::new();
+    if is_path {
+        parts.extend([TemplatePart::Scheme, TemplatePart::Text("://".into()), TemplatePart::HttpHost]);
+    }
+    parts.extend(with_variables(name, url)?.0);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let parameters = || query.split('&').filter(|part| !part.is_empty());
+    let is_there =
+        |part: &str| part.split_once('=').is_some_and(|(it, to)| it == parameter && !to.is_empty());
+    if !parameters().any(is_there) {
+        let mark = match (url.contains('?'), parameters().next()) {
+            (_, Some(_)) => "&",
+            (true, None) => "",
+            (false, None) => "?",
+        };
+        let own = [
+            TemplatePart::Text(format!("{mark}{parameter}=").into()),
+            TemplatePart::Scheme,
+            TemplatePart::Text("://".into()),
+            TemplatePart::HttpHost,
+            TemplatePart::EscapedRequestUri,
+        ];
+        parts.extend(own);
+    }
+    Ok(Some(Template(parts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(sign_in: &str, parameter: Option<&str>) -> String {
+        let values =
+            AuthValues { sign_in: Some(sign_in), sign_in_parameter: parameter, ..AuthValues::default() };
+        super::sign_in(&values).unwrap().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_page_gets_the_url_unless_it_has_it() {
+        const OWN: &str = "$scheme://$http_host$escaped_request_uri";
+        assert_eq!(page("https://login.test/start", None), format!("https://login.test/start?rd={OWN}"));
+        assert_eq!(page("https://a.test/?t=x", Some("back")), format!("https://a.test/?t=x&back={OWN}"));
+        assert_eq!(page("/start", None), format!("$scheme://$http_host/start?rd={OWN}"));
+        let own = "https://$host/oauth2/start?rd=$escaped_request_uri";
+        assert_eq!(page(own, None), own);
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused() {
+        for wrong in ["login", "javascript:alert(1)", "//a.test/", "https://a.test/$arg_x", "https://a/ b"] {
+            let values = AuthValues { sign_in: Some(wrong), ..AuthValues::default() };
+            assert!(sign_in(&values).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_headers_are_those_that_ingress_nginx_takes() {
+        let read = headers(" X-User ,, X_Groups").unwrap();
+        assert_eq!(read.iter().map(|name| &**name).collect::<Vec<_>>(), ["X-User", "X_Groups"]);
+        for wrong in ["X User", "X-User;", "a:b", "ä", "X.Y"] {
+            assert!(headers(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The keys of the ConfigMap that say who is asked about the requests of all Ingresses (`global-auth-*`).
+
+use fairway_model::{AnswerReason, Origin};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::closed::Closed;
+use crate::ingress::defaults::Defaults;
+use crate::ingress::external_auth::{AuthValues, Question, Wrong};
+use crate::ingress::settings::problem::KeyProblem;
+use crate::shared::text::switch;
+
+/// The values as they were written.
+#[derive(Debug, Default)]
+pub(super) struct GlobalAuth {
+    url: Option<String>,
+    method: Option<String>,
+    sign_in: Option<String>,
+    sign_in_parameter: Option<String>,
+    response_headers: Option<String>,
+    request_redirect: Option<String>,
+    always_set_cookie: bool,
+}
+
+impl GlobalAuth {
+    /// Reads one key, by its name behind `global-auth-`.
+    pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        let place = match name {
+            "url" => &mut self.url,
+            "method" => &mut self.method,
+            "signin" => &mut self.sign_in,
+            "signin-redirect-param" => &mut self.sign_in_parameter,
+            "response-headers" => &mut self.response_headers,
+            "request-redirect" => &mut self.request_redirect,
+            "always-set-cookie" => {
+                self.always_set_cookie = switch(value).ok_or(KeyProblem::NotA("true or false"))?;
+                return Ok(());
+            }
+            "snippet" if !value.is_empty() => {
+                return Err(KeyProblem::Unprotected(
+                    "it is nginx configuration, which is never interpreted, and may restrict who is let in",
+                ));
+            }
+            "cache-key" | "cache-duration" if !value.is_empty() => {
+                return Err(KeyProblem::Lost(
+                    "answers of global-auth-url are not kept",
+                    "the service is asked about each request",
+                ));
+            }
+            "snippet" | "cache-key" | "cache-duration" => return Ok(()),
+            _ => return Err(KeyProblem::Unknown),
+        };
+        *place = (!value.is_empty()).then(|| value.to_owned());
+        Ok(())
+    }
+
+    /// Puts the question into the defaults; one that cannot be read closes all Ingresses, for nobody can be asked. `at` is the
+    /// place of a key.
+    pub(super) fn settle(&self, defaults: &mut Defaults, at: impl Fn(&str) -> Origin) -> Option<Diagnostic> {
+        let values = AuthValues {
+            url: self.url.as_deref()?,
+            method: self.method.as_deref(),
+            sign_in: self.sign_in.as_deref(),
+            sign_in_parameter: self.sign_in_parameter.as_deref(),
+            response_headers: self.response_headers.as_deref(),
+            request_redirect: self.request_redirect.as_deref(),
+            always_set_cookie: self.always_set_cookie,
+        };
+        match Question::read(&values, defaults.forwarding.timeouts) {
+            Ok(question) => {
+                defaults.authentication.global = Some(question);
+                None
+            }
+            Err(Wrong { name, problem }) => {
+                defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                let key = format!("global-{name}");
+                let found = Diagnostic::new(Severity::Error, "invalid-protection", at(&key));
+                Some(found.because(format!("{key}: {problem}"), "all paths of all Ingresses answer 503"))
+            }
+        }
+    }
+}

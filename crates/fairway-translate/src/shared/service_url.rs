@@ -1,0 +1,201 @@
+//! The URL of a service that requests are held for: where it leads, and what is asked there. Resolves nothing: a name is one
+//! of a Service by its form alone.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fairway_model::{OwnScheme, Template};
+
+use crate::object::ObjectKey;
+use crate::resources::Resources;
+use crate::shared::backend::BackendRef;
+use crate::shared::transport::{Sni, TlsOrigination, Transport};
+use crate::shared::variables::{self, template};
+
+/// A URL with variables in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceUrl {
+    pub(crate) place: UrlPlace,
+    /// Path and query.
+    pub(crate) target: Template,
+}
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UrlPlace {
+    /// To the host that the client asks for, whichever that is.
+    OwnHost(Option<OwnScheme>),
+    /// To this host.
+    Host(UrlHost),
+}
+
+/// A host that a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UrlHost {
+    /// A name in lower case, or an address.
+    pub(crate) name: Arc<str>,
+    pub(crate) port: u16,
+    pub(crate) scheme: OwnScheme,
+}
+
+impl ServiceUrl {
+    /// Reads a URL, or says what is wrong with it.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("\"{text}\" {why}"));
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '"', '\\']) {
+            return wrong("has a character that no URL has here");
+        }
+        let Some((scheme, rest)) = text.split_once("://") else { return wrong("is no http or https URL") };
+        let scheme = match scheme {
+            "http" => Some(OwnScheme::Http),
+            "https" => Some(OwnScheme::Https),
+            "$scheme" | "$pass_access_scheme" => None,
+            _ => return wrong("is no http or https URL"),
+        };
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        let target = template(&[slash, target].concat())
+            .map_err(|name| format!("\"{text}\" has {name}, and only {} work", variables::KNOWN))?;
+        let place = match (authority.contains('$'), scheme) {
+            (true, _) => match authority {
+                "$host" | "$http_host" | "$best_http_host" | "$server_name" | "${host}" => {
+                    UrlPlace::OwnHost(scheme)
+                }
+                _ => return wrong("has a variable in its host besides $host as a whole"),
+            },
+            (false, None) => return wrong("names a host, and then its scheme must be http or https"),
+            (false, Some(scheme)) => match UrlHost::read(authority, scheme) {
+                Some(host) => UrlPlace::Host(host),
+                None => return wrong("names no host"),
+            },
+        };
+        Ok(Self { place, target })
+    }
+}
+
+impl UrlHost {
+    fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
+        let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (name, port) = match bracketed {
+            Some((name, rest)) => (name, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }),
+            None => match authority.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let default = match scheme {
+            OwnScheme::Http => 80,
+            OwnScheme::Https => 443,
+        };
+        let port = port.map_or(Some(default), |port| port.parse().ok().filter(|port| *port > 0))?;
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(&name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let good = match bracketed {
+            Some(_) => matches!(name.parse(), Ok(IpAddr::V6(_))),
+            None => !name.is_empty() && name.chars().all(plain) && !name.starts_with('.'),
+        };
+        good.then(|| Self { name: name.into(), port, scheme })
+    }
+
+    /// The address, where it is one.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.name.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+    }
+
+    /// The Service that the name would be of: `name.namespace.svc`, also with the usual domain of a cluster.
+    pub(crate) fn service(&self) -> Option<ObjectKey> {
+        let name = self.name.strip_suffix(".cluster.local").unwrap_or(&self.name);
+        let (name, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
+        (!name.is_empty() && !namespace.is_empty() && !namespace.contains('.'))
+            .then(|| ObjectKey::new(namespace, name))
+    }
+
+    /// The backend behind it: the endpoints of the Service that has this name or address, else whatever the name stands for.
+    pub(crate) fn backend(&self, resources: &Resources) -> BackendRef {
+        let by_address = self.address().and_then(|address| resources.service_at(address).cloned());
+        let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
+        let transport = match self.scheme {
+            OwnScheme::Http => Transport::Plain,
+            OwnScheme::Https => Transport::Tls(TlsOrigination {
+                name: Some(self.name.clone()),
+                // An address is no name (RFC 6066 §3).
+                sni: if self.address().is_some() { Sni::Off } else { Sni::On },
+                ..TlsOrigination::default()
+            }),
+        };
+        BackendRef::of_url(service, (self.name.clone(), self.port), &transport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(text: &str) -> UrlHost {
+        match ServiceUrl::read(text).unwrap().place {
+            UrlPlace::Host(host) => host,
+            UrlPlace::OwnHost(_) => panic!("{text} leads to the request's own host"),
+        }
+    }
+
+    #[test]
+    fn hosts_have_the_port_of_their_scheme() {
+        for (text, name, port) in [
+            ("http://Auth.Test", "auth.test", 80),
+            ("https://auth.test./x?y", "auth.test", 443),
+            ("http://10.0.0.1:4180/a", "10.0.0.1", 4180),
+            ("http://[fd00::1]:81?x", "fd00::1", 81),
+        ] {
+            let found = host(text);
+            assert_eq!((&*found.name, found.port), (name, port), "{text}");
+        }
+        assert_eq!(
+            ServiceUrl::read("http://a?x=$request_uri").unwrap().target.to_string(),
+            "/?x=$request_uri"
+        );
+    }
+
+    #[test]
+    fn a_host_that_is_a_variable_is_the_requests_own() {
+        let read = ServiceUrl::read("https://$host/oauth2/auth").unwrap();
+        assert_eq!(read.place, UrlPlace::OwnHost(Some(OwnScheme::Https)));
+        assert_eq!(ServiceUrl::read("$scheme://$best_http_host/x").unwrap().place, UrlPlace::OwnHost(None));
+    }
+
+    #[test]
+    fn whatever_else_is_no_url() {
+        for wrong in [
+            "",
+            "auth.test/x",
+            "ftp://a/x",
+            "http:///x",
+            "http://a b/",
+            "http://user@a/",
+            "http://a:0/",
+            "http://a:70000/",
+            "http://auth.$host/",
+            "http://$host:8080/",
+            "$scheme://auth.test/",
+            "http://a/#x",
+            "http://a/$arg_x",
+            "http://a/\"",
+            "http://[::1/",
+            "http://[10.0.0.1]/",
+            "http://a/\r\nX: y",
+        ] {
+            assert!(ServiceUrl::read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_services_have_their_form() {
+        let service = |text: &str| host(text).service();
+        let expected = Some(ObjectKey::new("login", "proxy"));
+        assert_eq!(service("http://proxy.login.svc/"), expected);
+        assert_eq!(service("http://proxy.login.svc.cluster.local:4180/"), expected);
+        for other in ["http://proxy.login/", "http://a.b.c.svc/", "http://proxy.svc/", "http://svc/"] {
+            assert_eq!(service(other), None, "{other}");
+        }
+    }
+}

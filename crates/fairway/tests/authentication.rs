@@ -1,0 +1,471 @@
+//! `fairway run` as a process: who is let in by a password or by the word of another service, and that nobody else is.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
+use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::{Answer, Authority, Backend, Client, Fairway, RawResponse, RecordedRequest, Request};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+/// The service, which does what its path says.
+const SERVICE: &str = "http://auth.login.svc.cluster.local:81";
+
+/// A backend and a service that are both asked, and the Ingresses in front of them.
+struct Site {
+    manifests: Manifests,
+    backend: Backend,
+    service: Backend,
+}
+
+impl Site {
+    /// With `guards`: host names without `.test`, and annotations.
+    async fn new(guards: &[(&str, &[(&str, &str)])]) -> Self {
+        let backend = Backend::http(|_| Answer::ok("inside")).await;
+        let service = Backend::http(say).await;
+        let manifests = Manifests::new();
+        manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+        manifests.put("web.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+        manifests.put("auth.yaml", service_with_endpoints(("login", "auth"), 81, &[service.address()]));
+        manifests.put("settings.yaml", config_map("a", "settings", &[("proxy-read-timeout", "1")]));
+        let site = Self { manifests, backend, service };
+        guards.iter().for_each(|(name, annotations)| site.guard(name, annotations));
+        site
+    }
+
+    fn guard(&self, name: &str, annotations: &[(&str, &str)]) {
+        let ingress = Ingress::new("a", name).class(Some("fairway"));
+        let ingress = annotations.iter().fold(ingress, |it, (name, value)| it.annotation(name, value));
+        let ingress = ingress.route(&format!("{name}.test"), "/", ("web", 80));
+        self.manifests.put(&format!("{name}.yaml"), ingress.yaml());
+    }
+
+    fn users(&self, file: &str) {
+        let head = "apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: a}\nstringData:\n";
+        let lines: String = file.lines().map(|line| format!("    {line}\n")).collect();
+        self.manifests.put("users.yaml", format!("{head}  auth: |\n{lines}"));
+    }
+
+    async fn run(&self) -> Fairway {
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &["--configmap", "a/settings"]).await
+    }
+
+    /// The request that the backend got last.
+    fn last(&self) -> RecordedRequest {
+        self.backend.requests().pop().unwrap()
+    }
+}
+
+/// What the service says: its path is the status.
+fn say(request: &RecordedRequest) -> Answer {
+    let path = request.target.split('?').next().unwrap_or_default();
+    match path.trim_start_matches('/') {
+        "slow" => Answer::Silence,
+        "cut" => Answer::status(200, "half of it").cut_after(20),
+        "garbage" => Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
+        "user" => Answer::with_headers(
+            200,
+            &[("X-User", "alice"), ("Set-Cookie", "s=1"), ("Set-Cookie", "t=2")],
+            "",
+        ),
+        "oauth2/auth" if request.header("Cookie") == Some("_oauth2_proxy=good") => {
+            Answer::with_headers(202, &[("X-Auth-Request-User", "alice")], "")
+        }
+        "oauth2/auth" => Answer::with_headers(401, &[("Set-Cookie", "csrf=1")], ""),
+        status => match status.parse() {
+            Ok(status @ 300..=399) => Answer::with_headers(status, &[("Location", "/200")], ""),
+            Ok(401) => Answer::with_headers(401, &[("WWW-Authenticate", "Bearer realm=\"x\"")], "no"),
+            Ok(status) => Answer::with_headers(status, &[("Set-Cookie", "s=1")], ""),
+            Err(_) => Answer::status(404, ""),
+        },
+    }
+}
+
+async fn ask(fairway: &Fairway, request: &Request) -> RawResponse {
+    Client::connect(fairway.http).await.unwrap().exchange(request).await.unwrap()
+}
+
+async fn get(fairway: &Fairway, name: &str) -> RawResponse {
+    ask(fairway, &Request::get(&format!("{name}.test"), "/p?q=1").close()).await
+}
+
+async fn log_in(fairway: &Fairway, name: &str, credentials: &str) -> RawResponse {
+    let value = format!("Basic {}", STANDARD.encode(credentials));
+    let request = Request::get(&format!("{name}.test"), "/p").header("Authorization", &value).close();
+    ask(fairway, &request).await
+}
+
+#[tokio::test]
+async fn only_a_service_that_says_yes_lets_a_request_pass() {
+    let cases = [
+        ("200", 200),
+        ("204", 200),
+        ("299", 200),
+        ("401", 401),
+        ("403", 403),
+        ("304", 500),
+        ("302", 500),
+        ("400", 500),
+        ("404", 500),
+        ("429", 500),
+        ("500", 500),
+        ("503", 500),
+        ("slow", 500),
+        ("cut", 500),
+        ("garbage", 500),
+    ];
+    let site = Site::new(&[]).await;
+    for (path, _) in cases {
+        site.guard(&format!("s{path}"), &[("auth-url", &format!("{SERVICE}/{path}"))]);
+    }
+    site.guard("port", &[("auth-url", "http://auth.login.svc:82/200")]);
+    site.guard("absent", &[("auth-url", "http://absent.login.svc.invalid/200")]);
+    site.guard("loopback", &[("auth-url", &format!("http://{}/200", site.service.address()))]);
+    let fairway = site.run().await;
+    for (path, expected) in cases {
+        let before = site.backend.request_count();
+        assert_eq!(get(&fairway, &format!("s{path}")).await.status, expected, "{path}");
+        assert_eq!(site.backend.request_count() - before, usize::from(expected == 200), "{path}");
+    }
+    for name in ["port", "absent", "loopback"] {
+        assert_eq!(get(&fairway, name).await.status, 500, "{name}");
+    }
+    let unauthorized = get(&fairway, "s401").await;
+    assert_eq!(unauthorized.header_values("www-authenticate"), ["Bearer realm=\"x\""]);
+    site.service.kill().await;
+    assert_eq!(get(&fairway, "s200").await.status, 500, "the service is down");
+    site.manifests.remove("auth.yaml");
+    eventually("the Service is gone", PATIENCE, || async { get(&fairway, "s401").await.status == 500 }).await;
+}
+
+#[tokio::test]
+async fn the_service_is_told_what_was_asked_and_the_backend_who_asked() {
+    let url = format!("{SERVICE}/user?from=$scheme://$http_host$request_uri");
+    let site = Site::new(&[(
+        "app",
+        &[
+            ("auth-url", &url),
+            ("auth-method", "POST"),
+            ("auth-response-headers", "X-User,X_Groups"),
+            ("auth-request-redirect", "https://app.example/"),
+            ("auth-proxy-set-headers", "a/asked"),
+        ],
+    )])
+    .await;
+    site.manifests
+        .put("asked.yaml", config_map("a", "asked", &[("X-Uri", "$request_uri"), ("X-Fixed", "one two")]));
+    let fairway = site.run().await;
+    let request = Request::post("app.test", "/p?q=1", "body").header("Cookie", "c=1").close();
+    let answer = ask(&fairway, &request).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header_values("set-cookie"), ["s=1", "t=2"]);
+    let asked = site.service.requests().pop().unwrap();
+    assert_eq!((&*asked.method, &*asked.target), ("POST", "/user?from=http://app.test/p?q=1"));
+    assert!(asked.body.is_empty());
+    for (name, value) in [
+        ("Host", "auth.login.svc.cluster.local"),
+        ("Cookie", "c=1"),
+        ("X-Original-URL", "http://app.test/p?q=1"),
+        ("X-Original-URI", "/p?q=1"),
+        ("X-Original-Method", "POST"),
+        ("X-Auth-Request-Redirect", "https://app.example/"),
+        ("X-Sent-From", "nginx-ingress-controller"),
+        ("X-Forwarded-Host", "app.test"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("X-Uri", "/p?q=1"),
+        ("X-Fixed", "one two"),
+    ] {
+        assert_eq!(asked.header_values(name), [value], "{name}");
+    }
+    let seen = site.last();
+    assert_eq!((&*seen.body, seen.header_values("X-User")), (&b"body"[..], vec!["alice"]));
+    assert!(seen.header("X-Uri").is_none() && seen.header("X-Sent-From").is_none());
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_copied_name_reaches_the_backend_from_the_client() {
+    let url = format!("{SERVICE}/204");
+    let headers = ("auth-response-headers", "X-User, X_Groups, Authorization");
+    let any = [("auth-url", &*url), headers, ("satisfy", "any"), ("whitelist-source-range", "127.0.0.0/8")];
+    let site = Site::new(&[("all", &[("auth-url", &url), headers]), ("any", &any)]).await;
+    let fairway = site.run().await;
+    let names = [
+        "X-User",
+        "x-user",
+        "X_User",
+        "X_USER",
+        "X.User",
+        "X-Groups",
+        "X_Groups",
+        "x-groups",
+        "Authorization",
+    ];
+    for host in ["all.test", "any.test"] {
+        let request = names.iter().fold(Request::get(host, "/"), |it, name| it.header(name, "mallory"));
+        assert_eq!(ask(&fairway, &request.close()).await.status, 200);
+        let seen = site.last();
+        let smuggled: Vec<_> = seen.headers.iter().filter(|(_, value)| value == "mallory").collect();
+        assert!(smuggled.is_empty(), "{host}: {smuggled:?}");
+        let chunked = format!(
+            "POST / HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nTrailer: X-User\r\n\r\n1\r\na\r\n0\r\nX-User: mallory\r\n\r\n"
+        );
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        client.send(chunked).await.unwrap();
+        assert_eq!(client.read_response().await.unwrap().status, 200);
+        let seen = site.last();
+        assert!(seen.trailers.is_empty(), "{host}: {:?}", seen.trailers);
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_sent_to_the_page_with_the_cookies_of_the_service() {
+    let (no, forbidden, yes) =
+        (format!("{SERVICE}/oauth2/auth"), format!("{SERVICE}/403"), format!("{SERVICE}/user"));
+    let page = ("auth-signin", "https://login.test/start?tenant=x");
+    let always = ("auth-always-set-cookie", "true");
+    let broken = ("proxy-connect-timeout", "1");
+    let site = Site::new(&[
+        ("page", &[("auth-url", &no), page, ("auth-signin-redirect-param", "back")]),
+        ("plain", &[("auth-url", &no)]),
+        ("always", &[("auth-url", &no), always]),
+        ("forbidden", &[("auth-url", &forbidden), page]),
+        ("yes", &[("auth-url", &yes), page, broken]),
+    ])
+    .await;
+    let fairway = site.run().await;
+    let sent = get(&fairway, "page").await;
+    let location = "https://login.test/start?tenant=x&back=http://page.test%2Fp%3Fq%3D1";
+    assert_eq!((sent.status, sent.header("location")), (302, Some(location)));
+    assert_eq!(sent.header_values("set-cookie"), ["csrf=1"]);
+    for (name, status, cookies) in [
+        ("plain", 401, vec![]),
+        ("always", 401, vec!["csrf=1"]),
+        ("forbidden", 403, vec![]),
+        ("yes", 200, vec!["s=1", "t=2"]),
+    ] {
+        let answer = get(&fairway, name).await;
+        assert_eq!((answer.status, answer.header_values("set-cookie")), (status, cookies), "{name}");
+        assert_eq!(answer.header("location"), None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_documented_setup_of_oauth2_proxy_works() {
+    let external = [
+        ("auth-url", "https://$host/oauth2/auth"),
+        ("auth-signin", "https://$host/oauth2/start?rd=$escaped_request_uri"),
+        ("auth-response-headers", "X-Auth-Request-User"),
+    ];
+    let internal =
+        [("auth-url", "http://auth.login.svc.cluster.local:81/oauth2/auth"), external[1], external[2]];
+    let site = Site::new(&[("app", &external), ("internal", &internal), ("lost", &external)]).await;
+    // Its own Ingress, without guards, in the namespace of the service.
+    let proxy =
+        Ingress::new("login", "proxy").class(Some("fairway")).route("app.test", "/oauth2", ("auth", 81));
+    site.manifests.put("proxy.yaml", proxy.yaml());
+    let fairway = site.run().await;
+    for name in ["app", "internal"] {
+        let sent = get(&fairway, name).await;
+        let location = format!("https://{name}.test/oauth2/start?rd=%2Fp%3Fq%3D1");
+        assert_eq!((sent.status, sent.header("location")), (302, Some(&*location)));
+        let request = Request::get(&format!("{name}.test"), "/p").header("Cookie", "_oauth2_proxy=good");
+        let request = request.header("X-Auth-Request-User", "mallory").close();
+        assert_eq!(ask(&fairway, &request).await.status, 200);
+        assert_eq!(site.last().header_values("X-Auth-Request-User"), ["alice"]);
+    }
+    let asked = site.service.requests();
+    let asked = asked.iter().find(|it| it.header("Host") == Some("app.test")).unwrap();
+    assert_eq!(asked.header("X-Forwarded-Proto"), Some("https"));
+    // Its host has nobody at /oauth2 but the guard itself: two rules must not wait for each other.
+    assert_eq!(get(&fairway, "lost").await.status, 500);
+    // Signing in itself is not guarded.
+    let start = Request::get("app.test", "/oauth2/204").close();
+    assert_eq!(ask(&fairway, &start).await.status, 404, "the answer of the service");
+}
+
+#[tokio::test]
+async fn a_service_with_a_certificate_is_asked_over_tls() {
+    let leaf = Authority::new("any").leaf(&["auth.login.svc"]);
+    let secure = Backend::https(leaf.server_config(&[]), say).await;
+    let site = Site::new(&[("app", &[("auth-url", "https://auth.secure.svc/204")])]).await;
+    site.guard("no", &[("auth-url", "https://auth.secure.svc/403")]);
+    site.guard("clear", &[("auth-url", "https://auth.login.svc:81/204")]);
+    site.manifests.put("secure.yaml", service_with_endpoints(("secure", "auth"), 443, &[secure.address()]));
+    let fairway = site.run().await;
+    assert_eq!(get(&fairway, "app").await.status, 200);
+    assert_eq!(get(&fairway, "no").await.status, 403);
+    assert_eq!(get(&fairway, "clear").await.status, 500, "nobody speaks TLS there");
+}
+
+const USERS: &str = "\
+plain:{PLAIN}secret
+sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=
+ssha:{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0
+md5:$1$abcdefgh$cHJi5PXp/ki/ktXzqlk6I1
+apr:$apr1$r31.....$G/cElGhD0cboYkZN5h5Ne/
+sha256:$5$rounds=1000$saltstring$AH5PD0i.riCRu4BNDy9v7OPV7u3dfLBApcXI6khquVA
+sha512:$6$rounds=1000$saltstring$2BkAo106CG84raQcWpAlhyy6TSSkAsL1nfvBCoezLYyerUzY2l8axTvq6NynEt7SQAx3/cdop9ds0po8uaeHq0
+bcrypt:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW
+unknown:secret
+des:sa3tHJ3/KuYvI
+none:
+slow:$2y$31$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+const BASIC: [(&str, &str); 2] = [("auth-type", "basic"), ("auth-secret", "users")];
+
+#[tokio::test]
+async fn a_password_lets_in_its_user_alone() {
+    let site = Site::new(&[("app", &[BASIC[0], BASIC[1], ("auth-realm", "My Realm")])]).await;
+    site.users(USERS);
+    let fairway = site.run().await;
+    for user in ["plain", "sha", "ssha", "md5", "apr", "sha256", "sha512", "bcrypt"] {
+        // Twice: the second time it is remembered.
+        for _ in 0..2 {
+            assert_eq!(log_in(&fairway, "app", &format!("{user}:secret")).await.status, 200, "{user}");
+            assert_eq!(site.last().header("Authorization"), None, "the backend does not see the password");
+        }
+        for wrong in ["", "Secret", "secret ", "secre", &"x".repeat(2000)] {
+            let refused = log_in(&fairway, "app", &format!("{user}:{wrong}")).await;
+            assert_eq!(refused.status, 401, "{user}:{wrong}");
+            assert_eq!(refused.header_values("www-authenticate"), ["Basic realm=\"My Realm\""]);
+        }
+    }
+    for claim in
+        ["unknown:secret", "des:secret", "none:", "slow:secret", "nobody:secret", ":secret", "plain", ""]
+    {
+        assert_eq!(log_in(&fairway, "app", claim).await.status, 401, "{claim}");
+    }
+    let twice = format!("Basic {}", STANDARD.encode("plain:secret"));
+    let request =
+        Request::get("app.test", "/").header("Authorization", &twice).header("authorization", "Bearer x");
+    assert_eq!(ask(&fairway, &request.close()).await.status, 401, "which one counts nobody can tell");
+    assert_eq!(get(&fairway, "app").await.status, 401);
+}
+
+#[tokio::test]
+async fn what_the_secret_says_now_counts_and_without_one_nobody_passes() {
+    let site = Site::new(&[("app", &BASIC)]).await;
+    let fairway = site.run().await;
+    let status = async || log_in(&fairway, "app", "apr:secret").await.status;
+    assert_eq!(status().await, 503, "there is no Secret");
+    site.users(USERS);
+    eventually("the Secret is read", PATIENCE, || async { status().await == 200 }).await;
+    site.users("apr:$apr1$r31.....$4rOnWBjwHzEmGnLxh/ZgF/");
+    eventually("the password is another", PATIENCE, || async { status().await == 401 }).await;
+    site.users(USERS);
+    eventually("it is as it was", PATIENCE, || async { status().await == 200 }).await;
+    site.users("other:{PLAIN}x");
+    eventually("the user is gone", PATIENCE, || async { status().await == 401 }).await;
+    site.users("# nobody");
+    eventually("the Secret is empty", PATIENCE, || async { status().await == 503 }).await;
+}
+
+#[tokio::test]
+async fn both_guards_must_agree_unless_any_is_enough() {
+    let (yes, no, broken) = (format!("{SERVICE}/204"), format!("{SERVICE}/403"), format!("{SERVICE}/500"));
+    let both = |url| [BASIC[0], BASIC[1], ("auth-url", url)];
+    let any = |url| [BASIC[0], BASIC[1], ("auth-url", url), ("satisfy", "any")];
+    let listed = |name, range| [BASIC[0], BASIC[1], (name, range), ("satisfy", "any")];
+    let site = Site::new(&[
+        ("both-yes", &both(&yes)),
+        ("both-no", &both(&no)),
+        ("both-broken", &both(&broken)),
+        ("any-yes", &any(&yes)),
+        ("any-no", &any(&no)),
+        ("any-broken", &any(&broken)),
+        ("here", &listed("whitelist-source-range", "127.0.0.0/8")),
+        ("elsewhere", &listed("whitelist-source-range", "10.0.0.0/8")),
+        ("not-there", &listed("denylist-source-range", "10.0.0.0/8")),
+        ("not-here", &listed("denylist-source-range", "127.0.0.0/8")),
+        ("lists", &[("satisfy", "any"), ("whitelist-source-range", "10.0.0.0/8")]),
+    ])
+    .await;
+    site.users(USERS);
+    let fairway = site.run().await;
+    for (name, without, wrong, right) in [
+        ("both-yes", 401, 401, 200),
+        ("both-no", 401, 401, 403),
+        ("both-broken", 401, 401, 500),
+        ("any-yes", 200, 200, 200),
+        ("any-no", 401, 401, 200),
+        ("any-broken", 500, 500, 200),
+        ("here", 200, 200, 200),
+        ("elsewhere", 401, 401, 200),
+        ("not-there", 401, 401, 200),
+        ("not-here", 401, 401, 200),
+        ("lists", 403, 403, 403),
+    ] {
+        assert_eq!(get(&fairway, name).await.status, without, "{name} without a password");
+        assert_eq!(log_in(&fairway, name, "plain:wrong").await.status, wrong, "{name} with a wrong one");
+        assert_eq!(log_in(&fairway, name, "plain:secret").await.status, right, "{name} with the right one");
+        assert!(
+            site.backend.requests().iter().all(|it| name == "lists" || it.header("Authorization").is_none())
+        );
+    }
+    let asked = site.service.requests();
+    assert!(
+        asked.iter().any(|it| it.header("Authorization").is_some()),
+        "the service sees what the client sent"
+    );
+}
+
+#[tokio::test]
+async fn one_service_may_decide_for_all_but_those_that_opt_out() {
+    let own = format!("{SERVICE}/204");
+    let site = Site::new(&[
+        ("asked", &[]),
+        ("own", &[("auth-url", &own)]),
+        ("out", &[("enable-global-auth", "false")]),
+        ("maybe", &[("enable-global-auth", "perhaps")]),
+    ])
+    .await;
+    let solver = Ingress::new("a", "solver").class(Some("fairway"));
+    site.manifests
+        .put("solver.yaml", solver.route("asked.test", "/.well-known/acme-challenge/x", ("web", 80)).yaml());
+    let settings = |url: &str| config_map("a", "settings", &[("global-auth-url", url)]);
+    site.manifests.put("settings.yaml", settings(&format!("{SERVICE}/403")));
+    let fairway = site.run().await;
+    for (name, status) in [("asked", 403), ("own", 200), ("out", 200), ("maybe", 403)] {
+        assert_eq!(get(&fairway, name).await.status, status, "{name}");
+    }
+    let challenge = Request::get("asked.test", "/.well-known/acme-challenge/x").close();
+    assert_eq!(ask(&fairway, &challenge).await.status, 200);
+    site.manifests.put("settings.yaml", settings("http://auth.$host/"));
+    eventually("nobody can be asked", PATIENCE, || async { get(&fairway, "asked").await.status == 503 })
+        .await;
+    eventually("nobody is let in", PATIENCE, || async { get(&fairway, "out").await.status == 503 }).await;
+    site.manifests.put("settings.yaml", settings(""));
+    eventually("nobody is asked", PATIENCE, || async { get(&fairway, "asked").await.status == 200 }).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_wrong_passwords_lets_nobody_in_and_delays_only_those_who_log_in() {
+    let site = Site::new(&[("app", &BASIC), ("open", &[])]).await;
+    // Cost 12: a quarter of a second each.
+    site.users("u:$2y$12$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\nplain:{PLAIN}secret");
+    let fairway = site.run().await;
+    let mut flood = Vec::new();
+    for number in 0..120 {
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        let value = format!("Basic {}", STANDARD.encode(format!("u:wrong{number}")));
+        let request = Request::get("app.test", "/").header("Authorization", &value).close();
+        client.send(request.bytes()).await.unwrap();
+        flood.push(client);
+    }
+    // More wait than there is room for: those are refused at once, while the others still wait.
+    let refused = flood.pop().unwrap().read_response().await.unwrap();
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    for _ in 0..20 {
+        assert_eq!(get(&fairway, "open").await.status, 200);
+        assert_eq!(log_in(&fairway, "app", "plain:secret").await.status, 200, "nothing to wait for");
+    }
+    // Who leaves is not waited for: the queue is empty soon after all have gone.
+    drop(flood);
+    eventually("the queue is empty", PATIENCE, || async {
+        log_in(&fairway, "app", "u:wrong").await.status == 401
+    })
+    .await;
+    assert_eq!(site.backend.request_count(), 40);
+}
