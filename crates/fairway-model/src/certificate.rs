@@ -35,6 +35,13 @@ pub struct Certificate {
 pub struct ClientVerification {
     /// The trusted roots as PEM.
     pub roots: Arc<str>,
+    /// Lists of revoked certificates as PEM; empty where nobody is asked for them. Where there are some, every certificate of a
+    /// chain needs one that is valid.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub revoked: Arc<str>,
+    /// How many certificates may stand between a client's and a root; `None` is any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u8>,
     /// What is done without a certificate, and with one that is not trusted.
     pub demand: ClientDemand,
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{AnswerRate, CookieRewrite, LocationRewrite};
 use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::backend::BackendKey;
+use crate::certificate::ClientVerification;
 use crate::guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, RateLimit};
 use crate::hop::EndpointHop;
 use crate::matches::Match;
@@ -21,6 +22,10 @@ pub enum Filter {
     Redirect(Redirect),
     /// Lets some client addresses through.
     Access(AccessList),
+    /// Refuses clients by their certificates, and tells the endpoint of them.
+    ClientCertificate(ClientCertificate),
+    /// Refuses requests that come in the clear.
+    OverTls,
     /// Refuses some requests.
     Deny(Deny),
     /// Says who the client is. Before all others, wherever it stands.
@@ -139,6 +144,19 @@ pub enum RedirectTarget {
         /// Whether the request's query follows the path.
         keep_query: bool,
     },
+}
+
+/// Whose certificates are good enough, and what becomes of the others. Requests in the clear have none and pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// By which the certificate was verified, when its connection began.
+    pub rules: Arc<ClientVerification>,
+    /// A regular expression that is found in the subject (RFC 2253), where there is one; others are answered 403.
+    pub subject: Option<Arc<str>>,
+    /// Where clients without a good certificate are sent, with 302, instead of being answered 400.
+    pub error_page: Option<Arc<str>>,
+    /// Whether the endpoint gets the certificate itself.
+    pub forwarded: bool,
 }
 
 /// Which requests are refused.

@@ -35,8 +35,8 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use config::Config;
 pub use filter::{
-    Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite, RealIp, Redirect,
-    RedirectTarget,
+    ClientCertificate, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite,
+    RealIp, Redirect, RedirectTarget,
 };
 pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};

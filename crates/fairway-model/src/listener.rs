@@ -130,7 +130,12 @@ mod tests {
             table: "inner/db".into(),
             tls: ListenerTls {
                 certificates: vec!["shop/db".into()],
-                clients: Some(ClientVerification { roots: "PEM".into(), demand: ClientDemand::Required }),
+                clients: Some(ClientVerification {
+                    roots: "PEM".into(),
+                    revoked: "".into(),
+                    depth: None,
+                    demand: ClientDemand::Required,
+                }),
             },
         };
         let json = serde_json::to_string(&listener).unwrap();

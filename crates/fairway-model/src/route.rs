@@ -41,7 +41,7 @@ pub struct VirtualHost {
     pub certificate: Option<CertificateKey>,
     /// Which certificates TLS clients that name this host must show; what their listener says where there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clients: Option<ClientVerification>,
+    pub clients: Option<Arc<ClientVerification>>,
     /// Which cipher suites TLS clients that name this host are offered; all where there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suites: Option<HostSuites>,

@@ -19,10 +19,10 @@ use fairway_runtime::wire::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_rustls::server::TlsStream;
 
 use crate::downstream;
 use crate::fault::Fault;
+use crate::handshake::Shaken;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::Choice;
 use crate::network::Network;
@@ -166,7 +166,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let expects_header = worker.options.proxy_protocol.on.expects_header(scheme);
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
-            let peer = Peer { listener, scheme, client };
+            let peer = Peer { listener, scheme, client, proof: None };
             tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
         }
         Port::Clear(_) | Port::Tls(_) => {
@@ -193,15 +193,15 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     match scheme {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
-                let peer = Peer { listener, scheme, client };
+                let peer = Peer { listener, scheme, client, proof: None };
                 Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
             }
             None => open.counters.refused(Fault::NoListener),
         },
         Scheme::Https => {
             let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
-            if let Some((listener, stream)) = shaken {
-                let peer = Peer { listener, scheme, client };
+            if let Some(Shaken { listener, stream, proof }) = shaken {
+                let peer = Peer { listener, scheme, client, proof };
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                     if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                         serving.await;
@@ -241,13 +241,14 @@ async fn shake_hands<N: Network>(
     worker: &Worker<N>,
     port: PortId,
     stream: Prefixed<TcpStream>,
-) -> Option<(ListenerId, TlsStream<Prefixed<TcpStream>>)> {
+) -> Option<Shaken<Prefixed<TcpStream>>> {
     let limit = worker.adopted().settings().downstream.handshake_timeout;
     let began = Instant::now();
-    match handshake::accept(stream, limit, || worker.adopted(), port).await {
-        Ok((listener, stream)) => {
-            worker.counters.handshake(began.elapsed(), &stream);
-            Some((listener, stream))
+    let known = (|| worker.adopted(), &worker.guards.trusts);
+    match handshake::accept(stream, limit, known, port).await {
+        Ok(shaken) => {
+            worker.counters.handshake(began.elapsed(), &shaken.stream);
+            Some(shaken)
         }
         Err(fault) => {
             worker.counters.handshake_failed(fault);

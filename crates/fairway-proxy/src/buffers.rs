@@ -8,7 +8,7 @@ use fairway_runtime::counts::UnderWay;
 use fairway_runtime::spares::Spare;
 
 use crate::request::body::RequestBody;
-use crate::upstream::session::{Belongs, Session};
+use fairway_session::{Belongs, Session};
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {

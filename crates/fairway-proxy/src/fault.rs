@@ -46,6 +46,12 @@ pub enum Fault {
     MissingReference,
     /// The client's address may not pass.
     AccessDenied,
+    /// A certificate is asked for, and the client has shown none.
+    CertificateMissing,
+    /// The client's certificate is not trusted.
+    CertificateRefused,
+    /// Its connection was made for another host, whose clients are verified in another way.
+    Misdirected,
     /// The client asks more often than the rule allows; with the status that it asks for.
     TooManyRequests(u16),
     /// The client has more under way than the rule allows; with the status that it asks for.
@@ -94,6 +100,9 @@ impl Fault {
             | Self::MethodNotAllowed
             | Self::DeadlineExceeded
             | Self::AccessDenied
+            | Self::CertificateMissing
+            | Self::CertificateRefused
+            | Self::Misdirected
             | Self::TooManyRequests(_)
             | Self::TooMuchUnderWay(_)
             | Self::Denied(_) => Party::Downstream,
@@ -118,8 +127,8 @@ impl Fault {
         }
     }
 
-    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 and 421 are never
-    /// sent: the client is gone, or has not shaken hands.
+    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent,
+    /// nor is 421 to a client that has not shaken hands.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -129,7 +138,8 @@ impl Fault {
             Self::BodyTooLarge => 413,
             Self::Unsupported => 501,
             Self::MethodNotAllowed => 405,
-            Self::NoListener => 421,
+            Self::NoListener | Self::Misdirected => 421,
+            Self::CertificateMissing | Self::CertificateRefused => 400,
             Self::NoRoute => 404,
             Self::AccessDenied => 403,
             Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
@@ -170,6 +180,9 @@ impl Fault {
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::MissingReference => "missing_reference",
             Self::AccessDenied => "access_denied",
+            Self::CertificateMissing => "certificate_missing",
+            Self::CertificateRefused => "certificate_refused",
+            Self::Misdirected => "misdirected",
             Self::TooManyRequests(_) => "too_many_requests",
             Self::TooMuchUnderWay(_) => "too_much_under_way",
             Self::Denied(_) => "denied",

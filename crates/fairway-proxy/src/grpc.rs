@@ -59,6 +59,10 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         Fault::Unsupported | Fault::MethodNotAllowed | Fault::NoListener | Fault::NoRoute => {
             Code::Unimplemented
         }
+        // Nobody knows who calls.
+        Fault::CertificateMissing | Fault::CertificateRefused => Code::Unauthenticated,
+        // Another connection serves it.
+        Fault::Misdirected => Code::Unavailable,
         // The call had no effect and may succeed later. Gateway API asks for this where a rule names no backend
         // (GRPCRoute, `backendRefs`).
         Fault::NoBackend
@@ -151,6 +155,9 @@ mod tests {
             Fault::ProtectionUnavailable,
             Fault::MissingReference,
             Fault::AccessDenied,
+            Fault::CertificateMissing,
+            Fault::CertificateRefused,
+            Fault::Misdirected,
             Fault::TooManyRequests(503),
             Fault::TooMuchUnderWay(429),
             Fault::Denied(401),

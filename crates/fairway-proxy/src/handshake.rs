@@ -3,12 +3,14 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use fairway_runtime::transport::{ANSWER_READ, Transport};
 use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
 use rustls::server::Acceptor;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -16,26 +18,34 @@ use tokio_rustls::server::TlsStream;
 
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
-use crate::worker::Adopted;
+use crate::peer::Proof;
+use crate::worker::{Adopted, ServerSide, Trusts};
 use fairway_sides::sides::Hop;
+
+/// A client that has shaken hands.
+pub(crate) struct Shaken<S> {
+    pub(crate) listener: ListenerId,
+    pub(crate) stream: TlsStream<S>,
+    /// What it showed, where it was asked.
+    pub(crate) proof: Option<Arc<Proof>>,
+}
 
 /// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.
 pub(crate) async fn accept<S: Transport, H: Hop>(
     stream: S,
     limit: Duration,
-    adopted: impl FnOnce() -> std::rc::Rc<Adopted<H>>,
+    (adopted, trusts): (impl FnOnce() -> Rc<Adopted<H>>, &Trusts),
     port: PortId,
-) -> Result<(ListenerId, TlsStream<S>), Fault> {
+) -> Result<Shaken<S>, Fault> {
     let handshake = async {
         let start =
             LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(|_| Fault::ClientGone)?;
-        let chosen = {
+        let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
+        let (chosen, offers_http2) = {
             let adopted = adopted();
-            let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
-            let chosen = adopted.server_tls(port, name.as_deref());
-            chosen.map(|(listener, config)| (listener, config, adopted.settings().downstream.http2.offered))
+            (adopted.server_tls(port, name.as_deref(), trusts), adopted.settings().downstream.http2.offered)
         };
-        let (listener, config, offers_http2) = chosen.ok_or(Fault::NoListener)?;
+        let ServerSide { listener, config, clients } = chosen.ok_or(Fault::NoListener)?;
         let config = if offers_http2 { config } else { without_http2(&config) };
         // What came behind the ClientHello is with TLS already, and is looked at now: nothing more may ever come.
         let mut followed = Ok(());
@@ -49,7 +59,12 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         }
         let mut stream = rest.await.map_err(|_| Fault::ClientGone)?;
         stream.get_mut().1.set_buffer_limit(Some(ANSWER_READ));
-        Ok((listener, stream))
+        let proof = clients.map(|(rules, trust)| {
+            let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
+            Arc::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
+        });
+        Ok(Shaken { listener, stream, proof })
     };
     timeout(limit, handshake).await.unwrap_or(Err(Fault::ClientTimeout))
 }

@@ -278,7 +278,7 @@ impl Stage {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client };
+        let peer = Peer { listener, scheme: Scheme::Http, client, proof: None };
         let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }

@@ -47,8 +47,8 @@ pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, Rul
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
-    AnswerBounds, AnswerStep, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb, Logging, PolicyId,
-    ReceivedStep,
+    AnswerBounds, AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb,
+    Logging, PolicyId, ReceivedStep,
 };
 pub use table::TableId;
 pub use targets::{Targets, Weighted};

@@ -282,7 +282,12 @@ mod tests {
     #[test]
     fn what_is_not_served_yet_is_chosen_and_closed_and_said() {
         let verifying = ListenerTls {
-            clients: Some(ClientVerification { roots: "".into(), demand: ClientDemand::Optional }),
+            clients: Some(ClientVerification {
+                roots: "".into(),
+                revoked: "".into(),
+                depth: None,
+                demand: ClientDemand::Optional,
+            }),
             ..ListenerTls::default()
         };
         let ports = ports([

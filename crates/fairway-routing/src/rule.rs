@@ -121,7 +121,7 @@ impl CompiledRule {
             taken.extend(inner.targets.slots());
             inner
         };
-        let steps = match unserved::of_host(host) {
+        let steps = match unserved::of_rule(host, rule) {
             None => Steps::compiled(&rule.filters, form, &mut inner),
             Some(unserved) => Err(unserved.to_owned()),
         };

@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use fairway_message::Known;
 use fairway_model::{
-    AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ConcurrencyLimit, CookieRewrite, Cors, Deny,
-    EndpointHop, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite,
-    Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect, RedirectTarget, Timeouts,
+    AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
+    CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField,
+    HttpsRedirect, LocationRewrite, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
+    RedirectTarget, Timeouts,
 };
+
+use fairway_pattern::{Anchor, Pattern};
 
 use crate::candidate::PathTest;
 use crate::conditions::Conditions;
@@ -86,6 +89,10 @@ pub enum RequestStep<R> {
     Redirect(CompiledRedirect),
     /// Refuses clients by address.
     Access(AccessList),
+    /// Refuses clients by their certificates.
+    Certificate(Box<CompiledCertificate>),
+    /// Refuses requests in the clear.
+    OverTls,
     /// Refuses requests by what they are.
     Deny(CompiledDeny),
     /// Answers preflights of allowed origins.
@@ -182,6 +189,31 @@ pub struct CompiledRedirect {
     pub target: RedirectTarget,
     /// The new path, where the target has one.
     pub path: Option<CompiledRewrite>,
+}
+
+/// Whose certificates are good enough.
+#[derive(Clone, Debug)]
+pub struct CompiledCertificate {
+    /// What is asked for.
+    pub of: ClientCertificate,
+    subject: Option<Arc<Pattern>>,
+}
+
+impl CompiledCertificate {
+    fn compiled(of: &ClientCertificate) -> Result<Self, String> {
+        let subject = of.subject.as_ref().map(|pattern| {
+            // Anywhere in it.
+            Pattern::shared(&format!("(?s).*(?:{pattern})"), Anchor::Start, false)
+                .map_err(|why| format!("the regular expression of the subject, {pattern:?}, {why}"))
+        });
+        Ok(Self { of: of.clone(), subject: subject.transpose()? })
+    }
+
+    /// Whether a certificate for this subject may pass; the subject of none is empty.
+    #[must_use]
+    pub fn takes(&self, subject: &str) -> bool {
+        self.subject.as_ref().is_none_or(|pattern| pattern.is_match(subject.as_bytes()))
+    }
 }
 
 /// Requests that are refused.
@@ -354,6 +386,10 @@ impl<R> Lists<R> {
                 request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
             }
             Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
+            Filter::ClientCertificate(of) => {
+                request.push(RequestStep::Certificate(Box::new(CompiledCertificate::compiled(of)?)));
+            }
+            Filter::OverTls => request.push(RequestStep::OverTls),
             Filter::Deny(deny) => request.push(RequestStep::Deny(CompiledDeny::compiled(deny, form)?)),
             Filter::RealIp(real_ip_of) => self.real_ip = Some(Box::new(real_ip_of.clone())),
             Filter::Cors(cors) => {

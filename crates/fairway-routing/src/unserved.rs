@@ -1,7 +1,7 @@
 //! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
 //! protects or where another answer would be wrong, and each has a problem that names it.
 
-use fairway_model::{Listener, ListenerProtocol, VirtualHost};
+use fairway_model::{Filter, Listener, ListenerProtocol, Rule, VirtualHost};
 
 const CLIENT_CERTIFICATES: &str = "client certificates are not verified yet";
 
@@ -17,7 +17,9 @@ pub(crate) fn of_listener(listener: &Listener) -> Option<&'static str> {
     }
 }
 
-/// Of a host: its rules forward nothing.
-pub(crate) fn of_host(host: &VirtualHost) -> Option<&'static str> {
-    host.clients.is_some().then_some(CLIENT_CERTIFICATES)
+/// Of a rule of a host that verifies its clients and that lets everybody pass: it forwards nothing.
+pub(crate) fn of_rule(host: &VirtualHost, rule: &Rule) -> Option<&'static str> {
+    let verifies = |filter: &Filter| matches!(filter, Filter::ClientCertificate(_));
+    (host.clients.is_some() && !rule.filters.iter().any(verifies))
+        .then_some("its host verifies clients, and this rule does not")
 }

@@ -36,15 +36,22 @@ fn only_problem(config: &Config) -> (Arc<Snapshot>, String) {
 }
 
 #[test]
-fn a_host_that_asks_for_client_certificates_forwards_nothing() {
+fn a_host_that_verifies_its_clients_forwards_nothing_by_rules_that_do_not() {
     let mut config = one(|_| ());
     let mut host = (**config.hosts.values().next().unwrap()).clone();
-    host.clients = Some(ClientVerification { roots: "".into(), demand: ClientDemand::Required });
+    host.clients = Some(Arc::new(ClientVerification {
+        roots: "".into(),
+        revoked: "".into(),
+        depth: None,
+        demand: ClientDemand::Required,
+    }));
     put(&mut config, host);
     let (snapshot, problem) = only_problem(&config);
     assert_eq!(targets(&snapshot), Some(Targets::None));
     assert!(
-        problem.ends_with("client certificates are not verified yet; requests of this rule are answered 500"),
+        problem.ends_with(
+            "its host verifies clients, and this rule does not; requests of this rule are answered 500"
+        ),
         "{problem}"
     );
 }

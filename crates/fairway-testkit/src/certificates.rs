@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, RsaKeySize, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, RevokedCertParams, RsaKeySize, SerialNumber, date_time_ymd,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
@@ -88,8 +92,11 @@ impl Authority {
             Validity::Current => date_time_ymd(2099, 1, 1),
             Validity::Expired => date_time_ymd(2021, 1, 1),
         };
+        let serial = u64::from_be_bytes(fresh());
+        params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
         Leaf {
+            serial,
             chain_pem: certificate.pem(),
             key_pem: key.serialize_pem(),
             chain_der: [std::slice::from_ref(certificate.der()), &self.intermediates].concat(),
@@ -101,6 +108,31 @@ impl Authority {
     #[must_use]
     pub fn leaf(&self, names: &[&str]) -> Leaf {
         self.issue(names, KeyKind::EcdsaP256, Validity::Current)
+    }
+
+    /// A list of revoked certificates as PEM, with these on it.
+    ///
+    /// # Panics
+    ///
+    /// Never: an authority made here can sign.
+    #[must_use]
+    pub fn revoking(&self, leaves: &[&Leaf]) -> String {
+        let revoked = |leaf: &&Leaf| RevokedCertParams {
+            serial_number: SerialNumber::from(leaf.serial),
+            revocation_time: date_time_ymd(2021, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2021, 1, 1),
+            next_update: date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: leaves.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).expect("an authority can sign");
+        list.pem().expect("a list can be written as PEM")
     }
 
     /// The authority's own certificate as PEM.
@@ -132,6 +164,13 @@ impl Authority {
     }
 }
 
+/// Bytes that no other certificate has.
+fn fresh() -> [u8; 8] {
+    let mut bytes = [0; 8];
+    provider().secure_random.fill(&mut bytes).expect("the machine has random bytes");
+    bytes
+}
+
 fn authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -142,6 +181,7 @@ fn authority_params(name: &str) -> CertificateParams {
 /// An end-entity certificate with its key.
 #[derive(Debug)]
 pub struct Leaf {
+    serial: u64,
     /// The chain as PEM.
     pub chain_pem: String,
     /// The key as PEM (PKCS #8).
@@ -168,6 +208,20 @@ impl Leaf {
             .with_single_cert(self.chain_der.clone(), key)
             .expect("a certificate made here fits its key");
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config
+    }
+
+    /// `config` for a client that shows this certificate to whoever asks for one.
+    ///
+    /// # Panics
+    ///
+    /// Never: a certificate made here fits its key.
+    #[must_use]
+    pub fn shown_by(&self, mut config: ClientConfig) -> ClientConfig {
+        let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
+        let certified = CertifiedKey::from_der(self.chain_der.clone(), key, &provider());
+        let certified = Arc::new(certified.expect("a certificate made here fits its key"));
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         config
     }
 

@@ -56,11 +56,13 @@ const CRATES: &[Place] = &[
             "fairway-password",
             "fairway-routing",
             "fairway-runtime",
+            "fairway-session",
             "fairway-sides",
             "fairway-tls",
         ],
         never: KUBERNETES,
     },
+    Place { name: "fairway-session", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-sides",
@@ -129,6 +131,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-http2",
     "fairway-proxy",
     "fairway-runtime",
+    "fairway-session",
     "fairway-sides",
     "fairway-tls",
 ];

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clients::ClientTrust;
 use fairway_model::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
@@ -17,20 +18,31 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
     provider
 }
 
-/// The same settings with the suites of a host. Next to a handshake, making them costs nothing.
+/// The same settings with the suites of a host, and with what it asks of its clients. Next to a handshake, making them costs
+/// nothing.
 ///
 /// # Errors
 /// Never with suites of this provider.
-pub fn for_host(config: &ServerConfig, suites: &HostSuites) -> Result<ServerConfig, Error> {
-    let mut own = ServerConfig::builder_with_provider(Arc::new(provider(&suites.offered)))
-        .with_protocol_versions(BOTH)?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::clone(&config.cert_resolver));
+pub fn for_host(
+    config: &ServerConfig,
+    suites: Option<&HostSuites>,
+    clients: Option<&ClientTrust>,
+) -> Result<ServerConfig, Error> {
+    let provider = match suites {
+        Some(suites) => Arc::new(provider(&suites.offered)),
+        None => Arc::clone(config.crypto_provider()),
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(BOTH)?;
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients.verifier()),
+        None => builder.with_no_client_auth(),
+    };
+    let mut own = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
     own.alpn_protocols.clone_from(&config.alpn_protocols);
     own.ticketer = Arc::clone(&config.ticketer);
     own.session_storage = Arc::clone(&config.session_storage);
     own.send_tls13_tickets = config.send_tls13_tickets;
-    own.ignore_client_order = suites.chosen_by == ChosenBy::Server;
+    own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == ChosenBy::Server);
     Ok(own)
 }
 

@@ -178,8 +178,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             slots,
             sides: Vec::new(),
             loan: None,
-            peer,
             ledger: Ledger::new(worker, peer.client),
+            peer,
             conduct: Conduct::new(),
             stage,
             reading,
@@ -556,7 +556,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         }
         let mut side = self.sides[slot].take().unwrap_or_else(|| {
             let down = H2Side::new(self.streams, slot);
-            Box::new(ClientSide { down, deadline: Deadline::unset(), peer: *self.peer, served: 0 })
+            Box::new(ClientSide { down, deadline: Deadline::unset(), peer: self.peer.clone(), served: 0 })
         });
         side.down.renew();
         side.served = self.conduct.served;

@@ -28,8 +28,9 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
         return Some(Box::pin(http2::serve(open, peer, wire, share)));
     }
     let from = Some(neighbours.here());
+    let listener = peer.listener;
     let serve = Box::new(move |open, share| begin(open, peer, wire, share));
-    if let Err(moved) = neighbours.send(Moved { share, from, listener: peer.listener, serve }) {
+    if let Err(moved) = neighbours.send(Moved { share, from, listener, serve }) {
         // It drains, or has too many to take over: it is served here all the same.
         let share = neighbours.share_of(neighbours.here());
         (moved.serve)(open, share);

@@ -85,14 +85,17 @@ async fn put<N: Network, D: Downstream>(
             let (_, rule, prefix) =
                 lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
             let counts = &env.worker.guards.counts;
-            let context = FilterContext { intake: &intake, client: &client, counts, https_port: 0, prefix };
+            let peer = &client_side.peer;
+            let connection = (peer.scheme, peer.proof.as_deref());
+            let context =
+                FilterContext { intake: &intake, client: &client, connection, counts, https_port: 0, prefix };
             follow(rule, &context, question)?;
             (rule, prefix, client)
         }
     };
     let down = Unseen::before(Asker(&mut client_side.down));
     let question = Question { rule, intake, client, prefix, buffers: question };
-    subrequest::run(env, client_side.peer, question, down).await
+    subrequest::run(env, client_side.peer.clone(), question, down).await
 }
 
 /// The client as the rules of its own host see a question that is asked with `scheme`.

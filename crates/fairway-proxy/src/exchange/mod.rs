@@ -149,7 +149,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         };
         let outcome = match verdict {
             Verdict::Pass => {
-                mirror::begin(&exchange.env, exchange.client_side.peer, exchange.buffers);
+                mirror::begin(&exchange.env, &exchange.client_side.peer, exchange.buffers);
                 forward::forward(&mut exchange).await
             }
             Verdict::Answered if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
@@ -179,10 +179,12 @@ async fn wait_on<'a, N: Network, D: Downstream>(
 ) -> Verdict<'a> {
     loop {
         match guard::pass(exchange, step).await {
-            Verdict::Pass => match decide(&exchange.env, next, exchange.buffers) {
-                Verdict::Wait(again, then) => (step, next) = (again, then),
-                decided => return decided,
-            },
+            Verdict::Pass => {
+                match decide(&exchange.env, next, (&exchange.client_side.peer, exchange.buffers)) {
+                    Verdict::Wait(again, then) => (step, next) = (again, then),
+                    decided => return decided,
+                }
+            }
             decided => return decided,
         }
     }
@@ -220,7 +222,8 @@ fn admit<'a, N: Network>(
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.forms.forget_steps();
-    let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, buffers) };
+    let verdict =
+        if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, (peer, buffers)) };
     Ok((env, verdict))
 }
 
@@ -252,10 +255,16 @@ fn route<'a, H: Hop>(
 }
 
 /// What the rule itself makes of the request, from its step number `first` on.
-fn decide<'a, N: Network>(env: &Environment<'a, N>, first: u32, buffers: &mut Buffers) -> Verdict<'a> {
+fn decide<'a, N: Network>(
+    env: &Environment<'a, N>,
+    first: u32,
+    (peer, buffers): (&Peer, &mut Buffers),
+) -> Verdict<'a> {
     let Environment { intake, client, https_port, prefix, .. } = env;
     let counts = &env.worker.guards.counts;
-    let context = FilterContext { intake, client, counts, https_port: *https_port, prefix: *prefix };
+    let connection = (peer.scheme, peer.proof.as_deref());
+    let (https_port, prefix) = (*https_port, *prefix);
+    let context = FilterContext { intake, client, connection, counts, https_port, prefix };
     match filter::on_request(env.rule, first, &context, buffers) {
         Verdict::Pass => {}
         decided => return decided,

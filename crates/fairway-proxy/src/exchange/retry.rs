@@ -13,9 +13,9 @@ use crate::fault::Fault;
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::health::Blame;
-use crate::upstream::session::Belongs;
 use crate::upstream::{Chosen, Group, Lease, Tried};
 use crate::worker::{ToEndpoint, Worker};
+use fairway_session::Belongs;
 
 /// An attempt that did not.
 #[derive(Clone, Copy, Debug)]

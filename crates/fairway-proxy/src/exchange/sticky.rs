@@ -8,8 +8,8 @@ use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
-use crate::upstream::session::{Asked, Session, set_cookie};
 use crate::worker::ToEndpoint;
+use fairway_session::{Asked, Session, set_cookie};
 
 /// Settles where the request belongs.
 pub(super) fn begin<N: Network>(

@@ -1,6 +1,7 @@
 //! What a rule does to a request before it is forwarded, and to every answer of the rule: the steps that routing compiled.
 
 mod answer;
+mod certificate;
 mod cors;
 mod limit;
 mod received;
@@ -36,6 +37,11 @@ pub(crate) fn on_request<'r>(
             RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
             RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
             RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
+            RequestStep::Certificate(of) => certificate::verified(of, context, buffers),
+            RequestStep::OverTls if context.connection.0 == Scheme::Http => {
+                Verdict::Refused(Fault::AccessDenied)
+            }
+            RequestStep::OverTls => Verdict::Pass,
             RequestStep::Deny(requests) => deny(requests, context, buffers),
             RequestStep::Preflight(cors) => match context.intake.method {
                 Method::Options => cors::preflight(cors, buffers),

@@ -6,6 +6,7 @@ use fairway_routing::RequestStep;
 use fairway_runtime::counts::Counts;
 
 use crate::fault::Fault;
+use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
 
@@ -13,6 +14,8 @@ use crate::request::intake::Intake;
 pub(crate) struct FilterContext<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
+    /// Whether TLS is between the client, or whoever speaks for it, and Fairway; and what it showed.
+    pub(crate) connection: (Scheme, Option<&'a Proof>),
     /// What policies count.
     pub(crate) counts: &'a Arc<Counts>,
     /// The public port of the listener `https`.

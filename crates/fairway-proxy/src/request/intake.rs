@@ -9,7 +9,7 @@ use fairway_model::PathForm;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::dialect_of;
-use crate::request::cookies::cookie_of;
+use fairway_session::cookie_of;
 use fairway_sides::sides::{Arrival, Persistence, Upgrade};
 
 /// A request whose head obeys every rule.

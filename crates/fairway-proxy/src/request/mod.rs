@@ -2,7 +2,6 @@
 
 pub(crate) mod body;
 pub(crate) mod client;
-pub(crate) mod cookies;
 pub(crate) mod copy;
 pub(crate) mod fields;
 pub(crate) mod intake;

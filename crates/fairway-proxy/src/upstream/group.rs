@@ -10,7 +10,7 @@ use fairway_runtime::clock::Instant;
 
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::Blame;
-use crate::upstream::session::{self, Belongs};
+use fairway_session::Belongs;
 use fairway_sides::sides::Hop;
 
 /// The most endpoints that one exchange tries.
@@ -108,7 +108,7 @@ impl<H: Hop> Groups<H> {
             })
             .collect();
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
-        let keys = session::keys(&backend);
+        let keys = fairway_session::keys(&backend);
         Rc::new(Group { backend, members, keys, next })
     }
 
@@ -201,13 +201,13 @@ impl<H: Hop> Group<H> {
         match belongs {
             Belongs::Anywhere => None,
             Belongs::To(key) => self.keys.iter().position(|other| *other == key).filter(may),
-            Belongs::By(hash) => {
-                (0..self.keys.len()).filter(may).max_by_key(|index| session::weight(self.keys[*index], hash))
-            }
+            Belongs::By(hash) => (0..self.keys.len())
+                .filter(may)
+                .max_by_key(|index| fairway_session::weight(self.keys[*index], hash)),
             Belongs::Among(hash, count) => {
                 let ranked = || {
                     let usable = (0..self.keys.len()).filter(may);
-                    usable.map(|index| (session::weight(self.keys[index], hash), index))
+                    usable.map(|index| (fairway_session::weight(self.keys[index], hash), index))
                 };
                 let count = usize::from(count.get()).min(ranked().count());
                 let mut chosen = ranked().max()?;

@@ -10,7 +10,6 @@ pub(crate) mod group;
 pub(crate) mod health;
 pub(crate) mod lease;
 pub(crate) mod room;
-pub(crate) mod session;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fairway_model::{Backend, Settings};
+use fairway_model::{Backend, ClientVerification, Settings};
 use fairway_routing::{BackendSlot, Port, Snapshot};
 use rustls::ServerConfig;
 
@@ -12,8 +12,9 @@ use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening};
 use crate::publish::Published;
 use crate::upstream::{Group, Groups};
+use crate::worker::guards::Trusts;
 use fairway_sides::sides::Hop;
-use fairway_tls::{Identities, for_host};
+use fairway_tls::{ClientTrust, Identities, for_host};
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.
@@ -95,13 +96,8 @@ impl<H: Hop> Adopted<H> {
         Some(group)
     }
 
-    /// The listener and the TLS settings for a client that comes to `port` and asks for `name` (lower case). `None`
-    /// where nothing serves it.
-    pub(crate) fn server_tls(
-        &self,
-        port: PortId,
-        name: Option<&str>,
-    ) -> Option<(ListenerId, Arc<ServerConfig>)> {
+    /// What a client gets that comes to `port` and asks for `name` (lower case). `None` where nothing serves it.
+    pub(crate) fn server_tls(&self, port: PortId, name: Option<&str>, trusts: &Trusts) -> Option<ServerSide> {
         let Port::Tls(by_name) = &self.listening().port(port)?.carries else { return None };
         let Choice::Listener(listener) = *by_name.choose(name)? else { return None };
         let facts = self.listener(listener)?;
@@ -110,9 +106,22 @@ impl<H: Hop> Adopted<H> {
         let own = host.and_then(|host| host.certificate());
         let certificate = own.or_else(|| self.identities().best(&tls.certificates, name));
         let config = self.identities().server(certificate);
-        match host.and_then(|host| host.model().suites.as_ref()) {
-            None => Some((listener, Arc::clone(config))),
-            Some(suites) => Some((listener, Arc::new(for_host(config, suites).ok()?))),
-        }
+        let suites = host.and_then(|host| host.model().suites.as_ref());
+        let rules = host.and_then(|host| host.model().clients.as_ref());
+        let clients = rules.map(|rules| (Arc::clone(rules), trusts.of(rules)));
+        let trust = clients.as_ref().and_then(|(_, trust)| trust.as_deref());
+        let config = match suites.is_some() || trust.is_some() {
+            false => Arc::clone(config),
+            true => Arc::new(for_host(config, suites, trust).ok()?),
+        };
+        Some(ServerSide { listener, config, clients })
     }
+}
+
+/// How a client that asks for a host is served.
+pub(crate) struct ServerSide {
+    pub(crate) listener: ListenerId,
+    pub(crate) config: Arc<ServerConfig>,
+    /// How it is verified; `None` in it is nobody's certificate.
+    pub(crate) clients: Option<(Arc<ClientVerification>, Option<Rc<ClientTrust>>)>,
 }

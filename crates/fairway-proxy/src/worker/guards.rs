@@ -1,8 +1,12 @@
 //! What guards need besides the request: what all workers count together, and what verifies passwords.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use fairway_model::ClientVerification;
 use fairway_runtime::counts::Counts;
+use fairway_tls::ClientTrust;
 
 use crate::passwords::{Passwords, Pool};
 
@@ -11,6 +15,31 @@ pub(crate) struct Guards {
     /// What policies count, together with the other workers.
     pub(crate) counts: Arc<Counts>,
     pub(crate) passwords: Passwords,
+    pub(crate) trusts: Trusts,
+}
+
+/// Who may issue certificates of clients, as it was read when the first client came.
+#[derive(Default)]
+pub(crate) struct Trusts(RefCell<Vec<Trust>>);
+
+struct Trust {
+    rules: Arc<ClientVerification>,
+    read: Option<Rc<ClientTrust>>,
+}
+
+impl Trusts {
+    /// By these rules. `None` where they trust nobody, because they cannot be read.
+    pub(crate) fn of(&self, rules: &Arc<ClientVerification>) -> Option<Rc<ClientTrust>> {
+        let mut known = self.0.borrow_mut();
+        if let Some(trust) = known.iter().find(|trust| Arc::ptr_eq(&trust.rules, rules)) {
+            return trust.read.clone();
+        }
+        // What no snapshot has any more.
+        known.retain(|trust| Arc::strong_count(&trust.rules) > 1);
+        let read = ClientTrust::new(rules).ok().map(Rc::new);
+        known.push(Trust { rules: Arc::clone(rules), read: read.clone() });
+        read
+    }
 }
 
 /// What the guards of all workers share.
@@ -28,6 +57,6 @@ impl SharedGuards {
 
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
-        Guards { counts: self.counts, passwords: Passwords::new(self.pool) }
+        Guards { counts: self.counts, passwords: Passwords::new(self.pool), trusts: Trusts::default() }
     }
 }

@@ -30,9 +30,9 @@ use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
 
-pub(crate) use adopted::Adopted;
+pub(crate) use adopted::{Adopted, ServerSide};
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
-pub(crate) use guards::SharedGuards;
+pub(crate) use guards::{SharedGuards, Trusts};
 pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;

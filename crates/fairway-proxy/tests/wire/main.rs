@@ -6,6 +6,7 @@
 mod support;
 
 mod bodies;
+mod client_certificates;
 mod departure;
 mod drain;
 mod early;

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{AccessList, ChosenBy, CipherSuite, Filter, HostPattern, Origin, Policy};
+use fairway_model::{
+    AccessList, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny, Filter,
+    HostPattern, Match, Origin, Policy,
+};
 use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
@@ -105,6 +108,44 @@ pub(crate) struct HostFeatures {
     pub(crate) suites: Vec<CipherSuite>,
     /// `ssl-prefer-server-ciphers`.
     pub(crate) suite_chosen_by: Option<ChosenBy>,
+    /// `auth-tls-secret`.
+    pub(crate) clients: Option<HostClients>,
+}
+
+/// Which clients a host serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HostClients {
+    /// Those with such certificates.
+    Verified(ClientCertificate),
+    /// None: what it asks for cannot be read.
+    Refused,
+}
+
+impl HostClients {
+    /// What connections are verified by.
+    pub(crate) fn rules(&self) -> Option<&Arc<ClientVerification>> {
+        match self {
+            Self::Verified(of) => Some(&of.rules),
+            Self::Refused => None,
+        }
+    }
+
+    /// Puts what asks for it before the filters of a rule.
+    pub(crate) fn guard(&self, filters: &mut Vec<Filter>) {
+        let of = match self {
+            Self::Verified(of) => of,
+            Self::Refused => {
+                let deny = Deny { status: 403, when: vec![Match::default()] };
+                return filters.insert(0, Filter::Deny(deny));
+            }
+        };
+        filters.insert(0, Filter::ClientCertificate(of.clone()));
+        if of.rules.demand == ClientDemand::Required {
+            // Behind what sends requests in the clear to https.
+            let redirect = filters.iter().position(|filter| matches!(filter, Filter::HttpsRedirect(_)));
+            filters.insert(redirect.unwrap_or(0) + 1, Filter::OverTls);
+        }
+    }
 }
 
 /// What becomes of the paths of an Ingress.

@@ -6,6 +6,7 @@ use fairway_model::{ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOr
 
 use crate::diagnostic::Diagnostic;
 use crate::ingress::context::Context;
+use crate::ingress::contributions::HostClients;
 use crate::ingress::host_certificate::{HostCertificate, TlsSection, Usable};
 use crate::ingress::layout::{self, Layout, Matching};
 use crate::ingress::location::Location;
@@ -55,7 +56,8 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let (entries, refused) = order::entries(&layout);
     diagnostics.extend(refused);
     let root = app_root(&layout, &entries);
-    let mut builder = Builder::new(inputs.context, has_certificate);
+    let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
+    let mut builder = Builder::new(inputs.context, has_certificate, clients);
     let routes = builder.routes(&layout, &entries, root);
     let shared = SharedHost {
         host,
@@ -78,7 +80,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         path_form: PathForm::Decoded,
         routes,
         certificate: certificate.key(),
-        clients: None,
+        clients: clients.and_then(HostClients::rules).cloned(),
         suites: suites(serving),
         falls_through: false,
     };

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Named, Phase, Purpose, Upstream};
+use crate::ingress::contributions::{HostClients, Named, Phase, Purpose, Upstream};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
@@ -39,6 +39,8 @@ pub(crate) struct Builder<'a> {
     context: Context<'a>,
     /// Whether a certificate is known for the host.
     has_certificate: bool,
+    /// Which clients it serves; `None` is all.
+    clients: Option<&'a HostClients>,
     /// The backends that rules forward to.
     pub(crate) backends: Vec<BackendRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -46,8 +48,8 @@ pub(crate) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// One that has made none yet.
-    pub(crate) fn new(context: Context<'a>, has_certificate: bool) -> Self {
-        Self { context, has_certificate, backends: Vec::new(), diagnostics: Vec::new() }
+    pub(crate) fn new(context: Context<'a>, has_certificate: bool, clients: Option<&'a HostClients>) -> Self {
+        Self { context, has_certificate, clients, backends: Vec::new(), diagnostics: Vec::new() }
     }
 
     /// The rules of a host, in runs of the same Ingress. `root` is the location whose Ingress redirects `/`.
@@ -59,7 +61,7 @@ impl<'a> Builder<'a> {
     ) -> Vec<Arc<Route>> {
         let mut routes: Vec<Route> = Vec::new();
         if let Some(location) = root {
-            append(&mut routes, location, self.app_root(location));
+            append(&mut routes, location, self.guarded(self.app_root(location)));
         }
         // The answers of locations are made once: nginx tries some of them at two places.
         let mut actions: Vec<Option<Actions>> = layout.locations.iter().map(|_| None).collect();
@@ -72,7 +74,7 @@ impl<'a> Builder<'a> {
             let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location));
             let forwards = entry.adds_slash.is_none() && !entry.unusable;
             if !forwards {
-                append(&mut routes, location, self.rule(location, entry, not_found()));
+                append(&mut routes, location, self.guarded(self.rule(location, entry, not_found())));
                 continue;
             }
             let (decisions, filters) = actions.decisions(&entry.condition);
@@ -80,10 +82,18 @@ impl<'a> Builder<'a> {
                 let mut rule = self.rule(location, entry, action);
                 rule.matches = vec![condition];
                 rule.filters.extend_from_slice(filters);
-                append(&mut routes, location, rule);
+                append(&mut routes, location, self.guarded(rule));
             }
         }
         routes.into_iter().map(Arc::new).collect()
+    }
+
+    /// The rule for the clients that the host serves.
+    fn guarded(&self, mut rule: Rule) -> Rule {
+        if let Some(clients) = self.clients {
+            clients.guard(&mut rule.filters);
+        }
+        rule
     }
 
     fn rule(&self, location: &Location, entry: &Entry, action: Action) -> Rule {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ExternalAuth, FieldMatch, Filter,
-    HeaderEdit, HopConnection, HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy,
-    RedirectTarget, SessionHash, SessionKey, TextMatch, UpstreamVerification,
+    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand,
+    ExternalAuth, FieldMatch, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings, Match, PathMatch,
+    PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -68,6 +68,8 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
         Filter::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
         Filter::Access(it) => access(it),
+        Filter::ClientCertificate(it) => format!("certificates of clients: {}", certificate(it)),
+        Filter::OverTls => "requests in the clear are answered 403".to_owned(),
         Filter::Deny(it) => {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
         }
@@ -255,4 +257,16 @@ pub(super) fn policy(it: &Policy) -> String {
         it.retry.tries,
         if it.websocket { "yes" } else { "no" },
     )
+}
+
+fn certificate(it: &ClientCertificate) -> String {
+    let demand = match it.rules.demand {
+        ClientDemand::Required => "needed",
+        ClientDemand::Optional => "good, where there is one",
+        ClientDemand::Unverified => "reported to the backend",
+    };
+    let subject = it.subject.iter().map(|subject| format!("; the subject has {subject}"));
+    let page = it.error_page.iter().map(|page| format!("; others are sent to {page}"));
+    let forwarded = it.forwarded.then(|| "; forwarded".to_owned());
+    [demand.to_owned()].into_iter().chain(subject).chain(page).chain(forwarded).collect()
 }

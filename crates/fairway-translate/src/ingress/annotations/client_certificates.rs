@@ -1,19 +1,157 @@
-//! Certificates of clients: `auth-tls-*`. None works yet.
+//! Certificates of clients: `auth-tls-*`. They hold for all paths of a host, whichever Ingress has them; the oldest one that has
+//! some decides. What is wrong with them refuses everybody (403), as in ingress-nginx.
 
-use crate::ingress::annotations::family::{Family, Known, guards, offers};
+use std::sync::Arc;
+
+use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
+use rustls::pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::context::Context;
+use crate::ingress::contributions::HostClients;
+use crate::ingress::reader::{Annotations, Reader};
+use crate::object::ObjectKey;
+use crate::shared::certificate::secret_value;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::unsupported(ANNOTATIONS);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    contributions.host.clients = clients(reader, context);
+    Ok(())
+})
+.referring(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
 
 const ANNOTATIONS: &[Known] = &[
-    offers("auth-tls-error-page", "clients without a good certificate are not redirected", &[]),
-    guards("auth-tls-match-cn", "clients with another common name would be let in", &[]),
-    offers(
-        "auth-tls-pass-certificate-to-upstream",
-        "the backend does not get the client's certificate",
-        &["false"],
+    differs(
+        "auth-tls-error-page",
+        "a URL of http or https, or a path; a named location (`@name`) is refused, because there are none",
     ),
-    guards("auth-tls-secret", "clients without a certificate would be let in", &[]),
-    offers("auth-tls-verify-client", "it only says how auth-tls-secret verifies", &["off"]),
-    offers("auth-tls-verify-depth", "it only says how auth-tls-secret verifies", &[]),
+    done("auth-tls-match-cn"),
+    done("auth-tls-pass-certificate-to-upstream"),
+    differs(
+        "auth-tls-secret",
+        "with `auth-tls-verify-client: on`, requests in the clear are refused with 403 unless they are redirected to https; a \
+         request whose host is not the one of its connection's handshake is answered 421",
+    ),
+    done("auth-tls-verify-client"),
+    done("auth-tls-verify-depth"),
 ];
+
+/// ingress-nginx: `auth-tls-verify-depth` 1; 0 counts as this.
+const DEPTH: u8 = 1;
+
+/// The Secret with the authorities, which may be missing. A name without a namespace, or in another one, is refused.
+fn secret(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+    let key = ObjectKey::parse(annotations.value("auth-tls-secret")?)?;
+    (key.namespace == annotations.key.namespace).then_some(key)
+}
+
+fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients> {
+    let value = reader.value("auth-tls-secret").filter(|value| !value.is_empty())?;
+    let demand = match reader.value("auth-tls-verify-client") {
+        Some("off") => return None,
+        Some("optional") => ClientDemand::Optional,
+        Some("optional_no_ca") => ClientDemand::Unverified,
+        None | Some("" | "on") => ClientDemand::Required,
+        Some(other) => {
+            let problem = format!("\"{other}\" is none of on, off, optional and optional_no_ca");
+            reader.invalid("auth-tls-verify-client", problem, "it counts as on");
+            ClientDemand::Required
+        }
+    };
+    let read = verification(&reader.annotations(), (value, demand), context).and_then(|rules| {
+        let depth =
+            reader.number("auth-tls-verify-depth", 0..=255).and_then(|depth| u8::try_from(depth).ok());
+        let depth = Some(depth.filter(|depth| *depth > 0).unwrap_or(DEPTH));
+        Ok(ClientCertificate {
+            rules: Arc::new(ClientVerification { depth, ..rules }),
+            subject: subject(reader)?,
+            error_page: error_page(reader)?,
+            forwarded: reader.switch("auth-tls-pass-certificate-to-upstream", false),
+        })
+    });
+    Some(match read {
+        Ok(of) => HostClients::Verified(of),
+        Err((name, code, problem)) => {
+            let found = Diagnostic::new(Severity::Error, code, reader.at(name));
+            reader.report(found.because(problem, "its hosts answer 403"));
+            HostClients::Refused
+        }
+    })
+}
+
+/// What is wrong: the annotation, the code and the problem.
+type Wrong = (&'static str, &'static str, String);
+
+fn verification(
+    annotations: &Annotations<'_>,
+    (value, demand): (&str, ClientDemand),
+    context: &Context<'_>,
+) -> Result<ClientVerification, Wrong> {
+    let invalid = |problem| ("auth-tls-secret", "invalid-protection", problem);
+    let missing = |problem| ("auth-tls-secret", "missing-reference", problem);
+    let Some(key) = secret(annotations) else {
+        return Err(invalid(format!("\"{value}\" is no NAMESPACE/NAME in the namespace of the Ingress")));
+    };
+    let Some(secret) = context.inputs.resources.secrets.get(&key) else {
+        return Err(missing(format!("Secret {key} does not exist")));
+    };
+    let text = |entry| match secret_value(&secret.object, entry).map(std::str::from_utf8) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(invalid(format!("{entry} of Secret {key} is no text"))),
+    };
+    let Some(roots) = text("ca.crt")? else {
+        return Err(missing(format!("Secret {key} has no ca.crt")));
+    };
+    let revoked = text("ca.crl")?.unwrap_or_default();
+    if !are_certificates(roots) {
+        return Err(invalid(format!(
+            "ca.crt of Secret {key} has no certificate, or one that cannot be read"
+        )));
+    }
+    if !are_lists(revoked) {
+        return Err(invalid(format!("ca.crl of Secret {key} has no list, or one that cannot be read")));
+    }
+    Ok(ClientVerification { roots: roots.into(), revoked: revoked.into(), depth: None, demand })
+}
+
+fn are_certificates(pem: &str) -> bool {
+    let mut all = CertificateDer::pem_slice_iter(pem.as_bytes()).peekable();
+    all.peek().is_some() && all.all(|it| it.is_ok_and(|der| X509Certificate::from_der(&der).is_ok()))
+}
+
+/// Nothing is no list, and fine.
+fn are_lists(pem: &str) -> bool {
+    let mut all = CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).peekable();
+    pem.trim().is_empty()
+        || (all.peek().is_some()
+            && all.all(|it| it.is_ok_and(|der| CertificateRevocationList::from_der(der.as_ref()).is_ok())))
+}
+
+/// A regular expression on the subject, which begins with `CN=`.
+fn subject(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
+    let name = "auth-tls-match-cn";
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let wrong = |problem| (name, "invalid-protection", problem);
+    if !value.starts_with("CN=") {
+        return Err(wrong(format!("\"{value}\" does not begin with CN=")));
+    }
+    match fairway_pattern::Pattern::shared(value, fairway_pattern::Anchor::Start, false) {
+        Ok(_) => Ok(Some(value.into())),
+        Err(why) => Err(wrong(format!("the regular expression \"{value}\" {why}"))),
+    }
+}
+
+fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
+    let name = "auth-tls-error-page";
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let leads = ["http://", "https://", "/"].iter().any(|beginning| value.starts_with(beginning));
+    let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&b));
+    match leads && plain {
+        true => Ok(Some(value.into())),
+        false => Err((name, "invalid-protection", format!("\"{value}\" is neither a URL nor a path"))),
+    }
+}

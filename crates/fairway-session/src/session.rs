@@ -16,14 +16,14 @@ use fairway_model::{
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::request::cookies::{cookie_of, parameter_of};
+use crate::cookies::{cookie_of, parameter_of};
 
 /// What stands between the session and the backend in a cookie, as in ingress-nginx.
 const DELIMITER: char = '|';
 
 /// Where a request belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Belongs {
+pub enum Belongs {
     /// To no endpoint in particular.
     #[default]
     Anywhere,
@@ -37,28 +37,32 @@ pub(crate) enum Belongs {
 
 /// The session of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Session {
-    pub(crate) belongs: Belongs,
+pub struct Session {
+    /// Where the request goes.
+    pub belongs: Belongs,
     /// Its key, where it begins with this request.
-    pub(crate) fresh: Option<u64>,
+    pub fresh: Option<u64>,
 }
 
 /// What of a request may decide.
-pub(crate) struct Asked<'r> {
-    pub(crate) request: &'r Head,
+pub struct Asked<'r> {
+    /// For its cookies and the header fields a hash is made of.
+    pub request: &'r Head,
     /// Lower case, without port.
-    pub(crate) host: &'r str,
+    pub host: &'r str,
     /// As the client sent it.
-    pub(crate) target: &'r [u8],
-    pub(crate) query: &'r [u8],
+    pub target: &'r [u8],
+    /// Without the question mark; empty where there is none.
+    pub query: &'r [u8],
     /// Normalised.
-    pub(crate) path: &'r [u8],
-    pub(crate) client: IpAddr,
+    pub path: &'r [u8],
+    /// As the real-IP settings see it.
+    pub client: IpAddr,
 }
 
 impl Session {
     /// Of a request. `random` makes the key of one that begins.
-    pub(crate) fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
+    pub fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
         match key {
             SessionKey::Hash(SessionHash { parts, spread }) => {
                 let mut hash = Hash::new();
@@ -90,7 +94,7 @@ impl Session {
     }
 
     /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
-    pub(crate) fn told(
+    pub fn told(
         self,
         cookie: &SessionCookie,
         (keys, index): (&[u64], usize),
@@ -134,7 +138,7 @@ impl Asked<'_> {
 }
 
 /// The keys of a backend's endpoints, in their order; none where requests belong to no endpoint.
-pub(crate) fn keys(backend: &Backend) -> Box<[u64]> {
+pub fn keys(backend: &Backend) -> Box<[u64]> {
     if backend.session.is_none() {
         return Box::default();
     }
@@ -151,7 +155,7 @@ pub(crate) fn keys(backend: &Backend) -> Box<[u64]> {
 }
 
 /// How much an endpoint with this key is the one for this hash.
-pub(crate) fn weight(key: u64, hash: u64) -> u64 {
+pub fn weight(key: u64, hash: u64) -> u64 {
     mixed(key ^ hash)
 }
 
@@ -166,7 +170,7 @@ fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
 }
 
 /// The value of `Set-Cookie` (RFC 6265 §4.1.1), its attributes in the order in which ingress-nginx has them.
-pub(crate) fn set_cookie(
+pub fn set_cookie(
     into: &mut Vec<u8>,
     (cookie, key): (&SessionCookie, u64),
     (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),

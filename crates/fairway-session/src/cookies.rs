@@ -3,13 +3,13 @@
 use fairway_message::Head;
 
 /// The value of a cookie; its name is case-sensitive (RFC 6265 §4.1.1).
-pub(crate) fn cookie_of<'r>(request: &'r Head, name: &[u8]) -> Option<&'r [u8]> {
+pub fn cookie_of<'r>(request: &'r Head, name: &[u8]) -> Option<&'r [u8]> {
     let pairs = request.all_named(b"cookie").flat_map(|line| line.split(|byte| *byte == b';'));
     value_of(pairs.map(<[u8]>::trim_ascii), name)
 }
 
 /// The value of a query parameter.
-pub(crate) fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
+pub fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
     value_of(query.split(|byte| *byte == b'&'), name)
 }
 

@@ -1,0 +1,218 @@
+//! Hosts that verify their clients: what is served, what is refused, and what the endpoint is told.
+
+use std::sync::Arc;
+
+use fairway_model::{
+    ClientCertificate, ClientDemand, ClientVerification, Config, Filter, HostKey, HostPattern,
+};
+use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
+use fairway_testkit::client::TlsOffer;
+use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, RawResponse, Request};
+use rustls::ClientConfig;
+
+use crate::support::{HOST, Running, Setup, certificate};
+
+/// A host of the same certificate that asks nobody for one.
+const OPEN: &str = "open.example";
+
+struct Guarded {
+    authority: Authority,
+    backend: Backend,
+    setup: Setup,
+}
+
+impl Guarded {
+    async fn new() -> Self {
+        let told = ["ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn", "ssl-client-cert"];
+        let backend = Backend::http(move |request| {
+            let values = told.map(|name| request.header(name).unwrap_or("-").to_owned());
+            Answer::ok(values.join("|"))
+        })
+        .await;
+        let mut setup = Setup::to(&[backend.address()]);
+        let server = certificate("default/server", &Authority::new("servers").leaf(&[HOST, OPEN]));
+        setup.hosts = [HOST, OPEN].map(|name| (HostPattern::Exact(name.into()), server.clone())).into();
+        Self { authority: Authority::new("clients"), backend, setup }
+    }
+
+    fn rules(&self, demand: ClientDemand) -> ClientVerification {
+        ClientVerification { roots: self.authority.pem().into(), revoked: "".into(), depth: Some(1), demand }
+    }
+
+    fn asks(rules: ClientVerification) -> ClientCertificate {
+        ClientCertificate { rules: Arc::new(rules), subject: None, error_page: None, forwarded: false }
+    }
+
+    /// The configuration in which the one host asks for certificates.
+    fn config(&self, of: &ClientCertificate) -> Config {
+        let mut config = self.setup.config();
+        let key = HostKey { table: "ingress".into(), host: HostPattern::Exact(HOST.into()) };
+        let mut host = (*config.hosts[&key]).clone();
+        host.clients = Some(of.rules.clone());
+        for route in &mut host.routes {
+            for rule in &mut Arc::make_mut(route).rules {
+                rule.filters.splice(0..0, [Filter::ClientCertificate(of.clone()), Filter::OverTls]);
+            }
+        }
+        config.hosts.insert(key, Arc::new(host));
+        config
+    }
+
+    fn start(&self, of: &ClientCertificate) -> Running {
+        self.setup.start_by(&self.config(of))
+    }
+}
+
+async fn ask(proxy: &Running, client: ClientConfig, request: Request) -> RawResponse {
+    let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(client, HOST)).await.unwrap();
+    client.exchange(&request).await.unwrap()
+}
+
+async fn publish(proxy: &mut Running, config: &Config) {
+    let (version, problems) = proxy.publish_config(config);
+    assert!(problems.is_empty(), "{problems:?}");
+    proxy.publisher.adopted(version).await;
+}
+
+fn showing(leaf: &Leaf) -> ClientConfig {
+    leaf.shown_by(trusting_anything())
+}
+
+fn get() -> Request {
+    Request::get(HOST, "/")
+}
+
+#[tokio::test]
+async fn each_demand_serves_and_refuses_as_nginx_does() {
+    let it = Guarded::new().await;
+    let good = it.authority.leaf(&["good"]);
+    let other = Authority::new("others").leaf(&["other"]);
+    let old = it.authority.issue(&["old"], KeyKind::EcdsaP256, Validity::Expired);
+    for (demand, without, with_other, with_old) in [
+        (ClientDemand::Required, "400", "400", "400"),
+        (ClientDemand::Optional, "NONE|-|-|-", "400", "400"),
+        (
+            ClientDemand::Unverified,
+            "NONE|-|-|-",
+            "FAILED:unable to verify the first certificate|CN=other|CN=others|-",
+            "FAILED:certificate has expired|CN=old|CN=clients|-",
+        ),
+    ] {
+        let proxy = it.start(&Guarded::asks(it.rules(demand)));
+        for (client, expected) in [
+            (showing(&good), "SUCCESS|CN=good|CN=clients|-"),
+            (trusting_anything(), without),
+            (showing(&other), with_other),
+            (showing(&old), with_old),
+        ] {
+            let answer = ask(&proxy, client, get()).await;
+            let told = if answer.status == 200 { answer.text() } else { answer.status.to_string() };
+            assert_eq!(told, expected, "{demand:?}");
+        }
+    }
+    // Three, two and four requests were let through.
+    assert_eq!(it.backend.request_count(), 1 + 2 + 4);
+}
+
+#[tokio::test]
+async fn who_forges_the_fields_or_comes_in_the_clear_is_believed_nothing() {
+    let it = Guarded::new().await;
+    let good = it.authority.leaf(&["good"]);
+    let proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
+    let forged = get()
+        .header("ssl-client-verify", "SUCCESS")
+        .header("SSL-Client-Cert", "x")
+        .header("ssl_client_verify", "y");
+    let answer = ask(&proxy, showing(&good), forged).await;
+    assert_eq!(answer.text(), "SUCCESS|CN=good|CN=clients|-");
+    let mut plain = proxy.client().await;
+    let forged = get().header("ssl-client-verify", "SUCCESS").header("ssl-client-subject-dn", "CN=good");
+    assert_eq!(plain.exchange(&forged).await.unwrap().status, 403);
+    assert_eq!(it.backend.request_count(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_serves_the_host_for_which_it_was_made() {
+    let it = Guarded::new().await;
+    let good = it.authority.leaf(&["good"]);
+    let of = Guarded::asks(it.rules(ClientDemand::Required));
+    let mut proxy = it.start(&of);
+    // Made for the open host, where nobody was asked.
+    let offer = TlsOffer::new(showing(&good), OPEN);
+    let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    assert_eq!(client.exchange(&Request::get(OPEN, "/")).await.unwrap().status, 200);
+    assert_eq!(client.exchange(&get()).await.unwrap().status, 421);
+    // Made for the other one, which also serves the open host.
+    let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(showing(&good), HOST)).await.unwrap();
+    assert_eq!(client.exchange(&get()).await.unwrap().status, 200);
+    assert_eq!(client.exchange(&Request::get(OPEN, "/")).await.unwrap().status, 200);
+    // Other authorities count from now on: what the connection has shown was good for the old ones.
+    let others = Authority::new("others");
+    let rules = ClientVerification { roots: others.pem().into(), ..it.rules(ClientDemand::Required) };
+    publish(&mut proxy, &it.config(&Guarded::asks(rules))).await;
+    assert_eq!(client.exchange(&get()).await.unwrap().status, 421);
+    assert_eq!(ask(&proxy, showing(&good), get()).await.status, 400);
+    assert_eq!(ask(&proxy, showing(&others.leaf(&["new"])), get()).await.status, 200);
+}
+
+#[tokio::test]
+async fn chains_have_a_depth_and_certificates_can_be_revoked() {
+    let it = Guarded::new().await;
+    let below = it.authority.intermediate("below");
+    let (near, far) = (below.leaf(&["near"]), below.intermediate("deeper").leaf(&["far"]));
+    let proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
+    assert_eq!(ask(&proxy, showing(&near), get()).await.status, 200);
+    assert_eq!(ask(&proxy, showing(&far), get()).await.status, 400);
+    let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
+    let revoked = it.authority.revoking(&[&gone]).into();
+    let of = Guarded::asks(ClientVerification { revoked, ..it.rules(ClientDemand::Unverified) });
+    let proxy = it.start(&of);
+    for (leaf, verdict) in [
+        (&good, "SUCCESS"),
+        (&gone, "FAILED:certificate revoked"),
+        // Its issuer has no list.
+        (&near, "FAILED:unable to get certificate CRL"),
+    ] {
+        let told = ask(&proxy, showing(leaf), get()).await.text();
+        assert_eq!(told.split('|').next(), Some(verdict));
+    }
+}
+
+#[tokio::test]
+async fn subjects_pages_and_the_certificate_itself() {
+    let it = Guarded::new().await;
+    let (good, other) = (it.authority.leaf(&["good"]), it.authority.leaf(&["other"]));
+    let of = ClientCertificate {
+        subject: Some("CN=go+d".into()),
+        error_page: Some("https://login.example/".into()),
+        forwarded: true,
+        ..Guarded::asks(it.rules(ClientDemand::Required))
+    };
+    let proxy = it.start(&of);
+    let told = ask(&proxy, showing(&good), get()).await.text();
+    let begin = "SUCCESS|CN=good|CN=clients|-----BEGIN%20CERTIFICATE-----%0AMII";
+    assert!(told.starts_with(begin) && told.ends_with("-----END%20CERTIFICATE-----%0A"), "{told}");
+    assert_eq!(ask(&proxy, showing(&other), get()).await.status, 403);
+    let sent = ask(&proxy, trusting_anything(), get()).await;
+    assert_eq!((sent.status, sent.header("Location")), (302, Some("https://login.example/")));
+}
+
+#[tokio::test]
+async fn a_session_that_resumes_is_verified_again() {
+    let it = Guarded::new().await;
+    let good = it.authority.leaf(&["good"]);
+    let offer = TlsOffer::new(showing(&good), HOST);
+    let mut proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
+    for resumed in [false, true] {
+        let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
+        assert_eq!(client.exchange(&get()).await.unwrap().status, 200);
+        assert_eq!(client.tls().unwrap().resumed, resumed);
+    }
+    let rules = ClientVerification {
+        roots: Authority::new("others").pem().into(),
+        ..it.rules(ClientDemand::Required)
+    };
+    publish(&mut proxy, &it.config(&Guarded::asks(rules))).await;
+    let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    assert_eq!(client.exchange(&get()).await.unwrap().status, 400);
+}

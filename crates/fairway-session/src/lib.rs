@@ -1,0 +1,8 @@
+//! Which endpoint of a backend a request belongs to: by a cookie, or by a hash of what requests have in common. Pure: a request's head
+//! in, a place among the endpoints' keys out.
+
+mod cookies;
+mod session;
+
+pub use cookies::{cookie_of, parameter_of};
+pub use session::{Asked, Belongs, Session, keys, set_cookie, weight};

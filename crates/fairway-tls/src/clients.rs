@@ -1,0 +1,267 @@
+//! Certificates of clients. Every client of a host with such rules is asked for one, and the handshake succeeds whatever it shows:
+//! what is wrong with it is said in HTTP (400), as nginx does, and can be shown as a page. The signature of the handshake is
+//! verified in any case, so whoever shows a certificate has its key.
+
+use std::sync::Arc;
+
+use fairway_model::ClientVerification;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
+    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
+    anchor_from_trusted_cert,
+};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+/// Who may issue the certificates of a host's clients.
+#[derive(Debug)]
+pub struct ClientTrust {
+    anchors: Vec<TrustAnchor<'static>>,
+    revoked: Vec<CertRevocationList<'static>>,
+    depth: usize,
+    verifier: Arc<Asking>,
+}
+
+/// What a client's certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The certificate in DER.
+    pub der: Box<[u8]>,
+    /// Whom it is for, as RFC 2253 writes names.
+    pub subject: Box<str>,
+    /// Who issued it.
+    pub issuer: Box<str>,
+    /// Whether it is trusted, or why it is not, in the words of OpenSSL.
+    pub verdict: Result<(), &'static str>,
+}
+
+impl ClientTrust {
+    /// Who is trusted by these rules.
+    ///
+    /// # Errors
+    /// The roots are no certificates, there is none, or a list of revoked ones is none.
+    pub fn new(rules: &ClientVerification) -> Result<Self, Error> {
+        let general = |error: &dyn std::fmt::Display| Error::General(error.to_string());
+        let mut anchors = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(rules.roots.as_bytes()) {
+            let certificate = certificate.map_err(|error| general(&error))?;
+            anchors.push(anchor_from_trusted_cert(&certificate).map_err(|error| general(&error))?.to_owned());
+        }
+        if anchors.is_empty() {
+            return Err(Error::General("there is no certificate that could be trusted".to_owned()));
+        }
+        let mut revoked = Vec::new();
+        for list in CertificateRevocationListDer::pem_slice_iter(rules.revoked.as_bytes()) {
+            let list = list.map_err(|error| general(&error))?;
+            let list = OwnedCertRevocationList::from_der(list.as_ref()).map_err(|error| general(&error))?;
+            revoked.push(CertRevocationList::from(list));
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let hints = anchors.iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject)).collect();
+        let depth = rules.depth.map_or(usize::MAX, usize::from);
+        Ok(Self { anchors, revoked, depth, verifier: Arc::new(Asking { hints, provider }) })
+    }
+
+    pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        self.verifier.clone()
+    }
+
+    /// What a client has shown: its own certificate first. `None` where it showed none.
+    #[must_use]
+    pub fn judge(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<Shown> {
+        let (own, others) = chain.split_first()?;
+        let (subject, issuer) = match X509Certificate::from_der(own) {
+            Ok((_, parsed)) => (name(parsed.subject()), name(parsed.issuer())),
+            Err(_) => Default::default(),
+        };
+        Some(Shown {
+            der: own.as_ref().into(),
+            subject: subject.into(),
+            issuer: issuer.into(),
+            verdict: self.verify(own, others, now).map_err(|error| reason(&error)),
+        })
+    }
+
+    fn verify(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        let lists: Vec<&CertRevocationList<'_>> = self.revoked.iter().collect();
+        // Without lists nobody is asked.
+        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
+            builder
+                .with_depth(RevocationCheckDepth::Chain)
+                .with_status_policy(UnknownStatusPolicy::Deny)
+                .with_expiration_policy(ExpirationPolicy::Enforce)
+                .build()
+        });
+        let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() <= self.depth
+        {
+            true => Ok(()),
+            false => Err(webpki::Error::MaximumPathDepthExceeded),
+        };
+        let algorithms = self.verifier.provider.signature_verification_algorithms.all;
+        EndEntityCert::try_from(own)?.verify_for_usage(
+            algorithms,
+            &self.anchors,
+            others,
+            now,
+            KeyUsage::client_auth(),
+            revocation,
+            Some(&is_short),
+        )?;
+        Ok(())
+    }
+}
+
+/// Asks for a certificate and takes any.
+#[derive(Debug)]
+struct Asking {
+    hints: Vec<DistinguishedName>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Asking {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The words of OpenSSL (`X509_verify_cert_error_string`), which backends may compare.
+fn reason(error: &webpki::Error) -> &'static str {
+    use webpki::Error as E;
+    match error {
+        E::CertExpired { .. } => "certificate has expired",
+        E::CertNotValidYet { .. } => "certificate is not yet valid",
+        E::CertRevoked => "certificate revoked",
+        E::CrlExpired { .. } => "CRL has expired",
+        E::UnknownRevocationStatus => "unable to get certificate CRL",
+        E::UnknownIssuer => "unable to verify the first certificate",
+        E::MaximumPathDepthExceeded => "certificate chain too long",
+        E::RequiredEkuNotFoundContext(_) => "unsuitable certificate purpose",
+        _ => "certificate verify failed",
+    }
+}
+
+/// A name as RFC 2253 §2 writes it: the last part first, as `$ssl_client_s_dn` of nginx has it.
+fn name(name: &X509Name<'_>) -> String {
+    let parts: Vec<String> = name.iter_rdn().map(part).collect();
+    parts.into_iter().rev().collect::<Vec<_>>().join(",")
+}
+
+fn part(part: &x509_parser::x509::RelativeDistinguishedName<'_>) -> String {
+    let attributes = part.iter().map(|attribute| {
+        let kind = attribute.attr_type().to_id_string();
+        let kind =
+            KINDS.iter().find(|(id, _)| *id == kind).map_or(kind.as_str(), |(_, short)| short).to_owned();
+        format!("{kind}={}", escaped(attribute.as_str().unwrap_or_default()))
+    });
+    attributes.collect::<Vec<_>>().join("+")
+}
+
+const KINDS: [(&str, &str); 10] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+/// RFC 2253 §2.4. Bytes that are none of ASCII's printable ones are escaped as OpenSSL does, so that no name can bring a line of
+/// its own into a header.
+fn escaped(value: &str) -> String {
+    let mut escaped = String::new();
+    for (at, byte) in value.bytes().enumerate() {
+        let at_an_end = (at == 0 && matches!(byte, b' ' | b'#')) || (at + 1 == value.len() && byte == b' ');
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => {
+                escaped.push('\\');
+                escaped.push(char::from(byte));
+            }
+            _ if at_an_end => {
+                escaped.push('\\');
+                escaped.push(char::from(byte));
+            }
+            0x20..=0x7e => escaped.push(char::from(byte)),
+            _ => escaped.push_str(&format!("\\{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_bring_a_line_or_another_attribute() {
+        assert_eq!(escaped("a,b=c"), "a\\,b=c");
+        assert_eq!(escaped("a\r\nX: b"), "a\\0D\\0AX: b");
+        assert_eq!(escaped(" #a "), "\\ #a\\ ");
+        assert_eq!(escaped("#é"), "\\#\\C3\\A9");
+    }
+
+    #[test]
+    fn roots_that_are_none_are_an_error() {
+        let rules = |roots: &str, revoked: &str| ClientVerification {
+            roots: roots.into(),
+            revoked: revoked.into(),
+            depth: None,
+            demand: fairway_model::ClientDemand::Required,
+        };
+        for (roots, revoked) in
+            [("", ""), ("nothing", ""), ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "")]
+        {
+            assert!(ClientTrust::new(&rules(roots, revoked)).is_err(), "{roots}");
+        }
+    }
+}
