@@ -32,8 +32,7 @@ const ANNOTATIONS: &[Known] = &[
     done("auth-tls-pass-certificate-to-upstream"),
     differs(
         "auth-tls-secret",
-        "with `auth-tls-verify-client: on`, requests in the clear are refused with 403 unless they are redirected to https; a \
-         request whose host is not the one of its connection's handshake is answered 421",
+        "with `auth-tls-verify-client: on`, plain HTTP that nothing redirects to https is refused with 403, and not let in",
     ),
     done("auth-tls-verify-client"),
     done("auth-tls-verify-depth"),
