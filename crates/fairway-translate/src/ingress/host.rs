@@ -15,6 +15,7 @@ use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::sharing::SharedHost;
+use crate::ingress::values::{self, Values};
 use crate::listeners::INGRESS_TABLE;
 use crate::shared::backend::BackendRef;
 
@@ -81,19 +82,20 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         routes,
         certificate: certificate.key(),
         clients: clients.and_then(HostClients::rules).cloned(),
-        suites: suites(serving),
+        suites: suites(serving, &inputs.context.defaults.values),
         falls_through: false,
     };
     Built { host, certificate: own, backends: builder.backends, diagnostics }
 }
 
-/// The cipher suites of the oldest Ingress that names some, in the order of the oldest that says whose order counts.
-fn suites(serving: &HostIngresses) -> Option<HostSuites> {
+/// The cipher suites of the oldest Ingress that names some, or else of the settings, in the order of the oldest that says whose order counts.
+fn suites(serving: &HostIngresses, defaults: &Values) -> Option<HostSuites> {
     let hosts = || serving.deciding().map(|ingress| &ingress.contributions.host);
-    let offered = hosts().map(|host| &host.suites).find(|suites| !suites.is_empty());
+    let named = hosts().map(|host| &host.suites).find(|suites| !suites.is_empty());
+    let offered = named.cloned().or_else(|| defaults.get("ssl-ciphers", values::ciphers));
     let chosen_by = hosts().find_map(|host| host.suite_chosen_by);
     (offered.is_some() || chosen_by.is_some()).then(|| HostSuites {
-        offered: offered.cloned().unwrap_or_default(),
+        offered: offered.unwrap_or_default(),
         chosen_by: chosen_by.unwrap_or(ChosenBy::Server),
     })
 }

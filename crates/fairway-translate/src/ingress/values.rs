@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{HopVersion, Replacement};
+use fairway_model::{CipherSuite, HopVersion, Replacement};
 
 use crate::ingress::reader::Reader;
 use crate::shared::text;
@@ -25,6 +25,9 @@ const PAIR_OF_DOMAINS: &str = "two domains, or off";
 const PAIR_OF_PATHS: &str = "two paths, or off";
 const URL: &str = "the beginning of a URL without variables, or off";
 
+const CIPHERS: &str = "a list that leaves a cipher suite of TLS 1.2 that is spoken";
+const FAILURES: &str = "off, or a list of error, timeout, invalid_header, non_idempotent and http_ with 403, 404, 429, 500, \
+                        502, 503 or 504";
 const NUMBER: &str = "a whole number";
 const SIZE: &str = "a size such as 8, 8k or 8m";
 
@@ -35,8 +38,12 @@ const KNOWN: &[Known] = &[
     Known { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
     Known { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
     Known { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
+    Known { name: "proxy-next-upstream", what: FAILURES, is_good: |it| failures(it).is_some() },
+    Known { name: "proxy-next-upstream-timeout", what: NUMBER, is_good: |it| count(it).is_some() },
+    Known { name: "proxy-next-upstream-tries", what: NUMBER, is_good: |it| count(it).is_some() },
     Known { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
     Known { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
+    Known { name: "ssl-ciphers", what: CIPHERS, is_good: |it| ciphers(it).is_some() },
     Known { name: "service-upstream", what: "true or false", is_good: |it| text::switch(it).is_some() },
 ];
 
@@ -50,6 +57,11 @@ impl Values {
         self.0.insert(known.name, value.into());
         Some(Ok(()))
     }
+
+    /// What a key says.
+    pub(crate) fn get<T>(&self, name: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
+        self.0.get(name).and_then(|value| parse(value))
+    }
 }
 
 /// The value of an annotation, or of the key of the same name where it is absent or wrong.
@@ -59,7 +71,7 @@ pub(crate) fn value<T>(
     name: &str,
     parse: fn(&str) -> Option<T>,
 ) -> Option<T> {
-    let default = || defaults.0.get(name).and_then(|value| parse(value));
+    let default = || defaults.get(name, parse);
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return default() };
     parse(value).or_else(|| {
         let what = KNOWN.iter().find(|known| known.name == name).map_or("a value", |known| known.what);
@@ -95,6 +107,43 @@ pub(crate) fn url(text: &str) -> Option<Option<Arc<str>>> {
 /// A whole number of KiB, in bytes.
 pub(crate) fn kibibytes(text: &str) -> Option<u64> {
     text.parse::<u32>().ok().map(|number| u64::from(number) << 10)
+}
+
+/// A whole number.
+pub(crate) fn count(text: &str) -> Option<u32> {
+    text.parse().ok()
+}
+
+/// A list of cipher suites in OpenSSL's syntax, of which some are spoken.
+pub(crate) fn ciphers(text: &str) -> Option<Vec<CipherSuite>> {
+    let suites = crate::shared::ciphers::read(text).suites;
+    (!suites.is_empty()).then_some(suites)
+}
+
+/// After what else than a failure to connect or to answer a request is tried elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failures {
+    /// Not even after those.
+    None,
+    /// After answers with these statuses.
+    Statuses(Vec<u16>),
+}
+
+/// The kinds of failures of nginx's `proxy_next_upstream`.
+pub(crate) fn failures(text: &str) -> Option<Failures> {
+    let mut statuses = Vec::new();
+    let mut none = false;
+    for word in text.split_ascii_whitespace() {
+        match word {
+            "off" => none = true,
+            "error" | "timeout" | "invalid_header" | "non_idempotent" => {}
+            _ => match word.strip_prefix("http_").and_then(|status| status.parse().ok()) {
+                Some(status @ (403 | 404 | 429 | 500 | 502 | 503 | 504)) => statuses.push(status),
+                _ => return None,
+            },
+        }
+    }
+    Some(if none { Failures::None } else { Failures::Statuses(statuses) })
 }
 
 /// A version of HTTP/1.

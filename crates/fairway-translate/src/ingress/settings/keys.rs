@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use crate::ingress::defaults::HstsSent;
 use crate::ingress::settings::draft::Draft;
 use crate::ingress::settings::forwarded::{ClientField, Switch};
+use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
 use crate::options::ProxySenders;
@@ -87,6 +88,7 @@ impl Draft<'_> {
                 Ok(())
             }
             "use-http2"
+            | "http2"
             | "http2-max-concurrent-streams"
             | "http2-max-field-size"
             | "http2-max-header-size"
@@ -103,7 +105,7 @@ impl Draft<'_> {
     fn http2(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         let http2 = &mut self.settings.downstream.http2;
         match name {
-            "use-http2" => http2.offered = flag(value)?,
+            "use-http2" | "http2" => http2.offered = flag(value)?,
             "http2-max-concurrent-streams" => {
                 let streams = number::<u32>(value).ok().filter(|streams| *streams > 0);
                 let streams = streams.ok_or(KeyProblem::NotA("a whole number above 0"))?;
@@ -141,7 +143,7 @@ impl Draft<'_> {
             "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = patience(value)?,
             "proxy-send-timeout" => defaults.forwarding.timeouts.send = patience(value)?,
             "proxy-read-timeout" => defaults.forwarding.timeouts.read = patience(value)?,
-            "proxy-body-size" => {
+            "proxy-body-size" | "client-max-body-size" => {
                 let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.forwarding.max_body = (size > 0).then_some(size);
             }
@@ -336,6 +338,6 @@ fn protection(name: &str, value: &str) -> Result<(), KeyProblem> {
         | "modsecurity-snippet"
         | "block-user-agents"
         | "block-referers" => Ok(()),
-        _ => Err(KeyProblem::Unknown),
+        _ => needless::read(name, value),
     }
 }

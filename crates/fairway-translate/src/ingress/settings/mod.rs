@@ -6,6 +6,7 @@ mod authentication;
 mod draft;
 mod forwarded;
 mod keys;
+mod needless;
 mod problem;
 
 use fairway_model::Origin;

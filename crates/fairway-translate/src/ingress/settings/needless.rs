@@ -1,0 +1,280 @@
+//! Keys that ingress-nginx or the F5 controller read and Fairway does not: what each would have meant, so that an operator
+//! knows what is lost and what is simply not needed.
+
+use crate::ingress::settings::problem::KeyProblem;
+use crate::shared::text::switch;
+
+/// What becomes of a key.
+enum Fate {
+    /// It tunes something that Fairway does otherwise or not at all.
+    Needless,
+    /// What it asks for is missing.
+    Lost,
+    /// It may keep somebody out, so that nobody is let in without it.
+    Protects,
+}
+
+/// Keys with the same fate.
+struct Group {
+    /// A name that ends in `*` is the beginning of many.
+    names: &'static [&'static str],
+    fate: Fate,
+    problem: &'static str,
+    consequence: &'static str,
+}
+
+const fn needless(names: &'static [&'static str], problem: &'static str, consequence: &'static str) -> Group {
+    Group { names, fate: Fate::Needless, problem, consequence }
+}
+
+const fn lost(names: &'static [&'static str], problem: &'static str, consequence: &'static str) -> Group {
+    Group { names, fate: Fate::Lost, problem, consequence }
+}
+
+const NO_EFFECT: &str = "it has no effect";
+const NOT_NEEDED: &str = "it is not needed";
+
+const GROUPS: &[Group] = &[
+    needless(
+        &[
+            "map-hash-bucket-size",
+            "proxy-headers-hash-*",
+            "server-name-hash-*",
+            "server-names-hash-*",
+            "types-hash-*",
+            "variables-hash-*",
+        ],
+        "there are no tables whose size has to be chosen",
+        NOT_NEEDED,
+    ),
+    needless(
+        &["client-header-buffer-size", "large-client-header-buffers"],
+        "the flags --max-head-bytes, --max-request-line-bytes and --max-head-fields limit request heads",
+        NO_EFFECT,
+    ),
+    needless(&["client-body-timeout"], "the flag --body-idle says how long a body may pause", NO_EFFECT),
+    needless(
+        &["worker-shutdown-timeout"],
+        "the flag --drain-timeout says how long exchanges in flight may take",
+        NO_EFFECT,
+    ),
+    needless(
+        &[
+            "enable-multi-accept",
+            "enable-serial-reloads",
+            "reuse-port",
+            "worker-cpu-affinity",
+            "enable-aio-write",
+        ],
+        "workers take connections by themselves, and nothing is ever reloaded",
+        NOT_NEEDED,
+    ),
+    needless(
+        &["upstream-keepalive-time"],
+        "connections to endpoints have no age",
+        "they end after upstream-keepalive-requests and after upstream-keepalive-timeout without use",
+    ),
+    needless(
+        &[
+            "ssl-buffer-size",
+            "ssl-session-cache*",
+            "ssl-session-tickets",
+            "ssl-session-ticket-key",
+            "ssl-session-timeout",
+        ],
+        "sessions are resumed by tickets whose keys change by themselves",
+        NOT_NEEDED,
+    ),
+    needless(&["ssl-dh-param", "ssl-ecdh-curve"], "keys are exchanged by X25519, P-256 or P-384", NO_EFFECT),
+    needless(
+        &[
+            "allow-cross-namespace-resources",
+            "allow-snippet-annotations",
+            "annotation-value-word-blocklist",
+            "annotations-risk-level",
+            "strict-validate-path-type",
+        ],
+        "annotations are read as data and cannot bring configuration with them",
+        NOT_NEEDED,
+    ),
+    needless(
+        &["ignore-invalid-headers"],
+        "requests with an invalid header field are answered 400",
+        NO_EFFECT,
+    ),
+    needless(
+        &[
+            "access-log-params",
+            "access-log-path",
+            "error-log-*",
+            "http-access-log-path",
+            "log-format-stream",
+            "stream-access-log-path",
+        ],
+        "the access log goes to standard output, and what Fairway says of itself to standard error",
+        NO_EFFECT,
+    ),
+    needless(
+        &["bind-address*", "disable-ipv6*", "nginx-status-*", "enable-vts-status", "vts-*"],
+        "the flags --http, --https and --admin say where Fairway listens",
+        NO_EFFECT,
+    ),
+    needless(
+        &["limit-conn-zone-variable", "lua-shared-dicts", "plugins", "proxy-stream-*", "upstream-zone-size"],
+        "it configures a part of nginx that is not here",
+        NO_EFFECT,
+    ),
+    lost(
+        &["retry-non-idempotent"],
+        "a request that is not idempotent is never sent twice, if an endpoint may have seen it",
+        NO_EFFECT,
+    ),
+    lost(
+        &["enable-underscores-in-headers"],
+        "header fields with an underscore in their name are dropped",
+        "backends do not see them",
+    ),
+    lost(
+        &["enable-brotli", "use-gzip"],
+        "answers are not compressed yet",
+        "clients get them as backends send them",
+    ),
+    lost(
+        &["add-headers"],
+        "headers of all answers cannot be set yet; fairway.dev/response-headers sets them for an Ingress",
+        "answers do not have its headers",
+    ),
+    lost(
+        &["proxy-set-headers"],
+        "headers of all requests cannot be set yet; fairway.dev/request-headers sets them for an Ingress",
+        "backends do not get its headers",
+    ),
+    lost(
+        &["hide-headers"],
+        "headers of all answers cannot be removed yet; fairway.dev/response-headers removes them for an Ingress",
+        "clients get them",
+    ),
+    lost(
+        &["allow-backend-server-header"],
+        "the Server field of backends is removed from answers",
+        "clients do not see it",
+    ),
+    lost(&["server-tokens"], "Fairway does not name itself in answers", NO_EFFECT),
+    lost(
+        &["skip-access-log-urls"],
+        "enable-access-log switches the log off for an Ingress",
+        "they are logged",
+    ),
+    lost(&["enable-syslog"], "the access log goes to standard output", "nothing is sent to syslog"),
+    lost(
+        &["enable-opentelemetry", "enable-opentracing"],
+        "requests are not traced yet",
+        "no spans are sent; trace headers of clients reach backends",
+    ),
+    needless(
+        &["datadog-*", "jaeger-*", "opentelemetry-*", "otel-*", "otlp-*", "zipkin-*"],
+        "requests are not traced yet",
+        NO_EFFECT,
+    ),
+    needless(&["brotli-*", "gzip-*"], "answers are not compressed yet", NO_EFFECT),
+    needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
+    needless(&["geoip2-*", "ocsp-*"], "it configures something that is not here", NO_EFFECT),
+    lost(&["use-geoip", "use-geoip2"], "there is no database of places", NO_EFFECT),
+    lost(&["ssl-early-data"], "requests in early data could be replayed, and are not taken", NO_EFFECT),
+    lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
+    lost(
+        &["ssl-reject-handshake"],
+        "clients that name no host with a certificate get the default one",
+        "their handshakes succeed",
+    ),
+    Group {
+        names: &[
+            "http-snippet",
+            "http-snippets",
+            "location-snippet",
+            "location-snippets",
+            "server-snippet",
+            "server-snippets",
+        ],
+        fate: Fate::Protects,
+        problem: "it is nginx configuration, which is never interpreted, and may restrict who is let in",
+        consequence: "",
+    },
+    lost(
+        &["main-snippet", "main-snippets", "stream-snippet", "stream-snippets"],
+        "it is nginx configuration, which is never interpreted",
+        NO_EFFECT,
+    ),
+];
+
+impl Group {
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| match known.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => *known == name,
+        })
+    }
+}
+
+/// What is said of a key; nothing where its value asks for nothing.
+pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
+    match name {
+        "generate-request-id" if switch(value) == Some(true) => return Ok(()),
+        "generate-request-id" => {
+            return Err(KeyProblem::Lost("requests without X-Request-ID always get one", NO_EFFECT));
+        }
+        "ssl-protocols" => return versions(value),
+        _ => {}
+    }
+    let group = GROUPS.iter().find(|group| group.has(name)).ok_or(KeyProblem::Unknown)?;
+    let asks = !value.is_empty() && switch(value) != Some(false);
+    match group.fate {
+        Fate::Needless => Err(KeyProblem::Note(group.problem, group.consequence)),
+        _ if !asks => Ok(()),
+        Fate::Lost => Err(KeyProblem::Lost(group.problem, group.consequence)),
+        Fate::Protects => Err(KeyProblem::Unprotected(group.problem)),
+    }
+}
+
+/// `ssl-protocols`: both versions that are spoken are, whatever it says.
+fn versions(value: &str) -> Result<(), KeyProblem> {
+    let asked: Vec<&str> = value.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    match (asked.contains(&"TLSv1.2"), asked.contains(&"TLSv1.3"), asked.len()) {
+        (true, true, 2) | (_, _, 0) => Ok(()),
+        (true, true, _) => {
+            Err(KeyProblem::Lost("only TLS 1.2 and 1.3 are spoken", "older clients cannot connect"))
+        }
+        _ => Err(KeyProblem::Lost("TLS 1.2 and 1.3 are both spoken", "clients may use either")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_asks_for_nothing_is_not_spoken_of() {
+        let quiet = [
+            ("use-gzip", "false"),
+            ("server-tokens", "false"),
+            ("http-snippet", ""),
+            ("generate-request-id", "true"),
+            ("ssl-protocols", "TLSv1.3 TLSv1.2"),
+        ];
+        for (name, value) in quiet {
+            assert!(read(name, value).is_ok(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_a_warning_and_what_protects_closes() {
+        assert!(matches!(read("use-gzip", "true"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("gzip-level", "5"), Err(KeyProblem::Note(..))));
+        assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("ssl-protocols", "TLSv1.3"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("ssl-protocols", "TLSv1 TLSv1.2 TLSv1.3"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
+        assert!(matches!(read("http-snippet", "deny all;"), Err(KeyProblem::Unprotected(_))));
+        assert!(matches!(read("gzipped", "true"), Err(KeyProblem::Unknown)));
+    }
+}
