@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Named, Phase, Purpose, Upstream};
+use crate::ingress::contributions::{Named, Phase, Upstream};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
@@ -21,7 +21,7 @@ use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
-use crate::shared::backend::{BackendRef, ResolveError, Via};
+use crate::shared::backend::{BackendRef, Purpose, ResolveError, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -244,12 +244,12 @@ impl<'a> Builder<'a> {
                 self.backends.push(backend.clone());
                 continue;
             };
-            let (severity, consequence) = match purpose {
-                Purpose::Copies => (Severity::Warning, "it gets no copies of requests"),
-                Purpose::Word => (Severity::Error, "requests that wait for its word are answered 500"),
+            let severity = match purpose {
+                Purpose::Copies => Severity::Warning,
+                Purpose::Word => Severity::Error,
             };
             let (code, _, problem) = explain(&error, backend);
-            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, consequence);
+            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, purpose.without());
             if !self.diagnostics.contains(&found) {
                 self.diagnostics.push(found);
             }

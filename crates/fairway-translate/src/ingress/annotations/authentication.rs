@@ -13,10 +13,11 @@ use crate::ingress::annotations::family::{Family, Known, differs, done, guards, 
 use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Phase, Purpose};
+use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
+use crate::shared::backend::Purpose;
 use crate::shared::references::Referenced;
 use crate::shared::service_url::{ServiceUrl, UrlPlace};
 use crate::shared::text::switch;
@@ -215,7 +216,7 @@ fn external(
     };
     let Question { mut auth, host } = question;
     if let Some(host) = host {
-        let reference = host.backend(context.inputs.resources);
+        let reference = host.backend(context.inputs.resources, Purpose::Word);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
         let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
         contributions.filters.name_backend(reference, origin, Purpose::Word);
