@@ -17,6 +17,7 @@ mod fault;
 mod filter;
 mod grpc;
 mod handshake;
+mod kept_answers;
 mod listener;
 mod listening;
 mod metrics;

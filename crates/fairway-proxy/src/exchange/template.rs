@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
-use fairway_message::Known;
+use fairway_message::{FieldRef, Known};
 use fairway_model::{Template, TemplatePart};
 
 use crate::buffers::Buffers;
+use crate::passwords::Claim;
 use crate::request::client::Client;
+use crate::request::cookies::cookie_of;
 use crate::request::intake::Intake;
 
 /// The text of a template for the request in the buffers.
@@ -26,9 +28,29 @@ pub(super) fn text(template: &Template, (intake, client): (&Intake, &Client), bu
             TemplatePart::Address => {
                 write!(text, "{}", client.address).expect("a vector takes every write");
             }
+            TemplatePart::BasicUser => {
+                let claim = buffers.request.named(b"Authorization").and_then(Claim::read);
+                text.extend_from_slice(claim.as_ref().map(Claim::user).unwrap_or_default().as_bytes());
+            }
+            TemplatePart::Field(name) => {
+                let named = |field: &FieldRef<'_>| is_variable(field.name, name.as_bytes());
+                for (number, field) in buffers.request.fields().filter(named).enumerate() {
+                    text.extend_from_slice(if number > 0 { b", " } else { b"" });
+                    text.extend_from_slice(field.value);
+                }
+            }
+            TemplatePart::Cookie(name) => {
+                text.extend_from_slice(cookie_of(&buffers.request, name.as_bytes()).unwrap_or_default());
+            }
         }
     }
     text
+}
+
+/// Whether a variable with this name stands for a field.
+fn is_variable(field: &[u8], name: &[u8]) -> bool {
+    let canonical = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+    field.len() == name.len() && field.iter().map(canonical).eq(name.iter().copied())
 }
 
 /// Percent-encodes all but the unreserved characters (RFC 3986 §2.3).

@@ -1,9 +1,11 @@
-//! What guards need besides the request: what all workers count together, and what verifies passwords.
+//! What guards need besides the request: what all workers count together, what verifies passwords, and answers of services
+//! that were asked before.
 
 use std::sync::Arc;
 
 use fairway_runtime::counts::Counts;
 
+use crate::kept_answers::KeptAnswers;
 use crate::passwords::{Passwords, Pool};
 
 /// Of a worker.
@@ -11,6 +13,7 @@ pub(crate) struct Guards {
     /// What policies count, together with the other workers.
     pub(crate) counts: Arc<Counts>,
     pub(crate) passwords: Passwords,
+    pub(crate) answers: KeptAnswers,
 }
 
 /// What the guards of all workers share.
@@ -28,6 +31,7 @@ impl SharedGuards {
 
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
-        Guards { counts: self.counts, passwords: Passwords::new(self.pool) }
+        let answers = KeptAnswers::default();
+        Guards { counts: self.counts, passwords: Passwords::new(self.pool), answers }
     }
 }

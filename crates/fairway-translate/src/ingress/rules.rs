@@ -170,8 +170,8 @@ impl<'a> Builder<'a> {
         self.backends.extend(secured);
         let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
-        if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
-            filters.extend(owner.contributions.errors.filters(&pages, &labels(location)));
+        if let Some(owner) = &location.owner {
+            filters.extend(owner.contributions.errors.filters(pages, &labels(location)));
         }
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
         let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
             let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
             let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
-            self.diagnostics.push(found.because(problem, "errors stay as they are"));
+            self.diagnostics.push(found.because(problem, "error answers that it would replace become 404"));
             return None;
         };
         let key = reference.key.clone();

@@ -252,12 +252,13 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         }
         Target::Cluster(address) => vec![Endpoint { address, name: None }],
         Target::External(name) => {
-            let place = if service.is_some() { origin.at("spec.externalName") } else { origin.clone() };
+            let by_service = origin.at("spec.externalName");
+            let place = if service.is_some() { &by_service } else { &origin };
             let without = match &reference.by_url {
                 Some(by_url) => by_url.purpose.without(),
                 None => "the Service has no endpoint, and its paths answer 503",
             };
-            let (endpoints, refused) = external::endpoints(&name, inputs, (&place, without));
+            let (endpoints, refused) = external::endpoints(&name, inputs, (place, without));
             diagnostics.extend(refused);
             endpoints
         }
