@@ -50,10 +50,10 @@ const CRATES: &[Place] = &[
         name: "fairway-proxy",
         may: &[
             "fairway-grpc",
+            "fairway-guards",
             "fairway-http2",
             "fairway-message",
             "fairway-model",
-            "fairway-password",
             "fairway-routing",
             "fairway-runtime",
             "fairway-sides",
@@ -62,6 +62,11 @@ const CRATES: &[Place] = &[
         never: KUBERNETES,
     },
     Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-guards",
+        may: &["fairway-message", "fairway-model", "fairway-password", "fairway-runtime"],
+        never: KUBERNETES,
+    },
     Place {
         name: "fairway-sides",
         may: &["fairway-grpc", "fairway-http1", "fairway-http2", "fairway-message", "fairway-runtime"],
@@ -125,6 +130,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-pattern",
     "fairway-routing",
     "fairway-grpc",
+    "fairway-guards",
     "fairway-http1",
     "fairway-http2",
     "fairway-proxy",

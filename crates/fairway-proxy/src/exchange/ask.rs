@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use fairway_guards::Tag;
 use fairway_message::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule};
 use fairway_routing::{Asking, CompiledRule};
@@ -12,7 +13,6 @@ use super::subrequest::{self, Asker, Question, Unseen};
 use super::{lookup, template};
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
-use crate::kept_answers::Tag;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
@@ -94,7 +94,7 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
 fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Tag {
     let Exchange { env, buffers, .. } = exchange;
     let Rule { origin, labels, .. } = env.rule.rule();
-    let key = template::text(&kept.key, (&env.intake, &env.client), buffers);
+    let key = template::compared(&kept.key, (&env.intake, &env.client), buffers);
     let parts = [
         asking.identity.as_bytes(),
         origin.kind.as_bytes(),

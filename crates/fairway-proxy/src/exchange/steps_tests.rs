@@ -252,6 +252,24 @@ async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn parts_of_a_key_do_not_run_into_each_other() {
+    on_stage(async {
+        let parts = ["x_user", "x_token"].map(|name| TemplatePart::Field(name.into()));
+        let times = vec![(None, Duration::from_secs(60))];
+        let auth = ExternalAuth { kept: Some(KeptAuth { key: Template(parts.into()), times }), ..auth() };
+        let (stage, seen) = stage(1, vec![Filter::ExternalAuth(auth)], |_| Some(ok()));
+        let mut client = stage.client();
+        for (user, token, questions) in [("ab", "c", 1), ("a", "bc", 2), ("ab", "c", 2), ("", "abc", 3)] {
+            let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\nX-Token: {token}\r\n\r\n");
+            assert_eq!(client.ask(&get).await.unwrap().status, 200);
+            let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            assert_eq!(asked, questions, "{user} {token}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
     for (fields, questions) in [
         ("Set-Cookie: a=b\r\n", 2),

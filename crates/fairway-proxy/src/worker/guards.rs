@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
+use fairway_guards::{KeptAnswers, Passwords, Pool};
 use fairway_runtime::counts::Counts;
-
-use crate::kept_answers::KeptAnswers;
-use crate::passwords::{Passwords, Pool};
 
 /// Of a worker.
 pub(crate) struct Guards {

@@ -19,11 +19,11 @@ const LARGEST: usize = 8 << 10;
 
 /// What requests have in common that get the same answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Tag([u8; 32]);
+pub struct Tag([u8; 32]);
 
 /// The answers that a worker keeps. Nothing is made before the first is looked for.
 #[derive(Default)]
-pub(crate) struct KeptAnswers(RefCell<Option<Box<Table>>>);
+pub struct KeptAnswers(RefCell<Option<Box<Table>>>);
 
 struct Table {
     key: hmac::Key,
@@ -43,7 +43,7 @@ struct Kept {
 
 impl KeptAnswers {
     /// The tag of a request, of which these parts count.
-    pub(crate) fn tag(&self, parts: &[&[u8]]) -> Tag {
+    pub fn tag(&self, parts: &[&[u8]]) -> Tag {
         let mut table = self.0.borrow_mut();
         let mut context = hmac::Context::with_key(&table.get_or_insert_with(Table::new).key);
         for part in parts {
@@ -57,14 +57,14 @@ impl KeptAnswers {
     }
 
     /// The answer that is kept under a tag.
-    pub(crate) fn find(&self, tag: &Tag) -> Option<Rc<Head>> {
+    pub fn find(&self, tag: &Tag) -> Option<Rc<Head>> {
         let table = self.0.borrow();
         let kept = table.as_ref()?.answers.get(tag)?;
         (Instant::now() < kept.until).then(|| Rc::clone(&kept.answer))
     }
 
     /// Keeps an answer for this long, unless it is too large.
-    pub(crate) fn keep(&self, tag: Tag, answer: Head, time: Duration) {
+    pub fn keep(&self, tag: Tag, answer: Head, time: Duration) {
         let bytes = size_of::<Kept>() + answer.kept_bytes();
         let until = Instant::now().checked_add(time);
         if let (Some(table), Some(until), true) = (&mut *self.0.borrow_mut(), until, bytes <= LARGEST) {
@@ -79,7 +79,7 @@ impl KeptAnswers {
     }
 
     /// Forgets all.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.0.take();
     }
 }
