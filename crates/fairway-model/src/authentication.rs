@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,19 @@ pub struct ExternalAuth {
     pub cookies: AuthCookies,
     /// How long each step of the question may take.
     pub timeouts: Timeouts,
+    /// Whether answers are kept for further requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptAuth>,
+}
+
+/// Which answers of an authentication service are kept, and for which requests (nginx `proxy_cache_key`,
+/// `proxy_cache_valid`). One that sets a cookie, or says itself that it is for one request only, is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptAuth {
+    /// Requests of one rule and host with the same text here get the same answer.
+    pub key: Template,
+    /// For how long, by status; the first that fits counts, `None` fits all. Others are not kept.
+    pub times: Vec<(Option<u16>, Duration)>,
 }
 
 /// Who decides whether a request may pass.
@@ -100,6 +114,12 @@ pub enum TemplatePart {
     Method,
     /// The client's address once trust is settled.
     Address,
+    /// The user that `Authorization: Basic` names; nothing of it is verified.
+    BasicUser,
+    /// The values of a field, comma-separated. By its name as variables of nginx write it: lower case, `_` for `-`.
+    Field(Arc<str>),
+    /// The value of a cookie.
+    Cookie(Arc<str>),
 }
 
 impl Template {
@@ -121,6 +141,9 @@ impl fmt::Display for Template {
             TemplatePart::EscapedRequestUri => f.write_str("$escaped_request_uri"),
             TemplatePart::Method => f.write_str("$request_method"),
             TemplatePart::Address => f.write_str("$remote_addr"),
+            TemplatePart::BasicUser => f.write_str("$remote_user"),
+            TemplatePart::Field(name) => write!(f, "$http_{name}"),
+            TemplatePart::Cookie(name) => write!(f, "$cookie_{name}"),
         })
     }
 }

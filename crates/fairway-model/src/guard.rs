@@ -100,8 +100,8 @@ pub struct Fallback {
 pub struct ErrorPages {
     /// In ascending order.
     pub statuses: Vec<u16>,
-    /// Who is asked.
-    pub backend: BackendKey,
+    /// Who is asked; `None` is nobody, and the answer is 404.
+    pub backend: Option<BackendKey>,
     /// Fields of the question besides the request's own; the status is added as `X-Code`.
     pub fields: Vec<(Arc<str>, Arc<str>)>,
 }

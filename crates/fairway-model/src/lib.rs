@@ -25,7 +25,8 @@ pub mod tls;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
 pub use authentication::{
-    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, OwnScheme, Template, TemplatePart, Users,
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Template, TemplatePart,
+    Users,
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,

@@ -22,7 +22,6 @@ mod listening;
 mod metrics;
 mod network;
 mod options;
-mod passwords;
 mod peer;
 mod proxy;
 mod proxy_protocol;

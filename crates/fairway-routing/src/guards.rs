@@ -11,6 +11,8 @@ pub struct Asking<R> {
     pub auth: ExternalAuth,
     /// Where the question goes: a rule of its own, without steps. `None`: to whoever serves it on the request's own host.
     pub rule: Option<R>,
+    /// What tells the question apart from all others, where answers are kept; else empty.
+    pub identity: Box<str>,
 }
 
 /// Several guards of which one is enough.
@@ -46,7 +48,8 @@ impl<R> Asking<R> {
         let fixed = |known: Known| known.is_of_one_hop() || known == Known::Host;
         auth.copied.retain(|name| !fixed(Known::of(name.as_bytes())));
         auth.fields.retain(|(name, _)| !fixed(Known::of(name.as_bytes())));
-        Self { auth, rule }
+        let identity = auth.kept.as_ref().map(|_| format!("{auth:?}").into()).unwrap_or_default();
+        Self { auth, rule, identity }
     }
 }
 

@@ -167,8 +167,8 @@ pub struct Copying<R> {
 pub struct Replacing<R> {
     /// Which ones, and what is said about them.
     pub pages: ErrorPages,
-    /// Where the question goes: a rule of its own, with what the outer rule does to every answer.
-    pub rule: R,
+    /// Where the question goes: a rule of its own, with what the outer rule does to every answer. `None`: nowhere.
+    pub rule: Option<R>,
 }
 
 /// Another backend for requests that have no endpoint.
@@ -336,7 +336,7 @@ impl<R> Steps<R> {
             _ => None,
         });
         let replaced = self.answer.iter().filter_map(|step| match step {
-            AnswerStep::Replace(replacing) => Some(&replacing.rule),
+            AnswerStep::Replace(replacing) => replacing.rule.as_ref(),
             _ => None,
         });
         let falling = self.fallbacks.iter().map(|falling| &falling.rule);
@@ -425,8 +425,10 @@ impl<R> Lists<R> {
                 forward.push(Copying { mirror: mirror.clone(), rule });
             }
             Filter::ErrorPages(pages) => {
-                let filters = all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
-                let rule = inner(InnerRule { backend: &pages.backend, timeouts: None, filters });
+                let filters = || all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
+                let backend = pages.backend.as_ref();
+                let rule =
+                    backend.map(|backend| inner(InnerRule { backend, timeouts: None, filters: filters() }));
                 replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
             }
             Filter::Fallback(to) => {

@@ -50,10 +50,10 @@ const CRATES: &[Place] = &[
         name: "fairway-proxy",
         may: &[
             "fairway-grpc",
+            "fairway-guards",
             "fairway-http2",
             "fairway-message",
             "fairway-model",
-            "fairway-password",
             "fairway-routing",
             "fairway-runtime",
             "fairway-session",
@@ -64,6 +64,11 @@ const CRATES: &[Place] = &[
     },
     Place { name: "fairway-session", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-guards",
+        may: &["fairway-message", "fairway-model", "fairway-password", "fairway-runtime"],
+        never: KUBERNETES,
+    },
     Place {
         name: "fairway-sides",
         may: &["fairway-grpc", "fairway-http1", "fairway-http2", "fairway-message", "fairway-runtime"],
@@ -127,6 +132,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-pattern",
     "fairway-routing",
     "fairway-grpc",
+    "fairway-guards",
     "fairway-http1",
     "fairway-http2",
     "fairway-proxy",

@@ -1,13 +1,21 @@
-//! The table of `docs/annotations.md` is what the families of annotations say.
+//! The table of `docs/annotations.md` is what the families of annotations say, with the examples of `examples.yaml`, each of
+//! which works.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test annotations_doc` writes the table anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use fairway_translate::{Class, Known, Support, known_annotations};
+use fairway_translate::{Class, Known, Support, known_annotations, translate};
+use serde_json::Value;
+
+use support::{NOW, scene};
 
 #[test]
 fn the_table_and_the_code_agree() {
@@ -16,7 +24,8 @@ fn the_table_and_the_code_agree() {
     let is_row = |line: &&str| line.starts_with("| `");
     // The first table: those of Fairway's own annotations come later.
     let written: Vec<&str> = text.lines().skip_while(|line| !is_row(line)).take_while(is_row).collect();
-    let rows: Vec<String> = known_annotations().iter().map(row).collect();
+    let examples = examples();
+    let rows: Vec<String> = known_annotations().iter().map(|known| row(known, &examples)).collect();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let before = text.lines().take_while(|line| !is_row(line));
         let after = text.lines().skip_while(|line| !is_row(line)).skip_while(is_row);
@@ -30,7 +39,166 @@ fn the_table_and_the_code_agree() {
     assert_eq!(rows.len(), written.len(), "the table has as many rows as there are annotations");
 }
 
-fn row(known: &Known) -> String {
+#[test]
+fn every_annotation_that_works_has_an_example_that_is_accepted() {
+    let examples = examples();
+    for known in known_annotations() {
+        let works = !matches!(known.support, Support::Missing { .. });
+        assert_eq!(examples.contains_key(known.name), works, "an example of {}", known.name);
+    }
+    let mut wrong = Vec::new();
+    for (name, example) in &examples {
+        let mut annotations = String::new();
+        let with = example["with"].as_object().into_iter().flatten();
+        for (name, value) in
+            with.map(|(name, value)| (name.as_str(), value)).chain([(&**name, &example["example"])])
+        {
+            let value = value.as_str().unwrap_or_else(|| panic!("{name}: {value} is no text"));
+            _ = writeln!(annotations, "    nginx.ingress.kubernetes.io/{name}: {value:?}");
+        }
+        let main = if annotations.contains("/canary: ") { MAIN } else { "" };
+        let path = if annotations.contains("/rewrite-target: ") { "/a/(.*)" } else { "/a" };
+        let scene = scene(
+            &SITE.replace("MAIN\n", main).replace("PATH", path).replace("    ANNOTATIONS\n", &annotations),
+        );
+        let found = translate(&scene.resources, &scene.options, NOW).diagnostics;
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        wrong.extend(found.into_iter().map(|found| format!("{name}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the examples refer to.
+const SITE: &str = r#"kind: Options
+configmap: demo/settings
+---
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: fairway}
+spec: {controller: fairway.dev/ingress-controller}
+---
+MAIN
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: demo
+  creationTimestamp: "2026-01-02T00:00:00Z"
+  annotations:
+    ANNOTATIONS
+spec:
+  ingressClassName: fairway
+  rules:
+  - host: a.test
+    http:
+      paths:
+      - {path: "PATH", pathType: ImplementationSpecific, backend: {service: {name: other, port: {number: 80}}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: demo}
+data: {global-allowed-response-headers: X-One}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: headers, namespace: demo}
+data: {X-One: one}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: authority, namespace: demo}
+stringData:
+  ca.crt: |
+    -----BEGIN CERTIFICATE-----
+    MIIBWDCB/6ADAgECAhRgmEX0+pFrpdDuCU2pTdBgqAA5vTAKBggqhkjOPQQDAjAh
+    MR8wHQYDVQQDDBZyY2dlbiBzZWxmIHNpZ25lZCBjZXJ0MB4XDTIwMDEwMTAwMDAw
+    MFoXDTQwMDEwMTAwMDAwMFowITEfMB0GA1UEAwwWcmNnZW4gc2VsZiBzaWduZWQg
+    Y2VydDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABKckIhAeuo9kx+t0xx/ng0gK
+    rPAC1p2Tq4IdxOE0DklTYwcfdv1fIfsFO+ZFeicPctFWNMTvWQKPlyLjNK1Nmzqj
+    FTATMBEGA1UdEQQKMAiCBmEudGVzdDAKBggqhkjOPQQDAgNIADBFAiBUQah2KdI2
+    rvCr4IXXov4yjDRT4SxgbOhtsXAqr/pf8AIhAJiA5qpjOLOV4/RdJbBRPfFJIt6l
+    0+H1Rty5IyRbGbhW
+    -----END CERTIFICATE-----
+  note: "the separator of documents may not follow a certificate"
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: users, namespace: demo}
+stringData: {auth: "user:$apr1$aaaaaaaa$h8ukFPb8HsVWnBtbdpMYo1"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: main, namespace: demo}
+spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80, targetPort: 3000}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: main-1, namespace: demo, labels: {kubernetes.io/service-name: main}}
+addressType: IPv4
+ports: [{name: http, port: 3000, protocol: TCP}]
+endpoints: [{addresses: ["10.0.0.1"]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: other, namespace: demo}
+spec: {clusterIP: 10.96.0.2, ports: [{name: http, port: 80, targetPort: 3000}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: other-1, namespace: demo, labels: {kubernetes.io/service-name: other}}
+addressType: IPv4
+ports: [{name: http, port: 3000, protocol: TCP}]
+endpoints: [{addresses: ["10.0.0.2"]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: auth, namespace: demo}
+spec: {clusterIP: 10.96.0.3, ports: [{name: http, port: 80, targetPort: 3000}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: auth-1, namespace: demo, labels: {kubernetes.io/service-name: auth}}
+addressType: IPv4
+ports: [{name: http, port: 3000, protocol: TCP}]
+endpoints: [{addresses: ["10.0.0.3"]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: errors, namespace: demo}
+spec: {clusterIP: 10.96.0.4, ports: [{name: http, port: 80, targetPort: 3000}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: errors-1, namespace: demo, labels: {kubernetes.io/service-name: errors}}
+addressType: IPv4
+ports: [{name: http, port: 3000, protocol: TCP}]
+endpoints: [{addresses: ["10.0.0.4"]}]
+---
+kind: Certificate
+metadata: {name: cert, namespace: demo}
+names: ["up.example.com"]
+"#;
+
+/// Whose requests a canary takes.
+const MAIN: &str = r#"apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: main, namespace: demo, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  ingressClassName: fairway
+  rules:
+  - host: a.test
+    http:
+      paths:
+      - {path: "/a", pathType: ImplementationSpecific, backend: {service: {name: main, port: {number: 80}}}}
+---
+"#;
+
+/// By annotation.
+fn examples() -> BTreeMap<String, Value> {
+    serde_saphyr::from_str(include_str!("examples.yaml")).unwrap()
+}
+
+fn row(known: &Known, examples: &BTreeMap<String, Value>) -> String {
     let (state, text, paths) = match known.support {
         Support::Done => ("done", "", ""),
         Support::Differs { how } => ("done differently", how, ""),
@@ -41,5 +209,8 @@ fn row(known: &Known) -> String {
         }
     };
     let alias = known.alias_of.map(|newer| format!(" (another name of `{newer}`)")).unwrap_or_default();
-    format!("| `{}` | {state} | {text}{alias} | {paths}|", known.name)
+    let example = examples.get(known.name);
+    let of = |field: &str| example.and_then(|it| it[field].as_str()).unwrap_or_default();
+    let shown = example.map(|_| format!("`{}`", of("example"))).unwrap_or_default();
+    format!("| `{}` | {} | {shown} | {state} | {text}{alias} | {paths}|", known.name, of("does"))
 }

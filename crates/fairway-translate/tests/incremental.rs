@@ -56,6 +56,8 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("auth-url", "http://s1.default.svc/x"),
         ("auth-url", "https://up.example.com/x"),
         ("auth-url", "https://$host/x"),
+        ("mirror-target", "http://10.96.0.1$request_uri"),
+        ("mirror-target", "https://up.example.com$request_uri"),
         ("denylist-source-range", "10.0.0.0/8"),
         ("permanent-redirect", "https://x.test"),
         ("server-alias", "b.a.test, *.test, b.test"),

@@ -412,6 +412,38 @@ async fn both_guards_must_agree_unless_any_is_enough() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_kept_is_not_asked_for_again_until_the_annotations_change() {
+    let url = |what: &str| format!("{SERVICE}/{what}");
+    let (no, own, status, good) = (url("401"), url("user"), url("404"), url("oauth2/auth"));
+    let key = ("auth-cache-key", "$http_authorization$cookie__oauth2_proxy");
+    let site = Site::new(&[
+        ("no", &[("auth-url", &no), key]),
+        ("own", &[("auth-url", &own), key]),
+        ("status", &[("auth-url", &status), key]),
+        ("good", &[("auth-url", &good), key, ("auth-response-headers", "X-Auth-Request-User")]),
+    ])
+    .await;
+    let flags = ["--configmap", "a/settings", "--workers", "1"];
+    let fairway = Fairway::ready(Path::new(BINARY), site.manifests.path(), &flags).await;
+    // An answer with a cookie is one client's own, and 404 is no status that is kept.
+    for (name, questions, expected) in [("no", 1, 401), ("own", 3, 200), ("status", 3, 500), ("good", 1, 200)]
+    {
+        let before = site.service.requests().len();
+        for _ in 0..3 {
+            let request = Request::get(&format!("{name}.test"), "/p").header("Cookie", "_oauth2_proxy=good");
+            assert_eq!(ask(&fairway, &request.close()).await.status, expected, "{name}");
+            let user = (name == "good").then_some("alice");
+            assert!(user.is_none() || site.last().header("X-Auth-Request-User") == user);
+        }
+        assert_eq!(site.service.requests().len() - before, questions, "{name}");
+    }
+    assert_eq!(get(&fairway, "good").await.status, 401, "another key");
+    site.guard("no", &[("auth-url", &own), key]);
+    eventually("the service is asked anew", PATIENCE, || async { get(&fairway, "no").await.status == 200 })
+        .await;
+}
+
+#[tokio::test]
 async fn one_service_may_decide_for_all_but_those_that_opt_out() {
     let own = format!("{SERVICE}/204");
     let site = Site::new(&[

@@ -200,6 +200,38 @@ fn the_symbols_of_the_two_lives_are_in_their_files() {
 }
 
 #[test]
+fn what_holds_the_behaviour_that_traffic_depends_on_exists() {
+    let text = document("docs/annotations.md");
+    let section = text.split("\n## Behaviour that traffic depends on\n").nth(1).unwrap();
+    let table: Vec<_> = rows(section.split("\n## ").next().unwrap()).skip(2).collect();
+    assert_eq!(table.len(), 20, "shared rules of ingress-nginx");
+    let sources = sources(&root().join("crates"));
+    let case = |name: &str| root().join(format!("crates/fairway/tests/recorded/cases/{name}.json")).exists();
+    let golden =
+        |name: &str| root().join(format!("crates/fairway-translate/tests/golden/{name}/in.yaml")).exists();
+    let test = |name: &str| sources.iter().any(|source| source.contains(&format!("fn {name}() {{")));
+    for row in table {
+        let mut held = quoted(row[1]).peekable();
+        assert!(held.peek().is_some(), "nothing holds: {}", row[0]);
+        for name in held {
+            assert!(case(name) || golden(name) || test(name), "there is no case or test {name}");
+        }
+    }
+}
+
+/// The texts of all Rust files below a folder.
+fn sources(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.extension().is_some_and(|it| it == "rs") {
+            true => vec![fs::read_to_string(&path).unwrap()],
+            false if path.is_dir() => sources(&path),
+            false => Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
 fn files_that_documents_refer_to_exist() {
     let mut wrong = String::new();
     let mut documents = Vec::new();

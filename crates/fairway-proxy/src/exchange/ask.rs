@@ -1,15 +1,18 @@
 //! Steps that wait for another service's word: a question of their own, through the same pools, before the request goes on.
 //! Only a service that says so lets a request pass; whatever else happens keeps it out.
 
+use std::time::Duration;
+
+use fairway_guards::Tag;
 use fairway_message::{Head, Known};
-use fairway_model::{Action, AuthService, OwnScheme};
+use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule};
 use fairway_routing::{Asking, CompiledRule};
 
 use super::environment::Exchange;
 use super::subrequest::{self, Asker, Question, Unseen};
 use super::{lookup, template};
 use crate::fault::Fault;
-use crate::filter::{self, FilterContext, Verdict, keep_cookies, own_answer, vouch};
+use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
@@ -33,18 +36,37 @@ pub(super) async fn ask<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     asking: &Asking,
 ) -> Answer {
+    let tag = asking.auth.kept.as_ref().map(|kept| tag(exchange, asking, kept));
+    if let Some(kept) = tag.and_then(|tag| exchange.env.worker.guards.answers.find(&tag)) {
+        return heed(exchange, asking, &kept);
+    }
     let mut question = exchange.env.worker.lend_buffers();
     write_question(exchange, asking, &mut question);
-    let asked = put(exchange, asking, &mut question).await;
+    match put(exchange, asking, &mut question).await {
+        Ok(()) => {
+            if let (Some(tag), Some(kept)) = (tag, &asking.auth.kept)
+                && let Some(time) = time(kept, &question.answer)
+            {
+                let answer = what_is_used(asking, &question.answer);
+                exchange.env.worker.guards.answers.keep(tag, answer, time);
+            }
+            heed(exchange, asking, &question.answer)
+        }
+        Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)) => Answer::None(fault),
+        Err(_) => Answer::None(Fault::Undecided),
+    }
+}
+
+/// Does what the head of a service's answer says.
+fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, answer: &Head) -> Answer {
     let Exchange { buffers, record, env, .. } = exchange;
-    let answer = &question.answer;
-    match (asked, answer.status()) {
-        (Ok(()), 200..=299) => {
+    match answer.status() {
+        200..=299 => {
             keep_cookies(answer, buffers);
             vouch(asking, answer, &mut buffers.request);
             Answer::Yes
         }
-        (Ok(()), status @ (401 | 403)) => {
+        status @ (401 | 403) => {
             keep_cookies(answer, buffers);
             record.fault = Some(Fault::Denied(status));
             match &asking.auth.sign_in {
@@ -63,9 +85,72 @@ pub(super) async fn ask<N: Network, D: Downstream>(
             }
             Answer::No(status)
         }
-        (Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)), _) => Answer::None(fault),
         _ => Answer::None(Fault::Undecided),
     }
+}
+
+/// What a request has in common with those that get the same answer: the rule, the question and the host besides the key, so
+/// that no key, however careless, opens another path.
+fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Tag {
+    let Exchange { env, buffers, .. } = exchange;
+    let Rule { origin, labels, .. } = env.rule.rule();
+    let key = template::compared(&kept.key, (&env.intake, &env.client), buffers);
+    let parts = [
+        asking.identity.as_bytes(),
+        origin.kind.as_bytes(),
+        origin.namespace.as_bytes(),
+        origin.name.as_bytes(),
+        origin.field.as_bytes(),
+        labels.path.as_bytes(),
+        buffers.host.as_bytes(),
+        &key,
+    ];
+    env.worker.guards.answers.tag(&parts)
+}
+
+/// For how long an answer holds for other requests; what it says itself comes first (nginx `proxy_cache_valid`), and what may
+/// make it one request's own keeps it from being kept.
+fn time(kept: &KeptAuth, answer: &Head) -> Option<Duration> {
+    const OWN: [&[u8]; 3] = [b"Set-Cookie", b"Vary", b"Expires"];
+    if OWN.iter().any(|name| answer.named(name).is_some()) {
+        return None;
+    }
+    let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
+    let said = |name: &[u8]| answer.named(name).map(|value| std::str::from_utf8(value).unwrap_or_default());
+    let by_status = || {
+        let fits = |(status, _): &&(Option<u16>, Duration)| status.is_none_or(|it| it == answer.status());
+        kept.times.iter().find(fits).map(|(_, time)| *time)
+    };
+    let time = match said(b"X-Accel-Expires") {
+        Some(text) => seconds(text.trim()),
+        None => {
+            let mut time = by_status();
+            for control in answer.all_named(b"Cache-Control") {
+                let control = std::str::from_utf8(control).ok()?.to_ascii_lowercase();
+                for directive in control.split(',').map(str::trim) {
+                    match directive.split_once('=').unwrap_or((directive, "")) {
+                        ("no-cache" | "no-store" | "private", _) => return None,
+                        ("max-age" | "s-maxage", age) => time = Some(seconds(age.trim_matches('"'))?),
+                        _ => {}
+                    }
+                }
+            }
+            time
+        }
+    };
+    time.filter(|time| !time.is_zero())
+}
+
+/// The parts of an answer that matter for other requests.
+fn what_is_used(asking: &Asking, answer: &Head) -> Head {
+    let mut used = Head::new();
+    used.start_response(answer.status());
+    for field in answer.fields() {
+        if is_copied(asking, field.name) || field.name.eq_ignore_ascii_case(b"WWW-Authenticate") {
+            used.append(field.name, field.value);
+        }
+    }
+    used
 }
 
 /// Puts the question to whoever decides.

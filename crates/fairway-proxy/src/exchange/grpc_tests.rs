@@ -254,7 +254,7 @@ async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one(
 async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_people() {
     on_stage(async {
         let nobody = AccessList { deny: vec!["192.0.2.0/24".parse().unwrap()], allow: Vec::new() };
-        let pages = ErrorPages { statuses: vec![403], backend: "c".into(), fields: Vec::new() };
+        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
         let filters = vec![Filter::Access(nobody), Filter::ErrorPages(pages)];
         let (stage, seen) = stage(filters, OK);
         let mut client = stage.client();

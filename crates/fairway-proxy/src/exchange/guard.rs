@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use fairway_guards::{Claim, Word};
 use fairway_model::BasicAuth;
 use fairway_routing::{AnyOf, RequestStep};
 
@@ -14,7 +15,6 @@ use super::respond;
 use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::network::Network;
-use crate::passwords::{Claim, Word};
 use fairway_sides::sides::Downstream;
 
 /// Waits for the word of a step. Whatever does not let the request pass keeps it out.

@@ -23,6 +23,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     replacing: &Replacing,
     status: u16,
 ) -> Ending {
+    let Some(rule) = &replacing.rule else { return respond::without_page(exchange).await };
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut question = env.worker.lend_buffers();
     write_question(&mut question.request, buffers, env, (replacing, status));
@@ -33,9 +34,8 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     (intake.version, intake.persistence, intake.expectation, intake.upgrade) =
         (outer.version, outer.persistence, outer.expectation, outer.upgrade);
     question.body = RequestBody::none(env.client.trust);
-    let (rule, limit) = (&replacing.rule, None);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit };
+    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit: None };
     // Counted and logged as the client's own, by its own rule.
     let mut own = Record::new(record.began, 0);
     let ending = {

@@ -115,6 +115,12 @@ pub(crate) async fn refuse_by_rule<N: Network, D: Downstream>(
     own(exchange).await
 }
 
+/// Answers 404 in the place of an answer that nobody has a page for.
+pub(super) async fn without_page<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+    filter::own_answer(exchange.buffers, 404, None);
+    own(exchange).await
+}
+
 /// Starts the answer that says what went wrong.
 fn own_fault(buffers: &mut Buffers, fault: Fault) {
     filter::own_answer(buffers, fault.status(), Some(fault.label()));

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use fairway_model::{
     AnswerRate, AnyGuard, AuthCookies, AuthService, BasicAuth, ConcurrencyLimit, ErrorPages, ExternalAuth,
-    Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, RateLimit, Template, Timeouts, Users,
+    Filter, HeaderEdit, HeaderField, KeptAuth, Mirror, MirrorTarget, RateLimit, Template, TemplatePart,
+    Timeouts, Users,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -96,7 +97,15 @@ fn auth() -> ExternalAuth {
         cookies: AuthCookies::OfSuccess,
         copied: ["X-User", "X-Groups", "Content-Length"].map(Into::into).into(),
         timeouts: Timeouts { read: Duration::from_secs(7), ..Timeouts::default() },
+        kept: None,
     }
+}
+
+/// The same with answers that are kept for a minute, by the value of `Authorization`.
+fn kept() -> ExternalAuth {
+    let key = Template(vec![TemplatePart::Field("authorization".into())]);
+    let times = [200, 401].map(|status| (Some(status), Duration::from_secs(60))).into();
+    ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() }
 }
 
 fn set(name: &str, value: &str) -> HeaderEdit {
@@ -173,6 +182,131 @@ async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_w
             assert!(client.ask(GET).await.is_some(), "the connection stays");
         })
         .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_nobody_has_a_page_for_becomes_404() {
+    on_stage(async {
+        let pages = ErrorPages { statuses: vec![500, 503], backend: None, fields: Vec::new() };
+        let hsts = Filter::StrictTransportSecurity("max-age=1".into());
+        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), hsts], |_| Some(BUSY));
+        let mut client = stage.client();
+        for _ in 0..2 {
+            client.send(PUT).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
+            assert!(!text.contains("busy"), "{text}");
+        }
+        assert_eq!(seen.borrow().len(), 2);
+        drop(client);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
+    for (answer, status) in [
+        ("HTTP/1.1 200 OK\r\nX-User: alice\r\nX-Other: x\r\nContent-Length: 0\r\n\r\n", 200),
+        ("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n", 401),
+    ] {
+        on_stage(async {
+            let (stage, seen) = stage(1, vec![Filter::ExternalAuth(kept())], move |number| match number {
+                100 => Some(answer),
+                _ => Some(ok()),
+            });
+            let mut client = stage.client();
+            let get =
+                |who: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {who}\r\nX-User: m\r\n\r\n");
+            let asked = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            for _ in 0..3 {
+                client.send(get("one")).await;
+                let text = client.answer_text().await;
+                assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+                assert_eq!(field(&text, "WWW-Authenticate"), (status == 401).then_some("Bearer"), "{text}");
+            }
+            assert_eq!(asked(), 1);
+            client.send(get("two")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 2, "another key");
+            client.send(get("one").replace("Host: a", "Host: b")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 3, "another host");
+            sleep(Duration::from_secs(60)).await;
+            let mut client = stage.client();
+            client.send(get("one")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 4, "its time is over");
+            let seen = seen.borrow();
+            let forwarded: Vec<_> = seen.iter().filter(|(to, _)| *to == 0).collect();
+            assert_eq!(forwarded.len(), if status == 200 { 6 } else { 0 });
+            let said =
+                |head: &str| (field(head, "X-User").map(str::to_owned), field(head, "X-Other").is_some());
+            let alice = || (Some("alice".to_owned()), false);
+            assert!(forwarded.iter().all(|(_, head)| said(head) == alice()), "{forwarded:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_key_do_not_run_into_each_other() {
+    on_stage(async {
+        let parts = ["x_user", "x_token"].map(|name| TemplatePart::Field(name.into()));
+        let times = vec![(None, Duration::from_secs(60))];
+        let auth = ExternalAuth { kept: Some(KeptAuth { key: Template(parts.into()), times }), ..auth() };
+        let (stage, seen) = stage(1, vec![Filter::ExternalAuth(auth)], |_| Some(ok()));
+        let mut client = stage.client();
+        for (user, token, questions) in [("ab", "c", 1), ("a", "bc", 2), ("ab", "c", 2), ("", "abc", 3)] {
+            let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\nX-Token: {token}\r\n\r\n");
+            assert_eq!(client.ask(&get).await.unwrap().status, 200);
+            let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            assert_eq!(asked, questions, "{user} {token}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
+    for (fields, questions) in [
+        ("Set-Cookie: a=b\r\n", 2),
+        ("Cache-Control: max-age=60, No-Store\r\n", 2),
+        ("Cache-Control: private\r\n", 2),
+        ("Cache-Control: max-age=0\r\n", 2),
+        ("Cache-Control: max-age=x\r\n", 2),
+        ("Cache-Control: max-age=1\r\n", 1),
+        ("X-Accel-Expires: 0\r\n", 2),
+        ("X-Accel-Expires: 5\r\nCache-Control: no-cache\r\n", 1),
+        ("Vary: Cookie\r\n", 2),
+        ("Expires: Thu, 01 Dec 2044 16:00:00 GMT\r\n", 2),
+        ("", 1),
+    ] {
+        for status in [200, 204] {
+            let answer = format!("HTTP/1.1 {status} OK\r\n{fields}Content-Length: 0\r\n\r\n");
+            let answer: &'static str = answer.leak();
+            let questions = match (status, fields.contains("=1") || fields.contains(": 5")) {
+                // What the answer says itself holds for every status.
+                (204, false) => 2,
+                _ => questions,
+            };
+            on_stage(async {
+                let (stage, seen) =
+                    stage(1, vec![Filter::ExternalAuth(kept())], move |number| match number {
+                        100 => Some(answer),
+                        _ => Some(ok()),
+                    });
+                let mut client = stage.client();
+                for _ in 0..2 {
+                    assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                }
+                let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+                assert_eq!(asked, questions, "{status} {fields:?}");
+            })
+            .await;
+        }
     }
 }
 
@@ -418,7 +552,7 @@ async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
 fn pages() -> Filter {
     Filter::ErrorPages(ErrorPages {
         statuses: vec![404, 502, 503],
-        backend: "c".into(),
+        backend: Some("c".into()),
         fields: vec![("X-Namespace".into(), "shop".into())],
     })
 }
@@ -492,7 +626,7 @@ async fn a_body_that_nobody_read_does_not_become_the_next_request() {
             deny: vec!["192.0.2.0/24".parse().unwrap()],
             allow: Vec::new(),
         });
-        let pages = ErrorPages { statuses: vec![403], backend: "c".into(), fields: Vec::new() };
+        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
         let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), access], |_| Some(PAGE));
         let mut client = stage.client();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n").await;

@@ -12,7 +12,7 @@ mod vouched;
 pub(crate) use answer::own_answer;
 pub(crate) use received::on_received;
 pub(crate) use verdict::{FilterContext, Verdict};
-pub(crate) use vouched::{keep_cookies, vouch, vouch_for_nobody};
+pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
 use fairway_message::{Head, Known, Method};
 use fairway_model::AccessList;

@@ -25,8 +25,13 @@ pub(crate) fn vouch_for_nobody(asking: &Asking, request: &mut Head) {
 fn remove_copied(asking: &Asking, request: &mut Head) {
     let copied = &asking.auth.copied;
     if !copied.is_empty() {
-        request.retain(|field| !copied.iter().any(|name| is_same(field.name, name.as_bytes())));
+        request.retain(|field| !is_copied(asking, field.name));
     }
+}
+
+/// Whether the request gets fields with this name from the answer.
+pub(crate) fn is_copied(asking: &Asking, name: &[u8]) -> bool {
+    asking.auth.copied.iter().any(|copied| is_same(name, copied.as_bytes()))
 }
 
 /// CGI-like endpoints take `_` and `-` for the same, as the variables of nginx do.

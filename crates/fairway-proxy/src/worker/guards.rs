@@ -1,14 +1,14 @@
-//! What guards need besides the request: what all workers count together, and what verifies passwords.
+//! What guards need besides the request: what all workers count together, what verifies passwords, and answers of services
+//! that were asked before.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fairway_guards::{KeptAnswers, Passwords, Pool};
 use fairway_model::ClientVerification;
 use fairway_runtime::counts::Counts;
 use fairway_tls::ClientTrust;
-
-use crate::passwords::{Passwords, Pool};
 
 /// Of a worker.
 pub(crate) struct Guards {
@@ -16,6 +16,7 @@ pub(crate) struct Guards {
     pub(crate) counts: Arc<Counts>,
     pub(crate) passwords: Passwords,
     pub(crate) trusts: Trusts,
+    pub(crate) answers: KeptAnswers,
 }
 
 /// Who may issue certificates of clients, as it was read when the first client came.
@@ -57,6 +58,7 @@ impl SharedGuards {
 
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
-        Guards { counts: self.counts, passwords: Passwords::new(self.pool), trusts: Trusts::default() }
+        let (passwords, answers) = (Passwords::new(self.pool), KeptAnswers::default());
+        Guards { counts: self.counts, passwords, trusts: Trusts::default(), answers }
     }
 }

@@ -184,6 +184,7 @@ impl<N: Network> Worker<N> {
         self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
             self.reuse.clear();
+            self.guards.answers.clear();
             self.groups.close_idle(usize::MAX);
             return_memory(Return::All);
         }

@@ -15,7 +15,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::to_https::Redirects;
-use crate::shared::backend::{BackendRef, Via};
+use crate::shared::backend::{BackendRef, Purpose, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -55,15 +55,6 @@ pub(crate) struct Named {
     /// Where it is named.
     pub(crate) origin: Origin,
     pub(crate) purpose: Purpose,
-}
-
-/// What a filter names a backend for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// It gets copies of requests.
-    Copies,
-    /// Requests wait for its word.
-    Word,
 }
 
 /// What the annotations of an Ingress make of its requests.

@@ -17,14 +17,15 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// The filters of a rule with these labels, whose pages come from `backend`.
-    pub(crate) fn filters(&self, backend: &BackendKey, labels: &RuleLabels) -> Vec<Filter> {
-        let fallback = Fallback { backend: backend.clone(), fields: unavailable(labels) };
-        let mut filters = vec![Filter::Fallback(fallback)];
+    /// The filters of a rule with these labels, whose pages come from `backend`. Without one ingress-nginx asks its global
+    /// default backend, which says 404 unless `--default-backend-service` names another.
+    pub(crate) fn filters(&self, backend: Option<BackendKey>, labels: &RuleLabels) -> Vec<Filter> {
+        let fallback =
+            |backend: &BackendKey| Fallback { backend: backend.clone(), fields: unavailable(labels) };
+        let mut filters: Vec<_> = backend.iter().map(fallback).map(Filter::Fallback).collect();
         if !self.statuses.is_empty() {
-            let statuses = self.statuses.clone();
-            let fields = about(labels);
-            filters.push(Filter::ErrorPages(ErrorPages { statuses, backend: backend.clone(), fields }));
+            let fields = if backend.is_some() { about(labels) } else { Vec::new() };
+            filters.push(Filter::ErrorPages(ErrorPages { statuses: self.statuses.clone(), backend, fields }));
         }
         filters
     }

@@ -68,6 +68,7 @@ impl Question {
             sign_in: sign_in(values)?,
             cookies: if values.always_set_cookie { AuthCookies::Always } else { AuthCookies::OfSuccess },
             timeouts,
+            kept: None,
         };
         Ok(Self { auth, host })
     }

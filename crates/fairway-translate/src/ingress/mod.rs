@@ -17,6 +17,7 @@ pub(crate) mod external_auth;
 pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
+pub(crate) mod kept_answers;
 pub(crate) mod layout;
 pub(crate) mod location;
 pub(crate) mod old_api;

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{HostClients, Named, Phase, Purpose, Upstream};
+use crate::ingress::contributions::{HostClients, Named, Phase, Upstream};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
@@ -21,7 +21,7 @@ use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
-use crate::shared::backend::{BackendRef, ResolveError, Via};
+use crate::shared::backend::{BackendRef, Purpose, ResolveError, Via};
 use crate::shared::balance::Balance;
 use crate::shared::transport::Transport;
 
@@ -180,8 +180,8 @@ impl<'a> Builder<'a> {
         self.backends.extend(secured);
         let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
-        if let Some((owner, pages)) = location.owner.as_ref().zip(pages) {
-            filters.extend(owner.contributions.errors.filters(&pages, &labels(location)));
+        if let Some(owner) = &location.owner {
+            filters.extend(owner.contributions.errors.filters(pages, &labels(location)));
         }
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
         let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
             let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
             let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
-            self.diagnostics.push(found.because(problem, "errors stay as they are"));
+            self.diagnostics.push(found.because(problem, "error answers that it would replace become 404"));
             return None;
         };
         let key = reference.key.clone();
@@ -254,12 +254,12 @@ impl<'a> Builder<'a> {
                 self.backends.push(backend.clone());
                 continue;
             };
-            let (severity, consequence) = match purpose {
-                Purpose::Copies => (Severity::Warning, "it gets no copies of requests"),
-                Purpose::Word => (Severity::Error, "requests that wait for its word are answered 500"),
+            let severity = match purpose {
+                Purpose::Copies => Severity::Warning,
+                Purpose::Word => Severity::Error,
             };
             let (code, _, problem) = explain(&error, backend);
-            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, consequence);
+            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, purpose.without());
             if !self.diagnostics.contains(&found) {
                 self.diagnostics.push(found);
             }

@@ -27,8 +27,35 @@ pub(crate) struct BackendRef {
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
     pub(crate) via: Via,
-    /// The name or address by which a URL names it: what is asked where there is no such Service.
-    pub(crate) host: Option<Arc<str>>,
+    /// The URL that names it: its host is asked where there is no such Service.
+    pub(crate) by_url: Option<ByUrl>,
+}
+
+/// A URL that names a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ByUrl {
+    /// A name or an address.
+    pub(crate) host: Arc<str>,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a filter names a backend for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It gets copies of requests.
+    Copies,
+    /// Requests wait for its word.
+    Word,
+}
+
+impl Purpose {
+    /// What happens as long as it has no endpoint.
+    pub(crate) fn without(self) -> &'static str {
+        match self {
+            Self::Copies => "it gets no copies of requests",
+            Self::Word => "requests that wait for its word are answered 500",
+        }
+    }
 }
 
 /// What stands for the Service.
@@ -72,14 +99,19 @@ impl BackendRef {
     ) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
-        Self { key, service, port, transport, balance, via: Via::default(), host: None }
+        Self { key, service, port, transport, balance, via: Via::default(), by_url: None }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
-    pub(crate) fn of_url(service: ObjectKey, (host, port): (Arc<str>, u16), transport: &Transport) -> Self {
-        let key = BackendKey(format!("{service}:{port}{};host={host}", transport.suffix()).into());
+    pub(crate) fn of_url(service: ObjectKey, port: u16, transport: &Transport, by_url: ByUrl) -> Self {
+        // What is said about one that cannot be reached depends on the purpose, so each purpose has a backend of its own.
+        let mark = match by_url.purpose {
+            Purpose::Copies => "copies",
+            Purpose::Word => "host",
+        };
+        let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
         let own = Self::new(service, port.to_string().into(), (transport, &Balance::default()));
-        Self { key, host: Some(host), ..own }
+        Self { key, by_url: Some(by_url), ..own }
     }
 
     /// The Service, if it is one by its name or its address.
@@ -89,7 +121,7 @@ impl BackendRef {
 
     /// The address by which a URL names it.
     pub(crate) fn by_address(&self) -> Option<IpAddr> {
-        self.host.as_ref()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+        self.by_url.as_ref()?.host.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
     /// What names it in the cookies of sessions: Service and port, whatever the cookies are like.
@@ -120,9 +152,11 @@ impl BackendRef {
 
     /// Where its addresses come from.
     pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
-        let service = match (inputs.resources.services.get(&self.service), &self.host) {
+        let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
             (Some(service), _) => service,
-            (None, Some(host)) => return self.external(host, &[]).map_err(|_| ResolveError::NoService),
+            (None, Some(by_url)) => {
+                return self.external(&by_url.host, &[]).map_err(|_| ResolveError::NoService);
+            }
             (None, None) => return Err(ResolveError::NoService),
         };
         let spec = service.object.spec.as_ref();
@@ -205,9 +239,9 @@ fn known_ports(ports: &[ServicePort]) -> String {
 /// Makes the backend.
 pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
     let service = inputs.resources.services.get(&reference.service);
-    let origin = match (service, &reference.host) {
+    let origin = match (service, &reference.by_url) {
         (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),
-        (None, Some(host)) => Origin::object("Host", "", host),
+        (None, Some(by_url)) => Origin::object("Host", "", &by_url.host),
         (None, None) => return None,
     };
     let mut diagnostics = Vec::new();
@@ -218,13 +252,13 @@ pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backe
         }
         Target::Cluster(address) => vec![Endpoint { address, name: None }],
         Target::External(name) => {
-            let place = match service {
-                Some(_) => {
-                    (origin.at("spec.externalName"), "the Service has no endpoint, and its paths answer 503")
-                }
-                None => (origin.clone(), "requests that wait for its word are answered 500"),
+            let by_service = origin.at("spec.externalName");
+            let place = if service.is_some() { &by_service } else { &origin };
+            let without = match &reference.by_url {
+                Some(by_url) => by_url.purpose.without(),
+                None => "the Service has no endpoint, and its paths answer 503",
             };
-            let (endpoints, refused) = external::endpoints(&name, inputs, (&place.0, place.1));
+            let (endpoints, refused) = external::endpoints(&name, inputs, (place, without));
             diagnostics.extend(refused);
             endpoints
         }
@@ -263,9 +297,9 @@ fn no_cluster_address(origin: &Origin) -> Diagnostic {
 
 fn no_endpoints(reference: &BackendRef, origin: &Origin) -> Diagnostic {
     let problem = format!("port {} has no endpoint that is ready", reference.port);
-    let consequence = match reference.host {
-        None => "its paths answer 503 until it has",
-        Some(_) => "requests that wait for its word are answered 500 until it has",
+    let consequence = match &reference.by_url {
+        None => "its paths answer 503 until it has".to_owned(),
+        Some(by_url) => format!("{} until it has", by_url.purpose.without()),
     };
     Diagnostic::new(Severity::Warning, "no-endpoints", origin.clone()).because(problem, consequence)
 }

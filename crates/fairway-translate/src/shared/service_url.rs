@@ -8,7 +8,7 @@ use fairway_model::{OwnScheme, Template};
 
 use crate::object::ObjectKey;
 use crate::resources::Resources;
-use crate::shared::backend::BackendRef;
+use crate::shared::backend::{BackendRef, ByUrl, Purpose};
 use crate::shared::transport::{Sni, TlsOrigination, Transport};
 use crate::shared::variables::{self, template};
 
@@ -74,7 +74,8 @@ impl ServiceUrl {
 }
 
 impl UrlHost {
-    fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
+    /// Reads a name or an address, which may have a port.
+    pub(crate) fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
         let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (name, port) = match bracketed {
             Some((name, rest)) => (name, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }),
@@ -112,7 +113,7 @@ impl UrlHost {
     }
 
     /// The backend behind it: the endpoints of the Service that has this name or address, else whatever the name stands for.
-    pub(crate) fn backend(&self, resources: &Resources) -> BackendRef {
+    pub(crate) fn backend(&self, resources: &Resources, purpose: Purpose) -> BackendRef {
         let by_address = self.address().and_then(|address| resources.service_at(address).cloned());
         let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = match self.scheme {
@@ -124,7 +125,7 @@ impl UrlHost {
                 ..TlsOrigination::default()
             }),
         };
-        BackendRef::of_url(service, (self.name.clone(), self.port), &transport)
+        BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
     }
 }
 

@@ -9,8 +9,26 @@ use fairway_model::{Template, TemplatePart};
 pub(crate) const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
                                 $escaped_request_uri, $request_method and $remote_addr";
 
+/// Those that work besides in a text that is only compared.
+pub(crate) const COMPARED: &str = "$remote_user, $http_* and $cookie_*";
+
+/// Reads a text that is only compared, in which any part of a request may stand; else as [`template`].
+pub(crate) fn compared(text: &str) -> Result<Template, String> {
+    read(text, |name| {
+        let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+        let field = || named("http_").map(|name| TemplatePart::Field(name.to_ascii_lowercase().into()));
+        let cookie = || named("cookie_").map(|name| TemplatePart::Cookie(name.into()));
+        let user = (name == "remote_user").then_some(TemplatePart::BasicUser);
+        variable(name).or(user).or_else(field).or_else(cookie)
+    })
+}
+
 /// Reads a text; the error is the variable that does not work, with its `$`.
 pub(crate) fn template(text: &str) -> Result<Template, String> {
+    read(text, variable)
+}
+
+fn read(text: &str, variable: impl Fn(&str) -> Option<TemplatePart>) -> Result<Template, String> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -70,6 +88,21 @@ mod tests {
         ];
         assert_eq!(read.0, parts);
         assert_eq!(template("").unwrap(), Template::default());
+    }
+
+    #[test]
+    fn what_is_only_compared_may_have_what_clients_say() {
+        let read = compared("$remote_user-$http_Authorization${cookie_Sid}$http_host").unwrap();
+        let parts = [
+            TemplatePart::BasicUser,
+            TemplatePart::Text("-".into()),
+            TemplatePart::Field("authorization".into()),
+            TemplatePart::Cookie("Sid".into()),
+            TemplatePart::HttpHost,
+        ];
+        assert_eq!(read.0, parts);
+        assert_eq!(compared("$arg_x"), Err("$arg_x".to_owned()));
+        assert_eq!(compared("$http_"), Err("$http_".to_owned()));
     }
 
     #[test]

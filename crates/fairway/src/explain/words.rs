@@ -109,7 +109,10 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::Mirror(it) => {
             format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
         }
-        Filter::ErrorPages(it) => format!("{} makes the answers with {}", it.backend, list(&it.statuses)),
+        Filter::ErrorPages(it) => match &it.backend {
+            Some(backend) => format!("{backend} makes the answers with {}", list(&it.statuses)),
+            None => format!("answers with {} become 404", list(&it.statuses)),
+        },
         Filter::EndpointHop(it) => {
             let version = match it.version {
                 HopVersion::Http11 => "HTTP/1.1",

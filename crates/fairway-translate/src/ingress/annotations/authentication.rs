@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit};
+use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth};
 use fairway_password::NotAHash;
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::ingress::annotations::family::{Family, Known, differs, done, guards, offers};
+use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
 use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Phase, Purpose};
+use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
+use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
+use crate::shared::backend::Purpose;
 use crate::shared::references::Referenced;
 use crate::shared::service_url::{ServiceUrl, UrlPlace};
 use crate::shared::text::switch;
@@ -24,16 +26,20 @@ use crate::shared::text::switch;
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);
 
-const KEPT: &str = "nothing: connections to the service are kept as those to every backend";
+const POOL: &str =
+    "Fairway keeps connections to the service and uses them again, as it does with every backend";
 
 const ANNOTATIONS: &[Known] = &[
     done("auth-always-set-cookie"),
-    offers("auth-cache-duration", "answers of auth-url are not kept", &[]),
-    offers("auth-cache-key", "answers of auth-url are not kept", &[]),
-    offers("auth-keepalive", KEPT, &["0"]),
-    offers("auth-keepalive-requests", KEPT, &[]),
-    offers("auth-keepalive-share-vars", KEPT, &["false"]),
-    offers("auth-keepalive-timeout", KEPT, &[]),
+    done("auth-cache-duration"),
+    differs(
+        "auth-cache-key",
+        "each worker keeps answers of its own; one with `Vary` or `Expires` is not kept; only [some variables](authentication.md#answers-that-are-kept) work, and with others no answer is kept",
+    ),
+    needless("auth-keepalive", POOL),
+    needless("auth-keepalive-requests", POOL),
+    needless("auth-keepalive-share-vars", "a question shares no variables with its request: there are none"),
+    needless("auth-keepalive-timeout", POOL),
     differs("auth-method", "CONNECT and TRACE answer 503"),
     differs(
         "auth-proxy-set-headers",
@@ -215,7 +221,7 @@ fn external(
     };
     let Question { mut auth, host } = question;
     if let Some(host) = host {
-        let reference = host.backend(context.inputs.resources);
+        let reference = host.backend(context.inputs.resources, Purpose::Word);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
         let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
         contributions.filters.name_backend(reference, origin, Purpose::Word);
@@ -236,6 +242,21 @@ fn takes_global(reader: &mut Reader<'_>) -> Result<bool, Closed> {
     }
 }
 
+/// Reads `auth-cache-*`.
+fn kept(reader: &mut Reader<'_>) -> Result<Option<KeptAuth>, Closed> {
+    let (name, duration) = ("auth-cache-key", "auth-cache-duration");
+    // ingress-nginx closes the paths for it, with or without a key.
+    let times = kept_answers::times(reader.value(duration).unwrap_or_default())
+        .map_err(|problem| Closed::invalid(reader, duration, problem))?;
+    match kept_answers::key(reader.value(name).unwrap_or_default()) {
+        Ok(key) => Ok(key.map(|key| KeptAuth { key, times })),
+        Err(problem) => {
+            reader.invalid(name, problem, "the service is asked about each request");
+            Ok(None)
+        }
+    }
+}
+
 fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Result<Question, Closed> {
     let values = AuthValues {
         url,
@@ -249,6 +270,7 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
     let closed = |reader: &mut Reader<'_>, Wrong { name, problem }| Closed::invalid(reader, name, problem);
     let mut question = Question::read(&values, context.defaults.forwarding.timeouts)
         .map_err(|wrong| closed(reader, wrong))?;
+    question.auth.kept = kept(reader)?;
     for header in question.auth.copied.extract_if(.., |header| is_of_the_hop(header)) {
         let problem = format!("{header} belongs to the connection");
         reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");

@@ -14,9 +14,14 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if reader.switch("disable-proxy-intercept-errors", false) {
         statuses.clear();
     }
-    if !statuses.is_empty() && backend.is_none() && reader.value("custom-http-errors").is_some() {
-        let problem = "there is no default-backend whose pages would replace them";
-        reader.invalid("custom-http-errors", problem, "error answers stay as they are");
+    match (&backend, reader.value("custom-http-errors").is_some()) {
+        (None, true) if !statuses.is_empty() => {
+            let problem = "there is no default-backend whose pages would replace them";
+            reader.invalid("custom-http-errors", problem, "error answers with these statuses become 404");
+        }
+        // What is said for all Ingresses is meant for those with pages.
+        (None, false) => statuses.clear(),
+        _ => {}
     }
     contributions.errors = Errors { backend, statuses };
     Ok(())
@@ -27,7 +32,7 @@ const ANNOTATIONS: &[Known] = &[
     differs(
         "custom-http-errors",
         "Fairway requests the page with GET or HEAD, never with the client's method and length; without `default-backend` \
-         error responses stay as they are",
+         these responses become 404, as in ingress-nginx without `--default-backend-service`, which Fairway does not have",
     ),
     done("default-backend"),
     done("disable-proxy-intercept-errors"),

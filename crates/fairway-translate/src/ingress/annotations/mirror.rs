@@ -1,20 +1,20 @@
-//! Copies of requests: `mirror-target`, `mirror-host`, `mirror-request-body`. They go to the endpoints of a Service of the
-//! cluster, whose name the URL has.
+//! Copies of requests: `mirror-target`, `mirror-host`, `mirror-request-body`. They go to the endpoints of the Service whose
+//! name or address the URL has, else to what its host stands for.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{Filter, Mirror, MirrorTarget};
+use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::contributions::{Phase, Purpose};
+use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::object::ObjectKey;
-use crate::shared::backend::BackendRef;
-use crate::shared::balance::Balance;
-use crate::shared::transport::{Sni, TlsOrigination, Transport};
+use crate::shared::backend::Purpose;
+use crate::shared::references::Referenced;
+use crate::shared::service_url::UrlHost;
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let name = "mirror-target";
     let Some(text) = reader.value(name).filter(|text| !text.is_empty()) else { return Ok(()) };
     let target = match Target::read(text) {
@@ -24,7 +24,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
             return Ok(());
         }
     };
-    let backend = target.backend();
+    let backend = target.host.backend(context.inputs.resources, Purpose::Copies);
     let mirror = Mirror {
         backend: backend.key.clone(),
         numerator: 1,
@@ -37,15 +37,15 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     contributions.filters.push(Phase::Forward, Filter::Mirror(mirror));
     Ok(())
 })
-.referring(|annotations, referenced| referenced.services.extend(service(annotations)));
+.referring(refer);
 
 const ANNOTATIONS: &[Known] = &[
     differs("mirror-host", "of the nginx variables only `$host` and `$http_host` as a whole work"),
     done("mirror-request-body"),
     differs(
         "mirror-target",
-        "only Services of the cluster get copies (`name.namespace.svc`, also with `.cluster.local`); of the variables \
-         `$request_uri` works, at the end; a slow mirror slows no request, and its copies are broken off",
+        "of the variables `$request_uri` works, at the end; addresses that are refused to ExternalName Services get no \
+         copies; a slow mirror slows no request, and its copies are broken off",
     ),
 ];
 
@@ -53,29 +53,20 @@ const ANNOTATIONS: &[Known] = &[
 #[derive(Debug)]
 struct Target {
     /// Its certificate is not verified, as in nginx.
-    transport: Transport,
-    /// As the URL has it.
-    host: Arc<str>,
-    service: ObjectKey,
-    port: u16,
+    host: UrlHost,
     asked: MirrorTarget,
 }
 
 impl Target {
     fn read(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("\"{text}\" {what}");
-        let (secured, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
-            (Some(rest), _) => (false, rest),
-            (_, Some(rest)) => (true, rest),
+        let (scheme, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (OwnScheme::Http, rest),
+            (_, Some(rest)) => (OwnScheme::Https, rest),
             (None, None) => return Err(wrong("is no http or https URL")),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '$', '?']).unwrap_or(rest.len()));
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().map_err(|_| wrong("has no good port"))?),
-            None => (authority, if secured { 443 } else { 80 }),
-        };
-        let service = service_named(&host.to_ascii_lowercase());
-        let service = service.ok_or_else(|| wrong("names no Service of the cluster"))?;
+        let host = UrlHost::read(authority, scheme).ok_or_else(|| wrong("names no host"))?;
         let (before, has_variable) = match path.strip_suffix("$request_uri") {
             Some(before) => (before, true),
             None => (path, false),
@@ -88,43 +79,34 @@ impl Target {
             (before, true) => MirrorTarget::Received(before.into()),
             (path, false) => MirrorTarget::Fixed(path.into()),
         };
-        let host: Arc<str> = host.into();
-        let tls = || TlsOrigination { name: Some(host.clone()), sni: Sni::On, ..TlsOrigination::default() };
-        let transport = if secured { Transport::Tls(tls()) } else { Transport::Plain };
-        Ok(Self { transport, host, service, port, asked })
-    }
-
-    fn backend(&self) -> BackendRef {
-        let port = self.port.to_string().into();
-        BackendRef::new(self.service.clone(), port, (&self.transport, &Balance::default()))
+        Ok(Self { host, asked })
     }
 }
 
-/// The Service that an Ingress names, which may be missing.
-fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
-    Target::read(annotations.value("mirror-target")?).ok().map(|target| target.service)
-}
-
-fn service_named(host: &str) -> Option<ObjectKey> {
-    let host = host.strip_suffix(".cluster.local").unwrap_or(host);
-    let (name, namespace) = host.strip_suffix(".svc")?.split_once('.')?;
-    let is_label = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    (is_label(name) && is_label(namespace)).then(|| ObjectKey::new(namespace, name))
+/// The Service or the address that an Ingress names, which may be missing.
+fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+    let target = annotations.value("mirror-target").and_then(|target| Target::read(target).ok());
+    if let Some(Target { host, .. }) = target {
+        referenced.services.extend(host.service());
+        referenced.addresses.extend(host.address());
+    }
 }
 
 /// Reads `mirror-host`; the host of the target without it, and `None` for the request's own.
 fn host(reader: &mut Reader<'_>, target: &Target) -> Option<Arc<str>> {
     let name = "mirror-host";
     let good = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    let of_target = || match target.host.address() {
+        Some(IpAddr::V6(address)) => format!("[{address}]").into(),
+        _ => target.host.name.clone(),
+    };
     match reader.value(name) {
-        None | Some("") => Some(target.host.clone()),
+        None | Some("") => Some(of_target()),
         Some("$host" | "$http_host") => None,
         Some(value) if value.chars().all(good) => Some(value.into()),
         Some(value) => {
             reader.invalid(name, format!("\"{value}\" is no host"), "copies have the host of the target");
-            Some(target.host.clone())
+            Some(of_target())
         }
     }
 }
@@ -156,7 +138,8 @@ mod tests {
             ("https://Copy.lab.svc/all?x=1", 443, MirrorTarget::Fixed("/all?x=1".into())),
         ] {
             let target = Target::read(text).unwrap();
-            assert_eq!((target.service.to_string().as_str(), target.port), ("lab/copy", port), "{text}");
+            let service = target.host.service().unwrap().to_string();
+            assert_eq!((service.as_str(), target.host.port), ("lab/copy", port), "{text}");
             assert_eq!(target.asked, asked, "{text}");
         }
     }
@@ -166,7 +149,7 @@ mod tests {
         for text in [
             "copy.lab.svc",
             "ftp://copy.lab.svc/",
-            "http://copy.test/",
+            "http://user@copy.test/",
             "http://$host.lab.svc/",
             "http://copy.lab.svc:x/",
             "http://copy.lab.svc/$arg_x",

@@ -1,11 +1,14 @@
 //! The keys of the ConfigMap that say who is asked about the requests of all Ingresses (`global-auth-*`).
 
-use fairway_model::{AnswerReason, Origin};
+use std::time::Duration;
+
+use fairway_model::{AnswerReason, KeptAuth, Origin, Template};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
+use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::shared::text::switch;
 
@@ -19,6 +22,8 @@ pub(super) struct GlobalAuth {
     response_headers: Option<String>,
     request_redirect: Option<String>,
     always_set_cookie: bool,
+    cache_key: Option<Template>,
+    cache_times: Option<Vec<(Option<u16>, Duration)>>,
 }
 
 impl GlobalAuth {
@@ -40,17 +45,30 @@ impl GlobalAuth {
                     "it is nginx configuration, which is never interpreted, and may restrict who is let in",
                 ));
             }
-            "cache-key" | "cache-duration" if !value.is_empty() => {
-                return Err(KeyProblem::Lost(
-                    "answers of global-auth-url are not kept",
-                    "the service is asked about each request",
-                ));
+            "cache-key" => {
+                self.cache_key = kept_answers::key(value).map_err(|_| {
+                    KeyProblem::Lost(
+                        "it has another variable than those that work",
+                        "the service is asked about each request",
+                    )
+                })?;
+                return Ok(());
             }
-            "snippet" | "cache-key" | "cache-duration" => return Ok(()),
+            "cache-duration" => {
+                let times = kept_answers::times(value);
+                self.cache_times = Some(times.map_err(|_| KeyProblem::NotA("list of statuses and a time"))?);
+                return Ok(());
+            }
+            "snippet" => return Ok(()),
             _ => return Err(KeyProblem::Unknown),
         };
         *place = (!value.is_empty()).then(|| value.to_owned());
         Ok(())
+    }
+
+    fn kept(&self) -> Option<KeptAuth> {
+        let usual = || kept_answers::times("").ok();
+        Some(KeptAuth { key: self.cache_key.clone()?, times: self.cache_times.clone().or_else(usual)? })
     }
 
     /// Puts the question into the defaults; one that cannot be read closes all Ingresses, for nobody can be asked. `at` is the
@@ -66,7 +84,8 @@ impl GlobalAuth {
             always_set_cookie: self.always_set_cookie,
         };
         match Question::read(&values, defaults.forwarding.timeouts) {
-            Ok(question) => {
+            Ok(mut question) => {
+                question.auth.kept = self.kept();
                 defaults.authentication.global = Some(question);
                 None
             }

@@ -31,14 +31,14 @@ const SEARCHED: usize = 16;
 const NICENESS: i32 = 10;
 
 /// What a client claims: its name and its password (RFC 7617 §2).
-pub(crate) struct Claim {
+pub struct Claim {
     user: String,
     password: Vec<u8>,
 }
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub enum Word {
     /// It is the user's password.
     Right,
     /// It is not, or there is no such user, or nobody can tell from what is known of the user's password.
@@ -48,13 +48,13 @@ pub(crate) enum Word {
 }
 
 /// The threads that verify, for all workers.
-pub(crate) struct Pool {
+pub struct Pool {
     threads: usize,
     jobs: OnceLock<Option<SyncSender<Job>>>,
 }
 
 /// What a worker verifies passwords with.
-pub(crate) struct Passwords {
+pub struct Passwords {
     pool: Arc<Pool>,
     key: hmac::Key,
     /// Made when first used.
@@ -76,7 +76,7 @@ struct Job {
 
 impl Claim {
     /// Reads the value of `Authorization`; `None` where it claims nothing that could be right.
-    pub(crate) fn read(value: &[u8]) -> Option<Self> {
+    pub fn read(value: &[u8]) -> Option<Self> {
         const LENIENT: GeneralPurpose = GeneralPurpose::new(
             &base64::alphabet::STANDARD,
             GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -91,11 +91,16 @@ impl Claim {
         let password = decoded[colon + 1..].to_vec();
         (password.len() <= LONGEST).then_some(Self { user, password })
     }
+
+    /// Whom it names.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
 }
 
 impl Pool {
     /// One with a thread for every two workers, none of which runs yet.
-    pub(crate) fn new(workers: usize) -> Arc<Self> {
+    pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self { threads: (workers / 2).max(1), jobs: OnceLock::new() })
     }
 
@@ -135,14 +140,14 @@ fn run(jobs: &Mutex<Receiver<Job>>) {
 
 impl Passwords {
     /// Those of a worker, which remembers none yet.
-    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+    pub fn new(pool: Arc<Pool>) -> Self {
         let key = hmac::Key::generate(HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new())
             .expect("the system gives random bytes, without which there is no TLS either");
         Self { pool, key, remembered: RefCell::new(Vec::new()) }
     }
 
     /// Verifies a claim.
-    pub(crate) async fn verify(&self, basic: &BasicAuth, claim: Claim) -> Word {
+    pub async fn verify(&self, basic: &BasicAuth, claim: Claim) -> Word {
         let Claim { user, password } = claim;
         let Some(hash) = basic.users.hash(&user) else {
             return self.waste(basic, password).await;
