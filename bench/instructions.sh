@@ -3,12 +3,13 @@
 #
 #   bench/instructions.sh PATH-TO-FAIRWAY [CASE...]
 #
-# A case is an Ingress and what its client sends. Each has a process of its own with one worker; after a warm-up, 2,000 requests
+# A case is an Ingress and what its client sends; `plain`, `origin` and `cookie` have no annotations, and differ in what they
+# send. Each has a process of its own with one worker; after a warm-up, 2,000 requests
 # on one connection are counted. Needs valgrind and curl, and debug information for the profiles that it leaves in INSTRUCTIONS_OUT.
 set -eu
 fairway=$1
 shift
-[ $# -gt 0 ] || set -- plain features rate connections session hash canary basic mirror auth
+[ $# -gt 0 ] || set -- plain origin features rate connections cookie session persistent hash canary basic auth
 requests=2000
 port=${INSTRUCTIONS_PORT:-18480}
 out=${INSTRUCTIONS_OUT:-$(mktemp -d)}
@@ -23,7 +24,7 @@ stop() {
 trap stop EXIT
 trap 'exit 1' INT TERM
 
-"$fairway" echo --listen "127.0.0.1:$((port + 4))" &
+"$fairway" echo --listen "127.0.0.1:$((port + 4))" >/dev/null 2>&1 &
 children=$!
 
 # A Service and its only endpoint, the echo backend.
@@ -80,7 +81,6 @@ manifests() {
     persistent) annotations="$n/affinity: cookie, $n/affinity-mode: persistent, $n/session-cookie-name: route" ;;
     hash) annotations="$n/upstream-hash-by: \$request_uri" ;;
     basic) annotations="$n/auth-type: basic, $n/auth-secret: users" ;;
-    mirror) annotations="$n/mirror-target: http://other.a.svc.cluster.local\$request_uri" ;;
     auth) annotations="$n/auth-url: http://other.a.svc.cluster.local/bytes/0" ;;
     esac
     cat <<YAML
@@ -114,7 +114,8 @@ YAML
 ask() {
     case $1 in
 
-    features | cors) set -- "$1" "$2" -H 'Origin: http://o.test' ;;
+    origin | features | cors) set -- "$1" "$2" -H 'Origin: http://o.test' ;;
+    cookie) set -- "$1" "$2" -H 'Cookie: route=0123456789abcdef|fedcba9876543210fedcba9876543210' ;;
     session | persistent) set -- "$1" "$2" -H "Cookie: $session" ;;
     basic) set -- "$1" "$2" -u u:secret ;;
     esac
@@ -144,11 +145,11 @@ for name in "$@"; do
     done
     session=$(curl -s -o /dev/null -D - -H 'Host: a.test' "http://127.0.0.1:$port/" | sed -n 's/^[Ss]et-[Cc]ookie: \([^;]*\).*/\1/p')
     ask "$name" 500
-    callgrind_control -i on "$proxy" >/dev/null
+    callgrind_control -i on "$proxy" >/dev/null 2>&1
     ask "$name" 1
-    callgrind_control -z "$proxy" >/dev/null
+    callgrind_control -z "$proxy" >/dev/null 2>&1
     ask "$name" $requests
-    callgrind_control -d "$proxy" >/dev/null
+    callgrind_control -d "$proxy" >/dev/null 2>&1
     sleep 0.5
     kill "$proxy"
     wait "$proxy" || true
