@@ -1,11 +1,12 @@
 #!/bin/sh
-# Counts the instructions in user space that Fairway spends on a request, with callgrind: docs/design/0037-cost-of-features.md.
+# Counts the instructions in user space that Fairway spends on a request, with callgrind:
+# docs/design/0037-cost-of-features.md.
 #
 #   bench/instructions.sh PATH-TO-FAIRWAY [CASE...]
 #
-# A case is an Ingress and what its client sends; `plain`, `origin` and `cookie` have no annotations, and differ in what they
-# send. Each has a process of its own with one worker; after a warm-up, 2,000 requests
-# on one connection are counted. Needs valgrind and curl, and debug information for the profiles that it leaves in INSTRUCTIONS_OUT.
+# A case is an Ingress and what its client sends; `plain`, `origin` and `cookie` have no annotations and differ in what
+# they send. Each has a process of its own with one worker; after a warm-up, 2,000 requests on one connection are
+# counted. Needs valgrind and curl, and debug information for the profiles that it leaves in INSTRUCTIONS_OUT.
 set -eu
 fairway=$1
 shift
