@@ -7,11 +7,13 @@ mod field;
 mod fill;
 mod known;
 mod method;
+mod ready;
 mod reason;
 
 pub use field::{FieldRef, Span};
 pub use known::Known;
 pub use method::{Method, Version};
+pub use ready::ReadyFields;
 
 use field::{Field, offset};
 
@@ -232,7 +234,7 @@ impl Head {
     /// Appends a field whose value is written in place: `write` only appends.
     #[inline]
     pub fn append_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        let field = self.lay(name, write);
+        let field = self.lay((name, Known::of(name)), write);
         self.add(field);
     }
 
@@ -275,8 +277,8 @@ impl Head {
             true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
             false => None,
         };
-        let Some(first) = found else { return self.append(name, value) };
-        let field = self.lay(name, |bytes| bytes.extend_from_slice(value));
+        let field = self.lay((name, known), |bytes| bytes.extend_from_slice(value));
+        let Some(first) = found else { return self.add(field) };
         self.fields[first] = field;
         let bytes = &self.bytes;
         let mut at = 0;
@@ -305,7 +307,7 @@ impl Head {
                 continue;
             }
             let sensitive = field.sensitive;
-            let changed = self.lay(name, |bytes| bytes.extend_from_slice(scratch));
+            let changed = self.lay((name, known), |bytes| bytes.extend_from_slice(scratch));
             self.fields[at] = Field { sensitive, ..changed };
         }
     }
@@ -355,7 +357,7 @@ impl Head {
     /// of those characters with SP" (RFC 9110 §5.5): what we write ourselves keeps to it as well, so no
     /// capture of a decoded path can split a head.
     #[inline]
-    fn lay(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Field {
+    fn lay(&mut self, (name, known): (&[u8], Known), write: impl FnOnce(&mut Vec<u8>)) -> Field {
         debug_assert!(is_token(name));
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -368,13 +370,7 @@ impl Head {
             blank_line_breaks(&mut self.bytes[value..]);
         }
         self.bytes.extend_from_slice(b"\r\n");
-        Field {
-            start: offset(start),
-            name_end: offset(value - 2),
-            end: offset(end),
-            known: Known::of(name),
-            sensitive: false,
-        }
+        Field { start: offset(start), name_end: offset(value - 2), end: offset(end), known, sensitive: false }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::clauses::read;
 use crate::cost::Cost;
 use crate::engine::{Engine, Slots};
 use crate::lower;
+use crate::plain::Plain;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::way::{Anchor, Way};
@@ -20,6 +21,7 @@ static SHARED: LazyLock<Shared<Finder>> =
 /// A pattern whose groups a rewrite asks for.
 #[derive(Clone, Debug)]
 pub struct Finder {
+    plain: Option<Plain>,
     ways: Box<[(Option<Way>, Engine)]>,
     /// Of reading it.
     work: u64,
@@ -54,7 +56,8 @@ impl Finder {
             let way = (!clause.guards.is_empty()).then(|| Way::new(clause, Anchor::Start)).transpose()?;
             Ok((way, engine))
         });
-        let finder = Self { ways: ways.collect::<Result<_, Refusal>>()?, work };
+        let plain = Plain::of(text, ignore_case);
+        let finder = Self { plain, ways: ways.collect::<Result<_, Refusal>>()?, work };
         let steps = finder.cost().steps;
         if steps > ENGINE_STEPS {
             let what = format!("{ENGINE_STEPS} steps to find its captures in a path of 8 KiB: {steps}");
@@ -75,6 +78,9 @@ impl Finder {
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<Found> {
         let mut found = Found::default();
+        if let Some(is_match) = self.plain.as_ref().and_then(|plain| plain.find(text, &mut found.0)) {
+            return is_match.then_some(found);
+        }
         let mut ways = self.ways.iter().filter(|(way, _)| way.as_ref().is_none_or(|way| way.holds(text)));
         ways.any(|(_, engine)| engine.find(text, &mut found.0)).then_some(found)
     }

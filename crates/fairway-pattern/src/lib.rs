@@ -22,6 +22,7 @@ mod lower;
 mod naive;
 mod parse;
 mod pattern;
+mod plain;
 mod refusal;
 mod set;
 mod shared;

@@ -8,6 +8,7 @@ use proptest::sample::select;
 
 use crate::clauses::PATTERN_LENGTH;
 use crate::finder::ENGINE_STEPS;
+use crate::plain::Plain;
 use crate::{Anchor, Finder, LONGEST_TEXT, Pattern, literal_start, naive, refusal};
 
 fn compiled(pattern: &str) -> Pattern {
@@ -281,6 +282,26 @@ proptest! {
             let text = text.to_ascii_lowercase();
             prop_assert!(text.starts_with(unread.to_ascii_lowercase().as_bytes()), "{}: {}", pattern, unread);
             prop_assert!(text.starts_with(compiled.start()), "{}: {:?}", pattern, compiled.start());
+        }
+    }
+
+    #[test]
+    fn simple_patterns_have_the_groups_that_the_engine_finds(
+        pattern in "(/|/a|/a/b-_|/A1)(/\\?|\\(/\\|\\$\\))?\\(\\.\\*\\)\\$?",
+        ignore_case: bool,
+        texts in vec(vec(select(&b"/aAbB1-_x\n\xff"[..]), 0..8), 40),
+    ) {
+        prop_assert!(Plain::of(&pattern, ignore_case).is_some(), "{}", pattern);
+        let simple = Finder::new(&pattern, ignore_case).unwrap();
+        // The same with a group that takes nothing at its end, which is not so simple.
+        let engine = Finder::new(&format!("{pattern}()"), ignore_case).unwrap();
+        for text in texts.iter().flat_map(|text| [text.clone(), [b"/a", &text[..]].concat()]) {
+            let groups = |finder: &Finder| finder.find(&text).map(|found| [0, 1, 2].map(|group| found.group(group)));
+            let (simple, mut expected) = (groups(&simple), groups(&engine));
+            if !pattern.contains("(/|$)") && let Some(expected) = &mut expected {
+                expected[2] = None;
+            }
+            prop_assert_eq!(simple, expected, "{} on {:?}", pattern, text);
         }
     }
 }

@@ -256,8 +256,25 @@ impl Stage {
 
     /// Over what this configuration says.
     pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
+        Self::within_process(&SharedGuards::new(1), config, script)
+    }
+
+    /// Two workers of one process, over what this configuration says.
+    pub(crate) fn two_workers(
+        config: &Config,
+        script: impl Fn(SocketAddr) -> Meeting + Copy + 'static,
+    ) -> [Self; 2] {
+        let shared = SharedGuards::new(2);
+        [0, 1].map(|_| Self::within_process(&shared, config, script))
+    }
+
+    fn within_process(
+        shared: &SharedGuards,
+        config: &Config,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
-        Self { worker: worker_of(network, Limits::default(), config), connects }
+        Self { worker: worker_within(shared, network, Limits::default(), config), connects }
     }
 
     /// Serves by this configuration from now on.
@@ -327,11 +344,21 @@ pub(crate) fn worker_over<N: Network>(
 
 /// A worker over `network` that serves `config`.
 fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
+    worker_within(&SharedGuards::new(1), network, limits, config)
+}
+
+/// The same for a worker that shares its guards with others.
+fn worker_within<N: Network>(
+    guards: &SharedGuards,
+    network: N,
+    limits: Limits,
+    config: &Config,
+) -> Rc<Worker<N>> {
     let options = ProxyOptions { limits, ..options() };
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let shared = (log, memory, SharedGuards::new(1));
+    let shared = (log, memory, guards.clone());
     let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker

@@ -10,6 +10,7 @@
 mod candidate;
 mod compile;
 mod conditions;
+mod cors;
 pub mod explain;
 mod guards;
 mod hash;
@@ -35,6 +36,7 @@ mod tree;
 mod unserved;
 
 pub use compile::{Compiled, compile};
+pub use cors::CorsAnswer;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
 pub use guards::Trailers;
 pub use host::CompiledHost;

@@ -223,38 +223,65 @@ enum Keep {
 
 fn encoded(text: &[u8], keep: Keep) -> Box<[u8]> {
     let mut out = Vec::with_capacity(text.len());
-    encode(text, if keep == Keep::Escapes { illegal_but_escapes } else { illegal_in_path }, &mut out);
+    match keep {
+        Keep::Escapes => encode(text, illegal_but_escapes, &mut out),
+        Keep::Nothing => encode(text, illegal_in_path, &mut out),
+    }
     out.into()
 }
 
 /// Percent-encodes (RFC 3986 §2.1) the bytes that are `illegal`.
-fn encode(bytes: &[u8], illegal: fn(u8) -> bool, out: &mut Vec<u8>) {
+#[inline]
+fn encode(mut bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in bytes {
-        if illegal(*byte) {
-            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-            out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
-        } else {
-            out.push(*byte);
-        }
+    while let Some(place) = bytes.iter().position(|byte| illegal(*byte)) {
+        let byte = bytes[place];
+        let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+        out.extend_from_slice(&bytes[..place]);
+        out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
+        bytes = &bytes[place + 1..];
     }
+    out.extend_from_slice(bytes);
 }
 
 /// What nginx escapes in the path that it forwards after a rewrite.
+#[inline]
 fn illegal_in_path(byte: u8) -> bool {
-    byte == b'%' || byte == b'?' || illegal_but_escapes(byte)
+    const ILLEGAL: [bool; 256] = table(b"%?");
+    ILLEGAL[usize::from(byte)]
 }
 
 /// What may not stand in a target, escapes apart. A `?` of a configured text has been cut off before.
+#[inline]
 fn illegal_but_escapes(byte: u8) -> bool {
-    byte <= b' '
-        || byte >= 0x7f
-        || matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+    const ILLEGAL: [bool; 256] = table(b"");
+    ILLEGAL[usize::from(byte)]
 }
 
 /// Also what would begin another parameter.
+#[inline]
 fn illegal_in_parameter(byte: u8) -> bool {
-    illegal_in_path(byte) || matches!(byte, b'&' | b'+' | b';')
+    const ILLEGAL: [bool; 256] = table(b"%?&+;");
+    ILLEGAL[usize::from(byte)]
+}
+
+/// Whether each byte is one that may not stand in a target, or one of `more`.
+const fn table(more: &[u8]) -> [bool; 256] {
+    let mut table = [true; 256];
+    let mut byte = b'!';
+    while byte < 0x7f {
+        table[byte as usize] = false;
+        byte += 1;
+    }
+    forbid(forbid(table, b"\"#<>\\^`{|}"), more)
+}
+
+const fn forbid(mut table: [bool; 256], mut bytes: &[u8]) -> [bool; 256] {
+    while let [first, rest @ ..] = bytes {
+        table[*first as usize] = true;
+        bytes = rest;
+    }
+    table
 }
 
 #[cfg(test)]

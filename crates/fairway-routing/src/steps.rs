@@ -18,6 +18,7 @@ use fairway_pattern::{Anchor, Pattern};
 
 use crate::candidate::PathTest;
 use crate::conditions::Conditions;
+use crate::cors::CorsAnswer;
 use crate::guards::{AnyOf, Asking, Trailers};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
@@ -121,7 +122,7 @@ pub enum AnswerStep<R> {
     /// Lets another backend answer instead. Before the others.
     Replace(Box<Replacing<R>>),
     /// Adds what browsers ask for.
-    Cors(Arc<Cors>),
+    Cors(Box<CorsAnswer>),
     /// Adds the cookies of the service that was asked.
     Cookies(AuthCookies),
     /// Edits fields.
@@ -395,7 +396,7 @@ impl<R> Lists<R> {
             Filter::Cors(cors) => {
                 let cors = Arc::new(cors.clone());
                 request.push(RequestStep::Preflight(Arc::clone(&cors)));
-                answer.push(AnswerStep::Cors(cors));
+                answer.push(AnswerStep::Cors(Box::new(CorsAnswer::of(cors))));
             }
             Filter::RequestHeaders(edit) => request.push(RequestStep::Edit(FieldEdits::of(edit))),
             Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit))),

@@ -4,17 +4,24 @@ use fairway_message::Head;
 
 /// The value of a cookie; its name is case-sensitive (RFC 6265 §4.1.1).
 pub fn cookie_of<'r>(request: &'r Head, name: &[u8]) -> Option<&'r [u8]> {
-    let pairs = request.all_named(b"cookie").flat_map(|line| line.split(|byte| *byte == b';'));
-    value_of(pairs.map(<[u8]>::trim_ascii), name)
+    request.all_named(b"cookie").find_map(|line| value_of(line, b';', name))
 }
 
 /// The value of a query parameter.
 pub fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
-    value_of(query.split(|byte| *byte == b'&'), name)
+    value_of(query, b'&', name)
 }
 
-fn value_of<'r>(mut pairs: impl Iterator<Item = &'r [u8]>, name: &[u8]) -> Option<&'r [u8]> {
-    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+/// White space, which does not stand in a query, belongs to no pair of a cookie.
+fn value_of<'r>(mut pairs: &'r [u8], separator: u8, name: &[u8]) -> Option<&'r [u8]> {
+    loop {
+        let end = memchr::memchr(separator, pairs);
+        let pair = pairs[..end.unwrap_or(pairs.len())].trim_ascii();
+        if let Some(value) = pair.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
+            return Some(value);
+        }
+        pairs = &pairs[end? + 1..];
+    }
 }
 
 #[cfg(test)]

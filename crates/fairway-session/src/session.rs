@@ -213,7 +213,8 @@ fn takes_none_for_strict(user_agent: &[u8]) -> bool {
 }
 
 fn before_delimiter(value: &[u8]) -> &[u8] {
-    value.split(|byte| *byte == DELIMITER as u8).next().unwrap_or_default()
+    let end = memchr::memchr(DELIMITER as u8, value);
+    &value[..end.unwrap_or(value.len())]
 }
 
 fn from_hex(text: &[u8]) -> Option<u64> {

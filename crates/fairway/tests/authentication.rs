@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -493,6 +494,8 @@ async fn a_flood_of_wrong_passwords_lets_nobody_in_and_delays_only_those_who_log
         assert_eq!(get(&fairway, "open").await.status, 200);
         assert_eq!(log_in(&fairway, "app", "plain:secret").await.status, 200, "nothing to wait for");
     }
+    // All of that took fewer than forty passwords' time: else they were verified where requests are served.
+    assert!(decided(&mut flood).await < 40);
     // Who leaves is not waited for: the queue is empty soon after all have gone.
     drop(flood);
     eventually("the queue is empty", PATIENCE, || async {
@@ -500,4 +503,14 @@ async fn a_flood_of_wrong_passwords_lets_nobody_in_and_delays_only_those_who_log
     })
     .await;
     assert_eq!(site.backend.request_count(), 40);
+}
+
+/// How many of these clients have had an answer about their password.
+async fn decided(clients: &mut Vec<Client>) -> usize {
+    let mut decided = 0;
+    for client in clients {
+        let answer = tokio::time::timeout(Duration::from_millis(1), client.read_response()).await;
+        decided += usize::from(matches!(answer, Ok(Ok(answer)) if answer.status == 401));
+    }
+    decided
 }

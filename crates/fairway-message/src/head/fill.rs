@@ -75,6 +75,16 @@ impl Head {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// Appends the fields of another head for which this holds.
+    pub fn copy_fields(&mut self, from: &Head, keeps: impl Fn(FieldRef<'_>) -> bool) {
+        for field in from.fields.iter().filter(|field| keeps(field.of(&from.bytes))) {
+            let start = offset(self.bytes.len());
+            self.bytes.extend_from_slice(&from.bytes[field.start as usize..field.end as usize + 2]);
+            let moved = |place: u32| place - field.start + start;
+            self.add(Field { start, name_end: moved(field.name_end), end: moved(field.end), ..*field });
+        }
+    }
+
     /// Joins all fields of this name into one at the end, which is sensitive if one of them was.
     pub fn join(&mut self, name: &[u8], separator: &[u8]) {
         let known = Known::of(name);
@@ -153,6 +163,23 @@ mod tests {
         let mut lines = Vec::new();
         head.for_each_run(|run| lines.extend_from_slice(run));
         assert_eq!(lines, b"host: a\r\nx: y\r\n");
+    }
+
+    #[test]
+    fn fields_are_copied_from_one_head_to_another() {
+        let (mut one, mut other) = (Head::new(), Head::new());
+        one.lay_line(b"Host: a\r\n", 4, Known::Host, false);
+        one.append(b"x", b"y");
+        one.set(b"Host", b"b");
+        one.lay_line(b"z: \r\n", 1, Known::Other, true);
+        other.start_request(b"GET", b"/");
+        other.append(b"w", b"v");
+        other.copy_fields(&one, |field| field.name != b"x");
+        assert_eq!(
+            listed(&other),
+            [(&b"w"[..], &b"v"[..], false), (b"Host", b"b", false), (b"z", b"", true)]
+        );
+        assert_eq!(other.first(Known::Host), Some(&b"b"[..]));
     }
 
     #[test]

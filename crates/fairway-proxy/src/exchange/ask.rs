@@ -223,20 +223,33 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
     let head: &mut Head = &mut question.request;
     head.start_request(method, &write(&auth.target));
     head.append(b"Host", host);
-    let of_the_body = [Known::Host, Known::ContentLength, Known::Expect];
-    for field in request.fields().filter(|field| !of_the_body.contains(&field.known)) {
-        head.append(field.name, field.value);
-    }
+    let dropped = Known::Host.bit() | Known::ContentLength.bit() | Known::Expect.bit();
+    head.copy_fields(request, |field| dropped & field.known.bit() == 0 && !is_own(field.name));
     let target = env.intake.received(buffers);
-    head.set(b"X-Original-URL", &[env.client.scheme.as_str().as_bytes(), b"://", own, target].concat());
-    head.set(b"X-Original-URI", target);
-    head.set(b"X-Original-Method", request.method_bytes());
-    head.set(b"X-Sent-From", b"nginx-ingress-controller");
+    head.append_with(b"X-Original-URL", |value| {
+        let parts = [env.client.scheme.as_str().as_bytes(), b"://", own, target];
+        parts.iter().for_each(|part| value.extend_from_slice(part));
+    });
+    head.append(b"X-Original-URI", target);
+    head.append(b"X-Original-Method", request.method_bytes());
+    head.append(b"X-Sent-From", b"nginx-ingress-controller");
     match &auth.redirect {
-        Some(redirect) => head.set(b"X-Auth-Request-Redirect", &write(redirect)),
-        None => head.set(b"X-Auth-Request-Redirect", target),
+        Some(redirect) => head.append(b"X-Auth-Request-Redirect", &write(redirect)),
+        None => head.append(b"X-Auth-Request-Redirect", target),
     }
     for (name, value) in &auth.fields {
         head.set(name.as_bytes(), &write(value));
     }
+}
+
+/// Whether a field says to the service what Fairway alone may say.
+fn is_own(name: &[u8]) -> bool {
+    let own: [&[u8]; 5] = [
+        b"X-Original-URL",
+        b"X-Original-URI",
+        b"X-Original-Method",
+        b"X-Sent-From",
+        b"X-Auth-Request-Redirect",
+    ];
+    own.iter().any(|own| name.eq_ignore_ascii_case(own))
 }

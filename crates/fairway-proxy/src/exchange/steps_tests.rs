@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage};
 
 const POST: &str = "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-User: mallory\r\n\
      Accept: text/html\r\n\r\nbody";
@@ -415,6 +415,58 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
         let mut client = stage.client();
         for _ in 0..10 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+    })
+    .await;
+}
+
+/// How many of the requests pass that one client sends for ten seconds, one each `every`, to each of these workers in turn.
+async fn passed(workers: &[Stage], every: Duration) -> u32 {
+    let mut clients: Vec<_> = workers.iter().map(Stage::client).collect();
+    let (began, mut passed) = (tokio::time::Instant::now(), 0);
+    for turn in 0_u32.. {
+        tokio::time::sleep_until(began + every * turn).await;
+        if began.elapsed() >= Duration::from_secs(10) {
+            break;
+        }
+        let client = turn as usize % clients.len();
+        match clients[client].ask(GET).await.unwrap().status {
+            200 => passed += 1,
+            status => assert_eq!(status, 429),
+        }
+    }
+    passed
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_hold_over_ten_seconds_however_many_workers_count() {
+    on_stage(async {
+        // Requests, within how many seconds, and how many more may come early.
+        for (requests, seconds, burst) in [(10, 1, 50), (100, 1, 100), (100, 1, 500), (300, 60, 300)] {
+            let limit = RateLimit {
+                policy: "p".into(),
+                requests,
+                per: Duration::from_secs(seconds),
+                burst,
+                status: 429,
+                exempt: Vec::new(),
+            };
+            let mut config = filtered(1, vec![Filter::RateLimit(limit)]);
+            config.settings.downstream.requests_per_connection = u64::MAX;
+            let script = |_| Meeting::with(crate::testing::answering);
+            let due = 10 * requests / u32::try_from(seconds).unwrap();
+            // Three and ten times as many requests as may pass.
+            for parts in [3, 10] {
+                let every = Duration::from_secs(10) / (parts * (due + burst));
+                let one = passed(&[Stage::serving(&config, script)], every).await;
+                let two = passed(&Stage::two_workers(&config, script), every).await;
+                for passed in [one, two] {
+                    assert!(
+                        passed.abs_diff(burst + due) * 20 <= due,
+                        "{passed} of {due} and {burst} early, one each {every:?}"
+                    );
+                }
+            }
         }
     })
     .await;

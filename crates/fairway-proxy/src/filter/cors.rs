@@ -1,10 +1,9 @@
 //! Cross-origin resource sharing (Fetch Standard §3.2) the way ingress-nginx does it: preflights of allowed origins are
 //! answered here, every other answer to an allowed origin carries the same headers.
 
-use std::sync::Arc;
-
 use fairway_message::{Head, Known};
 use fairway_model::{Cors, CorsOrigin};
+use fairway_routing::CorsAnswer;
 
 use super::answer::own_answer;
 use super::verdict::Verdict;
@@ -20,22 +19,16 @@ pub(super) fn preflight<'r>(cors: &Cors, buffers: &mut Buffers) -> Verdict<'r> {
 }
 
 /// Adds the headers to an answer for an allowed origin. What the backend said of the same is replaced.
-pub(super) fn answer(cors: &Cors, buffers: &mut Buffers) {
+pub(super) fn answer(CorsAnswer { cors, fields }: &CorsAnswer, buffers: &mut Buffers) {
     let Buffers { request, answer, .. } = buffers;
     let Some(origin) = allowed(cors, request) else { return };
-    answer.set(b"Access-Control-Allow-Origin", origin);
-    if cors.credentials {
-        answer.set(b"Access-Control-Allow-Credentials", b"true");
-    }
-    set_unless_empty(answer, b"Access-Control-Allow-Methods", &cors.methods);
-    set_unless_empty(answer, b"Access-Control-Allow-Headers", &cors.headers);
-    set_unless_empty(answer, b"Access-Control-Expose-Headers", &cors.expose);
-    answer.set(b"Access-Control-Max-Age", itoa::Buffer::new().format(cors.max_age).as_bytes());
-}
-
-fn set_unless_empty(answer: &mut Head, name: &[u8], value: &Arc<str>) {
-    if !value.is_empty() {
-        answer.set(name, value.as_bytes());
+    let name = b"Access-Control-Allow-Origin";
+    if answer.has_names_in(b"Access-Control-") {
+        answer.set(name, origin);
+        fields.iter().for_each(|field| answer.set(field.name, field.value));
+    } else {
+        answer.append(name, origin);
+        answer.append_ready(fields);
     }
 }
 
