@@ -7,13 +7,12 @@ mod field;
 mod fill;
 mod known;
 mod method;
-mod ready;
+pub(crate) mod ready;
 mod reason;
 
 pub use field::{FieldRef, Span};
 pub use known::Known;
 pub use method::{Method, Version};
-pub use ready::ReadyFields;
 
 use field::{Field, offset};
 

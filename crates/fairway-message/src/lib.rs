@@ -13,7 +13,8 @@ pub mod target;
 mod authority;
 
 pub use authority::{Authority, parse_authority};
-pub use head::{FieldRef, Head, HeadLimits, Known, Method, ReadyFields, Span, Version};
+pub use head::ready::ReadyFields;
+pub use head::{FieldRef, Head, HeadLimits, Known, Method, Span, Version};
 pub use malformed::Malformed;
 pub use target::{Target, TargetForm, request_authority};
 

@@ -58,7 +58,7 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Known;
+    use crate::head::Known;
 
     #[test]
     fn ready_fields_are_fields_like_others() {
