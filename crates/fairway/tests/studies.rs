@@ -69,7 +69,7 @@ fn the_capacity_study_passes_but_for_the_pinning_of_workers() {
     let settings = Some("nginx-ingress/nginx-config");
     assert_eq!(
         problems(&dir, settings),
-        ["unknown-setting data.worker-cpu-affinity"],
+        ["unsupported-setting data.worker-cpu-affinity"],
         "workers are not pinned"
     );
 }

@@ -59,13 +59,7 @@ const GROUPS: &[Group] = &[
         NO_EFFECT,
     ),
     needless(
-        &[
-            "enable-multi-accept",
-            "enable-serial-reloads",
-            "reuse-port",
-            "worker-cpu-affinity",
-            "enable-aio-write",
-        ],
+        &["enable-multi-accept", "enable-serial-reloads", "reuse-port", "enable-aio-write"],
         "workers take connections by themselves, and nothing is ever reloaded",
         NOT_NEEDED,
     ),
@@ -124,6 +118,7 @@ const GROUPS: &[Group] = &[
         "it configures a part of nginx that is not here",
         NO_EFFECT,
     ),
+    lost(&["worker-cpu-affinity"], "workers are not pinned to CPUs", "the system places them"),
     lost(
         &["retry-non-idempotent"],
         "a request that is not idempotent is never sent twice, if an endpoint may have seen it",
