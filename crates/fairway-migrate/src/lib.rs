@@ -7,5 +7,5 @@ mod show;
 mod snippets;
 
 pub use quirks::Quirk;
-pub use report::{Entry, Objects, Report, Row, Summary, Verdict};
+pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
 pub use show::{html, markdown, text};
