@@ -51,6 +51,7 @@ const CRATES: &[Place] = &[
         may: &[
             "fairway-grpc",
             "fairway-http2",
+            "fairway-log",
             "fairway-message",
             "fairway-model",
             "fairway-password",
@@ -62,6 +63,7 @@ const CRATES: &[Place] = &[
         ],
         never: KUBERNETES,
     },
+    Place { name: "fairway-log", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-session", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
     Place {
@@ -129,6 +131,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-grpc",
     "fairway-http1",
     "fairway-http2",
+    "fairway-log",
     "fairway-proxy",
     "fairway-runtime",
     "fairway-session",
