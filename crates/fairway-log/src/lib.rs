@@ -10,4 +10,4 @@ mod user;
 mod value;
 
 pub use clock::WallClock;
-pub use line::{Amounts, Line, Parties, Process, Target, Upstream};
+pub use line::{Amounts, Certificate, Line, Parties, Process, Target, Upstream};

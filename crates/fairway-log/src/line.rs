@@ -17,12 +17,14 @@ const MOST: usize = 256 * 1024;
 pub struct Line<'a> {
     /// The request, with the fields that its endpoint got.
     pub request: &'a Head,
-    /// The answer that was sent; empty where none was.
-    pub answer: &'a Head,
+    /// The answer, where any of it was sent.
+    pub answer: Option<&'a Head>,
     /// What the request asks for.
     pub target: Target<'a>,
     /// Who asks.
     pub parties: Parties,
+    /// The certificate that the client has shown.
+    pub certificate: Option<Certificate<'a>>,
     /// What was counted.
     pub amounts: Amounts,
     /// The rule.
@@ -67,6 +69,17 @@ pub struct Parties {
     pub sender: Option<IpAddr>,
     /// Whom the PROXY protocol named.
     pub named: Option<IpAddr>,
+}
+
+/// The certificate of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Certificate<'a> {
+    /// Whom it is for.
+    pub subject: &'a str,
+    /// Who issued it.
+    pub issuer: &'a str,
+    /// Whether it is trusted, or why it is not.
+    pub verdict: Result<(), &'static str>,
 }
 
 /// What was counted of an exchange.
@@ -132,7 +145,7 @@ impl Line<'_> {
         match variable {
             Variable::Word(word) => self.word(*word, out),
             Variable::RequestField(name) => fields(self.request, name, out),
-            Variable::AnswerField(name) => fields(self.answer, name, out),
+            Variable::AnswerField(name) => fields(self.answer?, name, out),
             Variable::Cookie(name) => self.cookie(name, out),
             Variable::Argument(name) => self.argument(name, out),
             Variable::Absent => None,

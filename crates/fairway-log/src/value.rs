@@ -33,6 +33,9 @@ impl<'a> Line<'a> {
             Word::Sender => return address(parties.sender, out),
             Word::ProxyProtocolAddr => return address(parties.named, out),
             Word::TimeLocal | Word::TimeIso | Word::Msec => self.time(word, out),
+            Word::ClientVerify | Word::ClientSubject | Word::ClientIssuer => {
+                return self.certificate(word, out);
+            }
             Word::Pid => out.number(self.process.id),
             Word::Hostname => out.text(present(self.process.hostname.as_bytes())?),
             Word::Reason => out.plain(self.reason?),
@@ -111,6 +114,22 @@ impl<'a> Line<'a> {
             Word::UpstreamHeaderTime => out.display(Seconds(upstream.header)),
             Word::UpstreamResponseLength => out.number(self.amounts.body),
             _ => out.display(Seconds(upstream.response)),
+        }
+        Some(())
+    }
+
+    /// Of the client, over TLS.
+    fn certificate(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+        match (word, self.certificate.map(|shown| shown.verdict)) {
+            (Word::ClientVerify, _) if self.target.scheme != "https" => return None,
+            (Word::ClientVerify, None) => out.plain("NONE"),
+            (Word::ClientVerify, Some(Ok(()))) => out.plain("SUCCESS"),
+            (Word::ClientVerify, Some(Err(why))) => {
+                out.plain("FAILED:");
+                out.text(why.as_bytes());
+            }
+            (Word::ClientSubject, _) => out.text(self.certificate?.subject.as_bytes()),
+            _ => out.text(self.certificate?.issuer.as_bytes()),
         }
         Some(())
     }

@@ -173,6 +173,12 @@ words! {
     ServicePort: "service_port";
     /// The rule's path.
     LocationPath: "location_path";
+    /// What the check of the client's certificate came to.
+    ClientVerify: "ssl_client_verify";
+    /// Whom the client's certificate is for.
+    ClientSubject: "ssl_client_s_dn";
+    /// Who issued it.
+    ClientIssuer: "ssl_client_i_dn";
     /// The name of this machine.
     Hostname: "hostname";
     /// The number of this process.

@@ -143,6 +143,8 @@ async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
 #[tokio::test]
 async fn the_format_of_the_log_follows_its_key_while_it_runs() {
     let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
+    let typed = Backend::http(|_| Answer::with_headers(200, &[("Content-Type", "text/x")], "it")).await;
+    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[typed.address()]));
     let fairway = run(&manifests, &["--workers", "1", "--trusted-forwarders", "127.0.0.0/8"]).await;
     let ask = async |path: &str| {
         let mut client = Client::connect(fairway.http).await.unwrap();
@@ -158,10 +160,10 @@ async fn the_format_of_the_log_follows_its_key_while_it_runs() {
     let first = |line: &str| line.starts_with("127.0.0.1 - ann [") && line.ends_with(" -");
     eventually("a line of the default", PATIENCE, || async { is_printed(&first) }).await;
     let format =
-        r#"mine $the_real_ip "$request" $status "$http_user_agent" $sent_http_x_none $geoip_city $status"#;
+        r#"mine $the_real_ip "$request" $status "$http_user_agent" $sent_http_content_type $geoip_city"#;
     let keys = [("use-forwarded-headers", "true"), ("log-format-upstream", format)];
     manifests.put("settings.yaml", config_map("a", "settings", &keys));
-    let mine = r#"mine 203.0.113.9 "GET /second HTTP/1.1" 200 "one\x22 200 two" - - 200"#;
+    let mine = r#"mine 203.0.113.9 "GET /second HTTP/1.1" 200 "one\x22 200 two" text/x -"#;
     eventually("the format is followed", PATIENCE, || async {
         ask("/second").await;
         is_printed(&|line| line == mine)

@@ -258,6 +258,7 @@ fn every_word_has_its_value() {
         let all = (&record, &buffers);
         let line = |format: &str| line_in(format, Escape::Nginx, all).trim_end().to_owned();
         for (format, value) in [
+            ("$ssl_client_verify $ssl_client_s_dn $ssl_client_i_dn", "- - -"),
             ("$remote_user", "ann"),
             ("$the_real_ip $realip_remote_addr $proxy_protocol_addr", "203.0.113.7 10.0.0.1 -"),
             ("$time_iso8601 $msec", "2026-11-21T02:48:17+00:00 1795229297.042"),
@@ -277,6 +278,61 @@ fn every_word_has_its_value() {
             assert_eq!(line(format), value, "{format}");
         }
     });
+}
+
+#[test]
+fn the_certificate_of_a_client_is_shown_with_its_verdict() {
+    let of_line = |certificate: Option<Result<(), &'static str>>| {
+        let format = LogFormat::read("$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn", Escape::Nginx);
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+        let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
+        let peer = Peer { scheme: Scheme::Https, ..peer() };
+        let seen = Seen { peer: &peer, port: None, introduced: false };
+        let mut line = words::line((&record, &buffers, seen), &clock, &process);
+        line.certificate = certificate.map(|verdict| fairway_log::Certificate {
+            subject: "CN=a|b",
+            issuer: "CN=c",
+            verdict,
+        });
+        line.write(&format.unwrap().format, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(of_line(Some(Ok(()))), "SUCCESS|CN=a\\x7Cb|CN=c\n");
+    assert_eq!(
+        of_line(Some(Err("certificate has expired"))),
+        "FAILED:certificate has expired|CN=a\\x7Cb|CN=c\n"
+    );
+    assert_eq!(of_line(None), "NONE|-|-\n");
+}
+
+#[test]
+fn fields_of_an_answer_that_was_not_sent_are_absent() {
+    let (mut record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+    buffers.answer.start_response(200);
+    buffers.answer.append(b"X-A", b"me");
+    let mut line = |sent| {
+        record.sent_bytes = sent;
+        line_in("$sent_http_x_a", Escape::Nginx, (&record, &buffers))
+    };
+    assert_eq!((line(1), line(0)), ("me\n".to_owned(), "-\n".to_owned()));
+}
+
+#[test]
+fn a_user_is_what_credentials_name_and_cannot_end_the_line() {
+    let line = |authorization: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\n\r\n");
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(head.as_bytes()));
+        line_in("$remote_user -", Escape::Nginx, (&record, &buffers)).trim_end().to_owned()
+    };
+    assert_eq!(line("Basic YQpiADpj"), "a\\x0Ab\\x00 -", "of a, line feed, b, NUL");
+    assert_eq!(line("basic  YW5uOnNlY3JldA"), "ann -");
+    for none in ["Basic OnNlY3JldA==", "Basic !!!!", "Basic", "Bearer YW5uOnNlY3JldA==", "Basic bm9jb2xvbg=="]
+    {
+        assert_eq!(line(none), "- -", "{none}");
+    }
+    let long = |bytes: usize| format!("Basic {}", "YWFh".repeat(bytes / 3) + "OmFh");
+    assert_eq!(line(&long(765)), format!("{} -", "a".repeat(765)));
+    assert_eq!(line(&long(768)), "- -", "too long to be read");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the log knows of an exchange, for any format.
 
-use fairway_log::{Amounts, Line, Parties, Process, Target, Upstream, WallClock};
+use fairway_log::{Amounts, Certificate, Line, Parties, Process, Target, Upstream, WallClock};
+use fairway_tls::Shown;
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -24,14 +25,15 @@ pub(super) fn flag(record: &Record<'_>) -> &'static str {
 
 /// An exchange that is over.
 pub(super) fn line<'a>(
-    (record, buffers, seen): (&'a Record<'_>, &'a Buffers, Seen<'_>),
+    (record, buffers, seen): (&'a Record<'_>, &'a Buffers, Seen<'a>),
     clock: &'a WallClock,
     process: &'a Process,
 ) -> Line<'a> {
     let (peer, forms) = (seen.peer, buffers.forms.read());
+    let shown = peer.proof.as_deref().and_then(|proof| proof.shown.as_ref());
     Line {
         request: &buffers.request,
-        answer: &buffers.answer,
+        answer: (record.sent_bytes > 0).then_some(&*buffers.answer),
         target: Target {
             scheme: peer.scheme.as_str(),
             port: seen.port,
@@ -46,6 +48,11 @@ pub(super) fn line<'a>(
             sender: buffers.parties.sender,
             named: seen.introduced.then_some(peer.client),
         },
+        certificate: shown.map(|Shown { subject, issuer, verdict, .. }| Certificate {
+            subject,
+            issuer,
+            verdict: *verdict,
+        }),
         amounts: Amounts {
             status: record.status,
             request: record.request_bytes,
