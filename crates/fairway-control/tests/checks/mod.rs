@@ -1,0 +1,116 @@
+//! What holds for any text as manifests: called by the property tests and by the fuzz target. Panics when it does not hold.
+//! Never generates inputs.
+
+#![allow(clippy::unwrap_used, reason = "a check that panics has failed, which is what it is for")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_control::{Engine, manifest};
+use fairway_model::{HostPattern, VirtualHost, WildcardSpan};
+use fairway_translate::{Change, Options, WithoutClass};
+
+const NOW: i64 = 1_767_225_600;
+
+/// What must be served whatever stands beside it.
+const GOOD: &str = r#"
+---
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: survivor}
+spec: {controller: fairway.dev/ingress-controller}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: survivor, namespace: survivor}
+spec:
+  ingressClassName: survivor
+  rules:
+  - host: survivor.test
+    http: {paths: [{path: /a, pathType: Prefix, backend: {service: {name: survivor, port: {number: 80}}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: survivor, namespace: survivor}
+spec: {ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: survivor, namespace: survivor, labels: {kubernetes.io/service-name: survivor}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.9.9.9]}]
+---
+"#;
+
+/// What translation is told of a text.
+fn changes(text: &str) -> Vec<Change> {
+    let file: Arc<str> = "any.yaml".into();
+    let mut changes = Vec::new();
+    for section in manifest::sections(text) {
+        if let Ok(Some(root)) = manifest::parse(&section) {
+            let reading = manifest::read(&root, &file);
+            changes.extend(
+                reading.objects.into_iter().map(|(object, source)| Change::Set(object, Some(source))),
+            );
+        }
+    }
+    changes
+}
+
+fn engine() -> Engine {
+    Engine::new(Options { without_class: WithoutClass::Served, ..Options::default() })
+}
+
+/// What the survivor's host is.
+fn survivor(engine: &Engine) -> Arc<VirtualHost> {
+    let host = HostPattern::parse("survivor.test", WildcardSpan::OneLabel).unwrap();
+    let hosts = &engine.current().unwrap().translation.config.hosts;
+    let mut found = hosts.values().filter(|it| it.key.host == host);
+    let only = Arc::clone(found.next().expect("the survivor is served"));
+    assert!(found.next().is_none());
+    only
+}
+
+/// All that a user could see of what came of a text.
+fn seen(engine: &Engine) -> (String, BTreeSet<String>) {
+    let outcome = engine.current().unwrap();
+    let said = outcome.diagnostics().iter().chain(outcome.problems.iter());
+    (format!("{:?}", outcome.digest), said.map(ToString::to_string).collect())
+}
+
+/// Any bytes as manifests.
+#[allow(dead_code, reason = "the property tests begin with text")]
+pub(crate) fn manifest(input: &[u8]) {
+    holds(&String::from_utf8_lossy(input));
+}
+
+/// The same text means the same, in whatever steps it is told, and an object that is right is served as it is alone.
+pub(crate) fn holds(text: &str) {
+    let mut alone = engine();
+    alone.update(changes(GOOD), NOW);
+    // A directive (`%`) belongs to the document that follows, so one that is wrong must not be the survivor's.
+    for text in [format!("{GOOD}{text}"), format!("{text}\n...\n{GOOD}")] {
+        let all = changes(&text);
+        let (mut at_once, mut again, mut in_steps) = (engine(), engine(), engine());
+        at_once.update(all.clone(), NOW);
+        again.update(changes(&text), NOW);
+        assert_eq!(seen(&at_once), seen(&again), "the same text means the same");
+        all.into_iter().for_each(|change| _ = in_steps.update(vec![change], NOW));
+        if in_steps.current().is_some() {
+            assert_eq!(seen(&at_once), seen(&in_steps), "told step by step");
+        }
+        let (mine, other) = (survivor(&at_once), survivor(&alone));
+        let rules = |host: &VirtualHost| -> Vec<_> {
+            let rules = host.routes.iter().flat_map(|route| &route.rules);
+            rules.map(|rule| (rule.matches.clone(), rule.action.clone(), rule.filters.clone())).collect()
+        };
+        assert_eq!(rules(&mine), rules(&other), "the survivor is served as it is alone");
+        let backends = |engine: &Engine| {
+            let config = &engine.current().unwrap().translation.config;
+            let mine = config.backends.values().filter(|it| it.key.to_string().contains("survivor"));
+            mine.map(|backend| backend.endpoints.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(backends(&at_once), backends(&alone));
+    }
+}

@@ -1,0 +1,28 @@
+//! Any password file and any password.
+
+mod checks;
+
+use checks::file_and_password;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Lines with hashes that somebody wrote, and with mistakes.
+fn line() -> impl Strategy<Value = String> {
+    let schemes = ["{PLAIN}", "{SHA}", "{SSHA}", "$1$", "$apr1$", "$5$", "$6$", "$2b$04$", "$2y$", "$", "{", ""];
+    let hash = (prop::sample::select(&schemes[..]), "[ -~é]{0,70}").prop_map(|(scheme, rest)| format!("{scheme}{rest}"));
+    prop_oneof![4 => ("[a-z:]{0,4}", hash).prop_map(|(user, hash)| format!("{user}:{hash}")), 1 => ".{0,20}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn any_file_is_read(lines in vec(line(), 0..6), end in "\r?\n", password in "[ -~]{0,20}") {
+        file_and_password(&lines.join(&end), password.as_bytes());
+    }
+
+    #[test]
+    fn a_plain_password_is_found(user in "[a-z]{1,8}", password in "[!-9;-~]{0,20}") {
+        file_and_password(&format!("{user}:{{PLAIN}}{password}\n"), password.as_bytes());
+    }
+}

@@ -1,0 +1,43 @@
+//! What holds for any password file and any password: called by the property tests and by the fuzz target. Panics when it
+//! does not hold. Never generates inputs.
+
+use fairway_password::{Cost, Hash, entries};
+
+/// Any bytes as a password, a byte 0x00 and a file.
+#[allow(dead_code, reason = "the property tests make the parts themselves")]
+pub(crate) fn password(input: &[u8]) {
+    let at = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+    let (password, file) = input.split_at(at);
+    file_and_password(&String::from_utf8_lossy(file.get(1..).unwrap_or_default()), password);
+}
+
+/// Reading never fails, and a hash is fitted by no other password than its own.
+pub(crate) fn file_and_password(file: &str, password: &[u8]) {
+    for (user, text) in entries(file) {
+        assert!(!user.is_empty() && !user.contains([':', '\n', '\r']), "{user:?}");
+        assert!(!text.contains([':', '\n', '\r']), "{text:?}");
+        let Ok(hash) = Hash::read(text) else { continue };
+        assert_eq!(Hash::read(text), Ok(hash), "reading is repeatable");
+        if is_slow(text) {
+            continue;
+        }
+        let fits = hash.fits(password);
+        if let Some(plain) = text.strip_prefix("{PLAIN}") {
+            assert_eq!(fits, plain.as_bytes() == password, "{text:?}");
+        } else if fits {
+            assert!(!hash.fits(&[password, b"x"].concat()) || is_cut_short(text, password), "{text:?}");
+        }
+        assert_eq!(matches!(hash.cost(), Cost::Nothing), text.starts_with('{'), "{text:?}");
+    }
+}
+
+/// Verifying it would take most of the time.
+fn is_slow(text: &str) -> bool {
+    let bcrypt = text.starts_with("$2") && !matches!(text.get(4..6), Some("00" | "01" | "02" | "03" | "04"));
+    bcrypt || text.contains("rounds=")
+}
+
+/// bcrypt reads 72 bytes of a password, and none behind a byte 0x00.
+fn is_cut_short(text: &str, password: &[u8]) -> bool {
+    text.starts_with("$2") && (password.len() >= 71 || password.contains(&0))
+}
