@@ -3,6 +3,7 @@
 
 mod kept_answers;
 mod passwords;
+mod queue;
 
 pub use kept_answers::{KeptAnswers, Tag};
 pub use passwords::{Claim, Passwords, Pool, Word};

@@ -4,8 +4,7 @@
 //! Nothing is started before the first password is verified.
 
 use std::cell::RefCell;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
@@ -17,7 +16,9 @@ use fairway_password::{Cost, Hash};
 use fairway_runtime::clock::Instant;
 use tokio::sync::oneshot;
 
-/// Passwords that wait to be verified, of all workers together.
+use crate::queue::Queue;
+
+/// Passwords that wait to be verified, of all workers and all password files together.
 const QUEUE: usize = 64;
 /// How many verified passwords a worker remembers.
 const REMEMBERED: usize = 1024;
@@ -50,7 +51,8 @@ pub enum Word {
 /// The threads that verify, for all workers.
 pub struct Pool {
     threads: usize,
-    jobs: OnceLock<Option<SyncSender<Job>>>,
+    /// `None` where the system gives no thread.
+    jobs: OnceLock<Option<Arc<Queue<Job>>>>,
 }
 
 /// What a worker verifies passwords with.
@@ -104,32 +106,37 @@ impl Pool {
         Arc::new(Self { threads: (workers / 2).max(1), jobs: OnceLock::new() })
     }
 
-    /// Takes a job, unless the queue is full or no thread can be had.
-    fn take(&self, job: Job) -> bool {
+    /// Takes a job for a password file, unless it has its share of the queue or no thread can be had.
+    fn take(&self, policy: &Arc<str>, job: Job) -> bool {
         let jobs = self.jobs.get_or_init(|| start(self.threads));
-        jobs.as_ref().is_some_and(|jobs| jobs.try_send(job).is_ok())
+        jobs.as_ref().is_some_and(|jobs| jobs.push(policy, job).is_ok())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(Some(jobs)) = self.jobs.get() {
+            jobs.close();
+        }
     }
 }
 
 /// Starts the threads; `None` when the system gives none.
-fn start(threads: usize) -> Option<SyncSender<Job>> {
-    let (sender, receiver) = sync_channel(QUEUE);
-    let receiver = Arc::new(Mutex::new(receiver));
+fn start(threads: usize) -> Option<Arc<Queue<Job>>> {
+    let jobs = Arc::new(Queue::new(QUEUE));
     let started = (0..threads).filter(|index| {
-        let receiver = Arc::clone(&receiver);
+        let jobs = Arc::clone(&jobs);
         let builder = std::thread::Builder::new().name(format!("password-{index}"));
-        builder.spawn(move || run(&receiver)).is_ok()
+        builder.spawn(move || run(&jobs)).is_ok()
     });
-    (started.count() > 0).then_some(sender)
+    (started.count() > 0).then_some(jobs)
 }
 
 /// Verifies until every worker is gone.
-fn run(jobs: &Mutex<Receiver<Job>>) {
+fn run(jobs: &Queue<Job>) {
     // Without it verifying only takes its full share of the processor.
     _ = rustix::process::nice(NICENESS);
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { password, hash, reply }) = job else { return };
+    while let Some(Job { password, hash, reply }) = jobs.next() {
         // Whoever asked may have left.
         if !reply.is_closed() {
             let fits = std::panic::catch_unwind(|| Hash::read(&hash).is_ok_and(|hash| hash.fits(&password)));
@@ -161,7 +168,7 @@ impl Passwords {
         if self.remembers(&tag) {
             return Word::Right;
         }
-        let word = self.ask(password, hash).await;
+        let word = self.ask(basic, password, hash).await;
         if word == Word::Right {
             self.remember(tag);
         }
@@ -173,14 +180,14 @@ impl Passwords {
         let slow = |hash: &&Arc<str>| Hash::read(hash).is_ok_and(|hash| hash.cost() == Cost::Slow);
         let somebody = basic.users.iter().map(|(_, hash)| hash).take(SEARCHED).find(slow);
         match somebody {
-            Some(hash) if self.ask(password, hash).await == Word::None => Word::None,
+            Some(hash) if self.ask(basic, password, hash).await == Word::None => Word::None,
             _ => Word::Wrong,
         }
     }
 
-    async fn ask(&self, password: Vec<u8>, hash: &Arc<str>) -> Word {
+    async fn ask(&self, basic: &BasicAuth, password: Vec<u8>, hash: &Arc<str>) -> Word {
         let (reply, answer) = oneshot::channel();
-        if !self.pool.take(Job { password, hash: Arc::clone(hash), reply }) {
+        if !self.pool.take(&basic.policy, Job { password, hash: Arc::clone(hash), reply }) {
             return Word::None;
         }
         match answer.await {

@@ -1,0 +1,153 @@
+//! Work of many owners that waits for a few threads: bounded, and shared fairly, so that one owner who is flooded takes
+//! the room and the time of no other. Never knows what the work is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Pieces of work, each with its owner. The owners have their turn one after the other.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    came: Condvar,
+    /// How many pieces may wait.
+    room: usize,
+}
+
+struct State<T> {
+    /// Those who wait, each with one piece at least, the next to have its turn first.
+    owners: VecDeque<Owner<T>>,
+    is_closed: bool,
+}
+
+struct Owner<T> {
+    name: Arc<str>,
+    pieces: VecDeque<T>,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(room: usize) -> Self {
+        let state = State { owners: VecDeque::new(), is_closed: false };
+        Self { state: Mutex::new(state), came: Condvar::new(), room }
+    }
+
+    /// Takes a piece of work. Where there is no room, the newest piece of whoever has the most of them is dropped for it,
+    /// unless that is the owner of this one, or would then have fewer.
+    ///
+    /// # Errors
+    /// There is no room for it, and it comes back.
+    pub(crate) fn push(&self, owner: &Arc<str>, piece: T) -> Result<(), T> {
+        let mut state = self.lock();
+        let has = state.pieces_of(owner);
+        if state.len() >= self.room && !state.make_room(has + 1) {
+            return Err(piece);
+        }
+        state.push(owner, piece);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a piece of work; `None` once the queue is closed.
+    pub(crate) fn next(&self) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if let Some(piece) = state.pop() {
+                return Some(piece);
+            }
+            state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Nobody gets any more work, and what waits is dropped.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.owners.clear();
+        self.came.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> State<T> {
+    fn len(&self) -> usize {
+        self.owners.iter().map(|owner| owner.pieces.len()).sum()
+    }
+
+    fn pieces_of(&self, name: &str) -> usize {
+        self.owners.iter().find(|owner| *owner.name == *name).map_or(0, |owner| owner.pieces.len())
+    }
+
+    fn push(&mut self, name: &Arc<str>, piece: T) {
+        match self.owners.iter_mut().find(|owner| owner.name == *name) {
+            Some(owner) => owner.pieces.push_back(piece),
+            None => self.owners.push_back(Owner { name: Arc::clone(name), pieces: VecDeque::from([piece]) }),
+        }
+    }
+
+    /// Drops the newest piece of whoever has the most, if these are more than `others`.
+    fn make_room(&mut self, others: usize) -> bool {
+        let most = self.owners.iter_mut().max_by_key(|owner| owner.pieces.len());
+        let Some(most) = most.filter(|owner| owner.pieces.len() > others) else { return false };
+        most.pieces.pop_back();
+        true
+    }
+
+    /// The oldest piece of whoever has its turn, which is then the last to have it.
+    fn pop(&mut self) -> Option<T> {
+        let mut owner = self.owners.pop_front()?;
+        let piece = owner.pieces.pop_front();
+        if !owner.pieces.is_empty() {
+            self.owners.push_back(owner);
+        }
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(room: usize, pieces: &[(&str, u32)]) -> Queue<u32> {
+        let queue = Queue::new(room);
+        for (owner, piece) in pieces {
+            assert_eq!(queue.push(&Arc::from(*owner), *piece), Ok(()));
+        }
+        queue
+    }
+
+    fn next(queue: &Queue<u32>, count: usize) -> Vec<u32> {
+        (0..count).filter_map(|_| queue.next()).collect()
+    }
+
+    #[test]
+    fn owners_have_their_turn_one_after_the_other() {
+        let queue = filled(9, &[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)]);
+        assert_eq!(next(&queue, 6), [1, 4, 5, 2, 6, 3]);
+    }
+
+    #[test]
+    fn without_room_the_newest_piece_of_whoever_has_the_most_gives_way() {
+        let queue = filled(3, &[("a", 1), ("a", 2), ("a", 3)]);
+        assert_eq!(queue.push(&"a".into(), 4), Err(4), "its own does not");
+        assert_eq!(queue.push(&"b".into(), 5), Ok(()));
+        assert_eq!(queue.push(&"b".into(), 6), Err(6), "as many as the other has");
+        assert_eq!(next(&queue, 3), [1, 5, 2]);
+    }
+
+    #[test]
+    fn a_closed_queue_ends_those_who_wait_and_drops_what_does() {
+        let queue = Arc::new(filled(3, &[("a", 1)]));
+        assert_eq!(queue.next(), Some(1));
+        let waiter = std::thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.next()
+        });
+        queue.close();
+        assert_eq!(waiter.join().ok(), Some(None));
+        assert_eq!(queue.next(), None);
+    }
+}
