@@ -15,11 +15,12 @@ use super::bench::{self, Bench, ENOUGH_PAIRS};
 use super::{cluster, json, table};
 
 /// The scenarios of the paired benchmark that are in README, and the peers that they name.
-const PAIRED: [(&str, [&str; 3]); 4] = [
-    ("http-1k-50", ["nginx", "haproxy", "envoy"]),
-    ("https-1k-50", ["nginx", "haproxy", "envoy"]),
-    ("tls13-handshakes", ["nginx", "haproxy", "envoy"]),
-    ("https-1m", ["nginx", "haproxy", "envoy"]),
+const PAIRED: [(&str, &[&str]); 5] = [
+    ("http-1k-50", &["nginx", "haproxy", "envoy"]),
+    ("https-1k-50", &["nginx", "haproxy", "envoy"]),
+    ("tls13-handshakes", &["nginx", "haproxy", "envoy"]),
+    ("https-1m", &["nginx", "haproxy", "envoy"]),
+    ("h2-1k-10x10", &["nginx", "haproxy", "h2o", "envoy"]),
 ];
 /// The case of the laboratory in which pods come and go.
 const CHANGING: (&str, &str) = ("dynamic", "dynamic");
