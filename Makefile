@@ -121,7 +121,7 @@ publish-runs: image lab-binary lab-peers ## all published measurements, one afte
 
 lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
 	cargo build --locked -p fairway-lab
-	find $(published) -name results.json -exec gzip -9nf {} +
+	find $(published) bench/results -name results.json -o -name latest.json | xargs gzip -9nf
 	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
 	$(target_dir)/debug/fairway-lab publish
 

@@ -13,8 +13,6 @@ use crate::results::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
 pub const RESULTS: &str = "results.json";
-/// The same file compressed with gzip, as published runs are kept.
-pub const COMPRESSED: &str = "results.json.gz";
 /// The archive of raw histograms next to it. It is not published.
 pub const HISTOGRAMS: &str = "histograms.tar";
 
@@ -40,18 +38,8 @@ pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
 /// # Errors
 /// No file, no JSON, or a schema that this program does not know.
 pub fn read(folder: &Path) -> anyhow::Result<Results> {
-    let compressed = folder.join(COMPRESSED);
-    let is_compressed = !folder.join(RESULTS).exists() && compressed.exists();
-    let place = if is_compressed { compressed } else { folder.join(RESULTS) };
-    let mut text = fs::read(&place)
-        .with_context(|| format!("read {}: is this the folder of a run?", place.display()))?;
-    if is_compressed {
-        let mut plain = Vec::new();
-        GzDecoder::new(text.as_slice())
-            .read_to_end(&mut plain)
-            .with_context(|| format!("decompress {}", place.display()))?;
-        text = plain;
-    }
+    let place = folder.join(RESULTS);
+    let text = read_kept(&place).with_context(|| format!("is {} the folder of a run?", folder.display()))?;
     let results: Results =
         serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))?;
     anyhow::ensure!(
@@ -61,4 +49,24 @@ pub fn read(folder: &Path) -> anyhow::Result<Results> {
         results.schema
     );
     Ok(results)
+}
+
+/// The bytes of a file that may be kept compressed: those of `place`, or what `place.gz` expands to if there is no such
+/// file.
+///
+/// # Errors
+/// There is neither, or it cannot be read.
+pub fn read_kept(place: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut compressed = place.as_os_str().to_owned();
+    compressed.push(".gz");
+    let compressed = Path::new(&compressed);
+    if place.exists() || !compressed.exists() {
+        return fs::read(place).with_context(|| format!("read {}", place.display()));
+    }
+    let file = fs::File::open(compressed).with_context(|| format!("read {}", compressed.display()))?;
+    let mut plain = Vec::new();
+    GzDecoder::new(file)
+        .read_to_end(&mut plain)
+        .with_context(|| format!("decompress {}", compressed.display()))?;
+    Ok(plain)
 }

@@ -18,7 +18,7 @@ mod run;
 
 pub use delivery::{Backstage, Delivered, Deliveries, Distance};
 pub use environment::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Settings};
-pub use file::{COMPRESSED, HISTOGRAMS, RESULTS, read, write};
+pub use file::{HISTOGRAMS, RESULTS, read, read_kept, write};
 pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,

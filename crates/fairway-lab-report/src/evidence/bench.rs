@@ -1,7 +1,7 @@
 //! The paired benchmark and the proofs (`bench/results`) as tables. Figures are those of the files; ratios and intervals
 //! were made when they were written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -159,7 +159,6 @@ impl Bench {
             "\n{cpus} CPUs of an {cpu} in a virtual machine, kernel {kernel}, one worker each, load average {load_average} \
              before the run. Command:\n\n    {command}\n\n"
         );
-        let rows: Vec<_> = self.results.iter().flat_map(|findings| self.rows(findings)).collect();
         let columns = [
             "scenario",
             "CPUs",
@@ -170,31 +169,65 @@ impl Bench {
             "pairs",
             "set aside",
         ];
-        text += &table(&columns, &rows);
-        let fewest = ENOUGH_PAIRS;
-        _ = write!(
-            text,
-            "\nWhere there are fewer than {fewest} pairs there are too few to rest a claim on. {}\n\n",
-            self.missing_states().join(" ")
-        );
-        text + &self.goals()
+        let (enough, few) = self.rows();
+        text += &table(&columns, &enough);
+        text += &self.absences();
+        if !few.is_empty() {
+            _ = write!(
+                text,
+                "\nThe machine was hardly ever in the other state. These blocks make fewer than {ENOUGH_PAIRS} pairs with any peer, \
+                 too few to rest a claim on. {}\n\n",
+                self.missing_states().join(" ")
+            );
+            text += &table(&columns, &few);
+        }
+        text + "\n" + &self.goals()
     }
 
-    /// A row for each peer in each state of the CPUs that occurred, with the reason where it has no figure.
-    fn rows(&self, findings: &Findings) -> Vec<Vec<String>> {
-        let mut states: Vec<&str> = findings.summary.iter().map(|one| one.distance.as_str()).collect();
-        states.sort_unstable();
-        states.dedup();
-        let mut peers: Vec<&str> = Vec::new();
-        let all = self.results.iter().flat_map(|findings| &findings.summary).map(|one| one.peer.as_str());
-        for peer in all {
-            let is_here = peer != OTHER_UPSTREAM || findings.summary.iter().any(|one| one.peer == peer);
-            if is_here && !peers.contains(&peer) {
-                peers.push(peer);
+    /// A row for each peer in each state of the CPUs that occurred: those of states with enough pairs, and the others.
+    fn rows(&self) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
+        let (mut enough, mut few) = (Vec::new(), Vec::new());
+        for findings in &self.results {
+            let names =
+                |of: fn(&Summary) -> &str| -> BTreeSet<&str> { findings.summary.iter().map(of).collect() };
+            for state in names(|one| &one.distance) {
+                let here = findings.summary.iter().filter(|one| one.distance == state);
+                let most = here.filter_map(|one| Some(one.to_base?.pairs)).max();
+                let rows = if most.unwrap_or(0) >= ENOUGH_PAIRS { &mut enough } else { &mut few };
+                let peers = self.peers().into_iter().filter(|peer| names(|one| &one.peer).contains(peer));
+                rows.extend(peers.map(|peer| self.row(findings, state, peer)));
             }
         }
-        let cells = states.iter().flat_map(|state| peers.iter().map(move |peer| (*state, *peer)));
-        cells.map(|(state, peer)| self.row(findings, state, peer)).collect()
+        (enough, few)
+    }
+
+    /// All peers, in the order in which they occur.
+    fn peers(&self) -> Vec<&str> {
+        let mut peers = Vec::new();
+        for one in self.results.iter().flat_map(|findings| &findings.summary) {
+            if !peers.contains(&one.peer.as_str()) {
+                peers.push(&one.peer);
+            }
+        }
+        peers
+    }
+
+    /// Which peer was not measured in which scenarios, and why.
+    fn absences(&self) -> String {
+        let mut absent: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for findings in &self.results {
+            let is_missing = |peer: &&str| findings.summary.iter().all(|one| one.peer != *peer);
+            for peer in self.peers().into_iter().filter(|peer| *peer != OTHER_UPSTREAM).filter(is_missing) {
+                let untold = if peer == "floor" { "speaks no TLS" } else { "not measured" };
+                let reason = findings.missing.get(peer).map_or(untold, String::as_str);
+                absent.entry((peer, reason)).or_default().push(title(&findings.scenario.name));
+            }
+        }
+        let line = |((peer, reason), scenarios): (&(&str, &str), &Vec<&str>)| {
+            format!("* {peer} ({reason}): {}\n", scenarios.join("; "))
+        };
+        let lines: String = absent.iter().map(line).collect();
+        if lines.is_empty() { lines } else { format!("\nNot measured:\n\n{lines}") }
     }
 
     fn row(&self, findings: &Findings, state: &str, peer: &str) -> Vec<String> {
@@ -207,14 +240,7 @@ impl Bench {
             named.trim().to_owned(),
         ];
         let Some(one) = in_state(peer) else {
-            let reason = if let Some(why) = findings.missing.get(peer) {
-                why
-            } else if findings.summary.iter().all(|one| one.peer != peer) {
-                if peer == "floor" { "speaks no TLS" } else { "not measured" }
-            } else {
-                "no block in this state"
-            };
-            cells.extend([UNKNOWN, UNKNOWN, reason, "0", "0 of 0"].map(str::to_owned));
+            cells.extend([UNKNOWN, UNKNOWN, "no block in this state", "0", "0 of 0"].map(str::to_owned));
             return cells;
         };
         let without = || {

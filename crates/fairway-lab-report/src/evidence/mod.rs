@@ -1,5 +1,6 @@
-//! The figures of README.md and docs/performance.md, and the table of floods in docs/limits.md: made from the results that the repository keeps, never by hand. A
-//! check refuses documents that say something else and results of which nobody knows what was measured.
+//! The figures of README.md and docs/performance.md, and the table of floods in docs/limits.md: made from the results that
+//! the repository keeps, never by hand. A check refuses documents that say something else and results of which nobody knows
+//! what was measured.
 //!
 //! ```text
 //! docs/results/*, bench/results/*.json, e2e/results/ci.json ─► origin: which revision, clean or excused
@@ -36,8 +37,9 @@ struct Region {
     text: String,
 }
 
+/// A file that may be kept compressed.
 fn json<T: DeserializeOwned>(root: &Path, file: &str) -> anyhow::Result<T> {
-    let text = std::fs::read(root.join(file)).with_context(|| format!("read {file}"))?;
+    let text = fairway_lab_results::read_kept(&root.join(file))?;
     serde_json::from_slice(&text).with_context(|| format!("read {file}"))
 }
 

@@ -11,23 +11,15 @@ use super::{RUNS, git, json, table};
 
 /// Results that do not name a clean revision, and why. A rerun takes a file off this list: the check refuses a file that is
 /// listed here without need.
-const EXCUSED: [(&str, &str); 12] = [
+const EXCUSED: [(&str, &str); 5] = [
     ("docs/results/capacity", RUN),
     ("docs/results/quick", RUN),
     ("docs/results/defaults", RUN),
-    ("bench/results/changes.json", DIRTY),
-    ("bench/results/churn-40ms.json", DIRTY),
-    ("bench/results/churn.json", DIRTY),
-    ("bench/results/floods.json", "the benchmark ran outside of a checkout"),
-    ("bench/results/idle.json", DIRTY),
-    ("bench/results/kill.json", DIRTY),
-    ("bench/results/scale.json", DIRTY),
     ("e2e/results/ci.json", TESTS),
     (LONG, TESTS),
 ];
 const RUN: &str = "the laboratory did not record a revision when it was made";
 const TESTS: &str = "the tests did not record a revision when it was made";
-const DIRTY: &str = "the checkout had uncommitted changes";
 
 /// A results file.
 pub(super) struct Origin {
@@ -65,9 +57,11 @@ pub(super) fn origins(root: &Path) -> anyhow::Result<Vec<Origin>> {
             names.push(entry?.file_name().to_string_lossy().into_owned());
         }
         names.sort();
-        for name in names.iter().filter(|name| name.ends_with(".json")) {
+        // Where both are there, the one that is not compressed counts, as for whoever reads it.
+        names.dedup_by(|later, earlier| plain(later) == earlier);
+        for name in names.iter().filter(|name| plain(name).ends_with(".json")) {
             let place = format!("{folder}/{name}");
-            let file: Value = json(root, &place)?;
+            let file: Value = json(root, plain(&place))?;
             let text = |value: &Value| value.as_str().map(str::to_owned);
             let revision = text(&file["origin"]["revision"]).or_else(|| text(&file["revision"]));
             let day = file["origin"]["unix_seconds"].as_u64().map(day);
@@ -77,6 +71,11 @@ pub(super) fn origins(root: &Path) -> anyhow::Result<Vec<Origin>> {
     // A table as the tests print it, which cannot name one.
     all.push(Origin { place: LONG.to_owned(), day: None, revision: None });
     Ok(all)
+}
+
+/// The name of a file before it was compressed.
+fn plain(name: &str) -> &str {
+    name.trim_end_matches(".gz")
 }
 
 /// What is wrong with the origins: revisions that are not clean or not in the history, and excuses without need.

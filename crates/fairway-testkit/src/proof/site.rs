@@ -9,13 +9,14 @@ use tokio::time::Instant;
 
 use crate::certificates::{Authority, KeyKind, Leaf, Validity};
 use crate::client::{Client, TlsOffer};
-use crate::manifests::{Ingress, Manifests, endpoint_slices, ingress_class, service};
+use crate::manifests::{Ingress, Manifests, config_map, endpoint_slices, ingress_class, service};
 use crate::process::Fairway;
 
 /// The host of every request.
 pub const HOST: &str = "proof.test";
 const NAMESPACE: &str = "proof";
 const SERVICE: &str = "backend";
+const SETTINGS: &str = "settings";
 const WORKERS: [&str; 4] = ["--workers", "2", "--access-log", "off"];
 
 /// How clients speak.
@@ -42,6 +43,9 @@ pub struct Site {
 }
 
 impl Site {
+    /// The arguments that make a process read what [`Site::settle`] says.
+    pub const SETTINGS: [&str; 2] = ["--configmap", "proof/settings"];
+
     /// With a class, a certificate, and an Ingress for [`HOST`] over a Service without endpoints.
     ///
     /// # Panics
@@ -65,6 +69,11 @@ impl Site {
     /// Takes request bodies of any size.
     pub fn allow_any_body(&self) {
         self.manifests.put("ingress.yaml", main_ingress().annotation("proxy-body-size", "0").yaml());
+    }
+
+    /// Entries of the settings ConfigMap, for a process that is started with [`Site::SETTINGS`].
+    pub fn settle(&self, entries: &[(&str, &str)]) {
+        self.manifests.put("settings.yaml", config_map(NAMESPACE, SETTINGS, entries));
     }
 
     /// The directory.

@@ -121,7 +121,9 @@ pub async fn spread(binary: &Path, scheme: Scheme, connections: usize, times: us
     let mut fleet = Fleet::new(binary, &site.numbers());
     fleet.grow(ENDPOINTS).await;
     site.list(&fleet.addresses());
-    let mut fairway = site.serve(binary, &[]).await;
+    // By default a connection ends, as it should, after 1,000 requests.
+    site.settle(&[("keep-alive-requests", "1000000")]);
+    let mut fairway = site.serve(binary, &Site::SETTINGS).await;
     let workers = workers(fairway.program().id())?;
     let address = match scheme {
         Scheme::Plain => fairway.http,

@@ -52,7 +52,7 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     site.list(&fleet.addresses());
     site.redirect("/moved", "start");
     set(&site, 0);
-    let fairway = site.serve(binary, &["--configmap", "proof/settings"]).await;
+    let fairway = site.serve(binary, &Site::SETTINGS).await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for scheme in Scheme::ALL {
@@ -156,5 +156,5 @@ fn set(site: &Site, change: usize) {
         ("hsts-max-age", (1_000 + step).to_string()),
     ];
     let entries = entries.each_ref().map(|(key, value)| (*key, value.as_str()));
-    site.manifests().put("settings.yaml", config_map("proof", "settings", &entries));
+    site.settle(&entries);
 }
