@@ -39,7 +39,8 @@ pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
 /// No file, no JSON, or a schema that this program does not know.
 pub fn read(folder: &Path) -> anyhow::Result<Results> {
     let place = folder.join(RESULTS);
-    let text = read_kept(&place).with_context(|| format!("is {} the folder of a run?", folder.display()))?;
+    let text = read_kept(&place)
+        .with_context(|| format!("read {}: is this the folder of a run?", place.display()))?;
     let results: Results =
         serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))?;
     anyhow::ensure!(

@@ -2,7 +2,6 @@
 //! were made when they were written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -50,9 +49,18 @@ struct Scenario {
 
 #[derive(Deserialize)]
 struct Memory {
+    #[serde(default)]
+    peer: String,
     open: u64,
     before_bytes: u64,
     after_bytes: u64,
+}
+
+impl Memory {
+    /// Bytes for each.
+    fn each(&self) -> f64 {
+        self.after_bytes.saturating_sub(self.before_bytes) as f64 / self.open.max(1) as f64
+    }
 }
 
 /// A proxy in a scenario.
@@ -98,7 +106,7 @@ const USER_SHARES_US: [(&str, f64); 3] = [("http-1k-50", 2.0), ("http-1k-200", 2
 const OTHER_UPSTREAM: &str = "fairway to HTTP/1";
 
 /// What a scenario is called in tables.
-const TITLES: [(&str, &str); 15] = [
+const TITLES: [(&str, &str); 17] = [
     ("http-1k-50", "1 KiB, plain keep-alive, 50 connections"),
     ("http-1k-200", "1 KiB, plain keep-alive, 200 connections"),
     ("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections"),
@@ -110,6 +118,8 @@ const TITLES: [(&str, &str); 15] = [
     ("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
     ("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
     ("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams"),
+    ("idle-memory", "idle connections"),
+    ("idle-memory-tls", "idle connections over TLS"),
     ("idle-memory-h2", "idle connections of HTTP/2"),
     ("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS"),
     ("waiting-streams", "streams that wait, HTTP/1 to the backend"),
@@ -173,15 +183,47 @@ impl Bench {
         text += &table(&columns, &enough);
         text += &self.absences();
         if !few.is_empty() {
-            _ = write!(
-                text,
-                "\nThe machine was hardly ever in the other state. These blocks make fewer than {ENOUGH_PAIRS} pairs with any peer, \
-                 too few to rest a claim on. {}\n\n",
-                self.missing_states().join(" ")
-            );
+            let mut told = vec![format!(
+                "The machine was hardly ever in the other state. These blocks make fewer than {ENOUGH_PAIRS} pairs with any peer, \
+                 too few to rest a claim on."
+            )];
+            told.extend(self.missing_states());
+            text += &format!("\n{}\n\n", told.join(" "));
             text += &table(&columns, &few);
         }
-        text + "\n" + &self.goals()
+        text + "\n" + &self.goals() + &self.memories()
+    }
+
+    /// Memory of what does nothing, of all peers.
+    fn memories(&self) -> String {
+        let measured: Vec<_> = self.results.iter().filter(|findings| !findings.memory.is_empty()).collect();
+        let mut peers = Vec::new();
+        for one in measured.iter().flat_map(|findings| &findings.memory) {
+            if !peers.contains(&one.peer.as_str()) {
+                peers.push(&one.peer);
+            }
+        }
+        if peers.is_empty() {
+            return String::new();
+        }
+        let cell = |findings: &Findings, peer: &str| {
+            let own = findings.memory.iter().find(|one| one.peer == peer);
+            let why = || findings.missing.get(peer).map_or(UNKNOWN, String::as_str).to_owned();
+            own.map_or_else(why, |one| number::figure(one.each() / 1024.0))
+        };
+        let row = |findings: &&Findings| {
+            let cells = peers.iter().map(|peer| cell(findings, peer));
+            std::iter::once(title(&findings.scenario.name).to_owned()).chain(cells).collect()
+        };
+        let rows: Vec<Vec<String>> = measured.iter().map(row).collect();
+        let named = peers.iter().map(|peer| format!("{peer} {}", self.version(peer)));
+        let columns: Vec<String> = std::iter::once("KiB for each".to_owned()).chain(named).collect();
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        format!(
+            "\nResident memory that a connection adds which is idle after a request, with 5,000 of them, and a stream that waits \
+             for its answer, with 100 connections of 100 streams:\n\n{}",
+            table(&columns, &rows)
+        )
     }
 
     /// A row for each peer in each state of the CPUs that occurred: those of states with enough pairs, and the others.
@@ -193,8 +235,15 @@ impl Bench {
             for state in names(|one| &one.distance) {
                 let here = findings.summary.iter().filter(|one| one.distance == state);
                 let most = here.filter_map(|one| Some(one.to_base?.pairs)).max();
-                let rows = if most.unwrap_or(0) >= ENOUGH_PAIRS { &mut enough } else { &mut few };
-                let peers = self.peers().into_iter().filter(|peer| names(|one| &one.peer).contains(peer));
+                let is_enough = most.unwrap_or(0) >= ENOUGH_PAIRS;
+                let rows = if is_enough { &mut enough } else { &mut few };
+                let has = |peer: &&str| {
+                    findings
+                        .summary
+                        .iter()
+                        .any(|one| one.peer == *peer && (is_enough || one.distance == state))
+                };
+                let peers = self.peers().into_iter().filter(has);
                 rows.extend(peers.map(|peer| self.row(findings, state, peer)));
             }
         }
@@ -215,7 +264,7 @@ impl Bench {
     /// Which peer was not measured in which scenarios, and why.
     fn absences(&self) -> String {
         let mut absent: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for findings in &self.results {
+        for findings in self.results.iter().filter(|findings| !findings.summary.is_empty()) {
             let is_missing = |peer: &&str| findings.summary.iter().all(|one| one.peer != *peer);
             for peer in self.peers().into_iter().filter(|peer| *peer != OTHER_UPSTREAM).filter(is_missing) {
                 let untold = if peer == "floor" { "speaks no TLS" } else { "not measured" };
@@ -266,7 +315,9 @@ impl Bench {
     fn missing_states(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (state, words) in [("one_core", "one core"), ("two_cores", "two cores")] {
-            let without = |findings: &&Findings| findings.summary.iter().all(|one| one.distance != state);
+            let without = |findings: &&Findings| {
+                !findings.summary.is_empty() && findings.summary.iter().all(|one| one.distance != state)
+            };
             let names: Vec<&str> =
                 self.results.iter().filter(without).map(|findings| title(&findings.scenario.name)).collect();
             if !names.is_empty() {
@@ -397,9 +448,7 @@ pub(super) fn idle(root: &Path, scenario: &str) -> anyhow::Result<(f64, u64)> {
     let file: Bench = json(root, "bench/results/idle.json")?;
     let findings = file.results.iter().find(|findings| findings.scenario.name == scenario);
     let findings = findings.with_context(|| format!("bench/results/idle.json has no {scenario}"))?;
-    let each =
-        |one: &Memory| one.after_bytes.saturating_sub(one.before_bytes) as f64 / one.open.max(1) as f64;
-    let mut sizes: Vec<f64> = findings.memory.iter().map(each).collect();
+    let mut sizes: Vec<f64> = findings.memory.iter().map(Memory::each).collect();
     sizes.sort_by(f64::total_cmp);
     let median = sizes.get(sizes.len() / 2).context("bench/results/idle.json has no memory")?;
     Ok((*median, u64::from(findings.scenario.connections)))
