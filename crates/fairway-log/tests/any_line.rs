@@ -18,10 +18,10 @@ fn cookies() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn format() -> impl Strategy<Value = String> {
-    let names =
+    const WORDS: [&str; 11] =
         ["$request", "${uri}", "$http_x_any", "$cookie_a", "$nothing", "$", "${", "\\n", "\\", "\"", " x "];
-    vec(prop_oneof![4 => prop::sample::select(&names[..]).prop_map(str::to_owned), 1 => ".{0,4}"], 0..12)
-        .prop_map(|pieces| pieces.concat())
+    let word = prop::sample::select(&WORDS[..]).prop_map(str::to_owned);
+    vec(prop_oneof![4 => word, 1 => ".{0,4}"], 0..12).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 /// Lines with hashes that somebody wrote, and with mistakes.
 fn line() -> impl Strategy<Value = String> {
-    let schemes =
+    const SCHEMES: [&str; 12] =
         ["{PLAIN}", "{SHA}", "{SSHA}", "$1$", "$apr1$", "$5$", "$6$", "$2b$04$", "$2y$", "$", "{", ""];
-    let hash = (prop::sample::select(&schemes[..]), "[ -~é]{0,70}")
+    let hash = (prop::sample::select(&SCHEMES[..]), "[ -~é]{0,70}")
         .prop_map(|(scheme, rest)| format!("{scheme}{rest}"));
     prop_oneof![4 => ("[a-z:]{0,4}", hash).prop_map(|(user, hash)| format!("{user}:{hash}")), 1 => ".{0,20}"]
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use fairway_log::{Amounts, Line, Parties, Process, Target, WallClock};
 use fairway_message::Head;
+use fairway_message::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
 
 /// A format with values of clients, each in quotes, and how many values it has.
@@ -19,7 +20,7 @@ const OBJECT: (&str, usize) = (
     9,
 );
 
-/// What a client chose. Fields have no line breaks, which no codec lets through.
+/// What a client chose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked<'i> {
     pub(crate) method: &'i [u8],
@@ -85,10 +86,15 @@ fn any_format(asked: &Asked<'_>, format: &str) {
 
 /// The cookie `a` as JSON has it, found the slow way.
 fn first_cookie(asked: &Asked<'_>) -> String {
-    let cookies = String::from_utf8_lossy(asked.cookie).into_owned();
+    let cookies = String::from_utf8_lossy(&value(asked.cookie)).into_owned();
     let mut pairs = cookies.split(';').map(|pair| pair.trim_matches(|c: char| c.is_ascii_whitespace()));
     let value = pairs.find_map(|pair| pair.strip_prefix("a=").or_else(|| pair.strip_prefix("A=")));
     value.unwrap_or_default().to_owned()
+}
+
+/// As a field that a codec lets through.
+fn value(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().copied().filter(|byte| is_value_byte(*byte)).collect()
 }
 
 fn read(format: &str, escape: Escape) -> LogFormat {
@@ -97,10 +103,11 @@ fn read(format: &str, escape: Escape) -> LogFormat {
 
 fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
     let mut request = Head::new();
-    request.start_request(asked.method, asked.target);
-    request.append(b"Authorization", asked.user);
-    request.append(b"X-Any", asked.field);
-    request.append(b"Cookie", asked.cookie);
+    let method = if is_token(asked.method) { asked.method } else { b"GET" };
+    request.start_request(method, asked.target);
+    request.append(b"Authorization", &value(asked.user));
+    request.append(b"X-Any", &value(asked.field));
+    request.append(b"Cookie", &value(asked.cookie));
     let (mut clock, process) = (WallClock::default(), Process { id: 1, hostname: "pod".to_owned() });
     clock.set(SystemTime::UNIX_EPOCH);
     let client = std::net::Ipv4Addr::LOCALHOST.into();
