@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::client::Request;
-use crate::manifests::config_map;
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Endpoint, HOST, Scheme, Site};
