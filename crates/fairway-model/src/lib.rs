@@ -9,6 +9,7 @@ pub mod answer;
 pub mod authentication;
 pub mod backend;
 pub mod certificate;
+pub mod cipher_list;
 pub mod config;
 pub mod filter;
 pub mod guard;
@@ -35,6 +36,7 @@ pub use backend::{
     UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
+pub use cipher_list::CipherList;
 pub use config::Config;
 pub use filter::{
     ClientCertificate, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite,
