@@ -32,8 +32,8 @@ pub use authentication::{
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
-    SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
-    UpstreamVerification,
+    SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
+    UpstreamTls, UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
 pub use cipher_list::CipherList;

@@ -24,7 +24,7 @@ const TYPED: [(&str, Phase, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 1] = ["shared-hosts"];
+const OTHERS: [&str; 2] = ["compat", "shared-hosts"];
 
 /// Adds what they ask for.
 ///
