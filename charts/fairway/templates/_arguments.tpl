@@ -30,6 +30,9 @@
 - --default-certificate={{ include "fairway.reference" (dict "root" $ "name" .) }}
 {{- end }}
 {{ include "fairway.statusArguments" . }}
+{{- if ne .Values.compat "nginx" }}
+- --compat={{ .Values.compat }}
+{{- end }}
 {{- if ne .Values.hostOwnership "off" }}
 - --host-ownership={{ .Values.hostOwnership }}
 {{- end }}

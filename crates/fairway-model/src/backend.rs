@@ -38,7 +38,7 @@ pub struct Backend {
 }
 
 /// A Service and one of its ports.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceName {
     /// Its namespace.
     pub namespace: Arc<str>,
@@ -159,6 +159,19 @@ pub struct SessionCookie {
     pub same_site: SameSite,
     /// What becomes of it when its endpoint fails.
     pub on_failure: StickyFailure,
+    /// Where sessions begin.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub begins: SessionStart,
+}
+
+/// Where sessions begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SessionStart {
+    /// Here: an answer sets the cookie where its request has none.
+    #[default]
+    Here,
+    /// Elsewhere: the cookie of a request counts, and no answer sets it.
+    Elsewhere,
 }
 
 /// How sessions and endpoints belong together.
@@ -261,6 +274,7 @@ mod tests {
             secure: SecureCookie::Always,
             same_site: SameSite::Lax,
             on_failure: StickyFailure::Moves,
+            begins: SessionStart::Elsewhere,
         };
         let parts = vec![
             SessionPart::Address,

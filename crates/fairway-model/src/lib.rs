@@ -9,6 +9,7 @@ pub mod answer;
 pub mod authentication;
 pub mod backend;
 pub mod certificate;
+pub mod cipher_list;
 pub mod config;
 pub mod filter;
 pub mod guard;
@@ -31,10 +32,11 @@ pub use authentication::{
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
-    SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
-    UpstreamVerification,
+    SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
+    UpstreamTls, UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
+pub use cipher_list::CipherList;
 pub use config::Config;
 pub use filter::{
     ClientCertificate, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite,

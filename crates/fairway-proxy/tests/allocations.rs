@@ -14,8 +14,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use fairway_model::{
-    Filter, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness,
-    StickyFailure,
+    Filter, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart,
+    Stickiness, StickyFailure,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -119,11 +119,11 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
 
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.
 fn belonging_allocates_nothing() {
-    let cookie = |stickiness| {
+    let cookie = |begins| {
         SessionKey::Cookie(SessionCookie {
             name: "route".into(),
             backend: "b".into(),
-            stickiness,
+            stickiness: Stickiness::Balanced,
             path: None,
             domain: None,
             expires: None,
@@ -131,12 +131,13 @@ fn belonging_allocates_nothing() {
             secure: SecureCookie::OverTls,
             same_site: SameSite::Absent,
             on_failure: StickyFailure::Returns,
+            begins,
         })
     };
     let parts = [SessionPart::Address, SessionPart::Cookie("route".into()), SessionPart::Path];
     let hash = SessionKey::Hash(SessionHash { parts: parts.into(), spread: None });
     let get = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nCookie: a=b; route=0123456789abcdef|b\r\n\r\n";
-    for key in [cookie(Stickiness::Balanced), hash] {
+    for key in [cookie(SessionStart::Here), cookie(SessionStart::Elsewhere), hash] {
         let allocations = per_request(get, PLAIN, (b"\r\n\r\n", b"9"), Some(&key));
         assert!(allocations < 0.05, "{key:?}: {allocations} allocations per request");
     }

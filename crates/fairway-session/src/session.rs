@@ -10,8 +10,8 @@ use std::num::NonZeroU16;
 
 use fairway_message::Head;
 use fairway_model::{
-    Backend, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness,
-    StickyFailure,
+    Backend, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart,
+    Stickiness, StickyFailure,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -84,6 +84,9 @@ impl Session {
                         let hash = from_hex(session).unwrap_or_else(|| hash_of(session));
                         Self { belongs: Belongs::By(hash), fresh: None }
                     }
+                    (Stickiness::Balanced, None) if cookie.begins == SessionStart::Elsewhere => {
+                        Self::default()
+                    }
                     (Stickiness::Balanced, None) => {
                         let key = random();
                         Self { belongs: Belongs::By(key), fresh: Some(key) }
@@ -100,6 +103,9 @@ impl Session {
         (keys, index): (&[u64], usize),
         random: impl FnOnce() -> u64,
     ) -> Option<u64> {
+        if cookie.begins == SessionStart::Elsewhere {
+            return None;
+        }
         let answered = *keys.get(index)?;
         let moves = cookie.on_failure == StickyFailure::Moves;
         match (cookie.stickiness, self.belongs) {

@@ -36,9 +36,10 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-grpc", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
+    Place { name: "fairway-annotations", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-translate",
-        may: &["fairway-model", "fairway-password", "fairway-pattern"],
+        may: &["fairway-annotations", "fairway-model", "fairway-password", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
     Place {
@@ -128,6 +129,7 @@ const CRATES: &[Place] = &[
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
 const NEVER_KUBERNETES: &[&str] = &[
+    "fairway-annotations",
     "fairway-model",
     "fairway-message",
     "fairway-password",

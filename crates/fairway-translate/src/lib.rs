@@ -23,7 +23,7 @@ pub use ingress::annotations::registry::known_annotations;
 pub use ingress::references::References;
 pub use object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use options::{
-    CONTROLLER, External, ExternalNames, HostOptions, HostOwnership, IngressListeners, ListenAt,
+    CONTROLLER, Compat, External, ExternalNames, HostOptions, HostOwnership, IngressListeners, ListenAt,
     LogFormatChoice, LoopbackEndpoints, Options, Own, ProxySenders, Trust, UnsupportedProtection,
     WithoutClass,
 };

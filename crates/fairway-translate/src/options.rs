@@ -149,6 +149,19 @@ pub struct HostOptions {
     pub forwarded_path: ForwardedPath,
     /// Whether the settings ConfigMap chooses the format of the access log.
     pub log_format: LogFormatChoice,
+    /// Whether Ingresses share what each asks for its Services.
+    pub compat: Compat,
+}
+
+/// Whether what an Ingress asks for a Service also holds for the other Ingresses with that Service: balancing, sessions and
+/// canaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// It does, as in ingress-nginx.
+    #[default]
+    Nginx,
+    /// Each Ingress has its own.
+    Strict,
 }
 
 /// Whether the settings ConfigMap chooses the format of the access log.
@@ -177,6 +190,7 @@ impl Default for HostOptions {
             ownership: HostOwnership::default(),
             forwarded_path: ForwardedPath::AsReceived,
             log_format: LogFormatChoice::default(),
+            compat: Compat::default(),
         }
     }
 }

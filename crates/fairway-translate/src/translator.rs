@@ -1,8 +1,8 @@
 //! Keeps a translation up to date at a cost of what changed. Owns the order of the stages; never reads the meaning of an
 //! object itself.
 //!
-//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, hosts, backends and
-//! certificates are made again, each only where it was marked, and each marking what depends on it.
+//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share, hosts, backends
+//! and certificates are made again, each only where it was marked, and each marking what depends on it.
 
 mod backends;
 mod certificates;
@@ -12,6 +12,8 @@ mod globals;
 mod hosts;
 mod ingresses;
 mod secrets;
+mod served;
+mod services;
 mod state;
 mod work;
 
@@ -68,6 +70,7 @@ impl Translator {
         state.read_old_ingresses(resources, &work);
         state.report_trust(&work);
         state.read_secrets(inputs, &mut work, now);
+        state.share_services(self.options.hosts.ownership, &mut work);
         state.make_hosts(inputs, &mut work);
         state.make_names(inputs, &mut work);
         state.make_backends(inputs, &mut work);

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use fairway_translate::{
-    Change, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources,
+    Change, Compat, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources,
     Translation, Translator, Trust, WithoutClass, translate,
 };
 use proptest::prelude::*;
@@ -50,6 +50,11 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("canary", "true"),
         ("canary-weight", "20"),
         ("affinity", "cookie"),
+        ("affinity-mode", "persistent"),
+        ("session-cookie-name", "route"),
+        ("load-balance", "ewma"),
+        ("upstream-hash-by", "$host"),
+        ("service-upstream", "true"),
         ("affinity-canary-behavior", "legacy"),
         ("default-backend", "s1"),
         ("auth-url", "http://10.96.0.1/x"),
@@ -90,14 +95,18 @@ fn ingress() -> impl Strategy<Value = Value> {
     let created = prop::option::of(1..4u32);
     let namespace = prop::sample::select(vec!["default", "default", "other", "third"]);
     let shared = prop::sample::select(vec![None, None, Some("*"), Some("other"), Some("default, third")]);
-    let ownership = (namespace, shared);
+    let compat = prop::sample::select(vec![None, None, None, Some("nginx"), Some("strict")]);
+    let ownership = (namespace, shared, compat);
     let shape = (prop::collection::vec(rule, 0..3), tls, default, class);
     (0..5usize, annotations, shape, created, ownership).prop_map(
-        |(name, annotations, (rules, tls, default, class), created, (namespace, shared))| {
+        |(name, annotations, (rules, tls, default, class), created, (namespace, shared, compat))| {
             let mut annotations: serde_json::Map<_, _> =
                 annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), json!(value))).collect();
             if let Some(shared) = shared {
                 annotations.insert("fairway.dev/shared-hosts".to_owned(), json!(shared));
+            }
+            if let Some(compat) = compat {
+                annotations.insert("fairway.dev/compat".to_owned(), json!(compat));
             }
             let mut metadata = metadata(&format!("i{name}"));
             metadata["namespace"] = json!(namespace);
@@ -212,10 +221,14 @@ proptest! {
         steps in edits(),
         hours in 0..100_000i64,
         owned in any::<bool>(),
+        strict in prop::sample::select(vec![false, false, false, true]),
     ) {
         let mut options = options();
         if owned {
             options.hosts.ownership = HostOwnership::Namespace;
+        }
+        if strict {
+            options.hosts.compat = Compat::Strict;
         }
         let mut resources = Resources::default();
         for at in 0..2 {
@@ -318,7 +331,7 @@ fn the_addresses_of_an_external_name_become_endpoints() {
     let spec = json!({"type": "ExternalName", "externalName": "up.example.com"});
     let service = json!({"kind": "Service", "metadata": metadata("s0"), "spec": spec});
     resources.apply(Change::Set(object(service), None));
-    resources.apply(numbered_ingress(0, "/"));
+    resources.apply(numbered_ingress(0, "/", "s0"));
     let mut translator = Translator::new(options());
     let first = translator.update(&resources, &[], NOW);
     assert_eq!(first.external_names.iter().map(|name| &**name).collect::<Vec<_>>(), ["up.example.com"]);
@@ -334,11 +347,11 @@ fn the_addresses_of_an_external_name_become_endpoints() {
 fn an_edit_shares_what_it_does_not_touch() {
     let mut resources = Resources::default();
     for at in 0..3 {
-        resources.apply(numbered_ingress(at, "/"));
+        resources.apply(numbered_ingress(at, "/", "s"));
     }
     let mut translator = Translator::new(Options::default());
     let first = translator.update(&resources, &[], NOW);
-    let edit = numbered_ingress(1, "/other");
+    let edit = numbered_ingress(1, "/other", "s");
     let changed = [edit.reference()];
     resources.apply(edit);
     let second = translator.update(&resources, &changed, NOW);
@@ -347,8 +360,8 @@ fn an_edit_shares_what_it_does_not_touch() {
     assert!(scopes.len() <= 2, "{scopes:?}");
 }
 
-fn numbered_ingress(at: usize, path: &str) -> Change {
-    let backend = json!({"service": {"name": format!("s{at}"), "port": {"number": 80}}});
+fn numbered_ingress(at: usize, path: &str, service: &str) -> Change {
+    let backend = json!({"service": {"name": service, "port": {"number": 80}}});
     let paths = json!([{"path": path, "pathType": "Prefix", "backend": backend}]);
     let rules = json!([{"host": format!("h{at}.test"), "http": {"paths": paths}}]);
     let spec = json!({"ingressClassName": "fairway", "rules": rules});
@@ -359,20 +372,22 @@ fn numbered_ingress(at: usize, path: &str) -> Change {
 
 #[test]
 fn a_change_of_one_ingress_among_ten_thousand_costs_what_it_costs_among_five_hundred() {
-    let (few, many) = (cost_of_a_change(500), cost_of_a_change(10_000));
-    println!("one of 500: {few:?}, one of 10,000: {many:?}");
-    // Were it proportional, it would be twenty times as much.
-    assert!(many < few * 5, "one change among 500 took {few:?}, among 10,000 {many:?}");
+    for service in [|at| format!("s{at}"), |_| "s".to_owned()] {
+        let (few, many) = (cost_of_a_change(500, service), cost_of_a_change(10_000, service));
+        println!("{}: one of 500: {few:?}, one of 10,000: {many:?}", service(0));
+        // Were it proportional, it would be twenty times as much.
+        assert!(many < few * 5, "one change among 500 took {few:?}, among 10,000 {many:?}");
+    }
 }
 
-/// The CPU time of this thread for a change of one Ingress among `count`. The least of many: what else runs on the machine
+/// The CPU time of this thread for a change of one Ingress among `count`, which have these Services. The least of many: what else runs on the machine
 /// takes caches away, but no CPU time from this thread.
-fn cost_of_a_change(count: usize) -> Duration {
+fn cost_of_a_change(count: usize, service: fn(usize) -> String) -> Duration {
     let mut resources = Resources::default();
     for at in 0..count {
-        resources.apply(numbered_ingress(at, "/"));
+        resources.apply(numbered_ingress(at, "/", &service(at)));
         let spec = json!({"ports": [{"port": 80}]});
-        let service = json!({"kind": "Service", "metadata": metadata(&format!("s{at}")), "spec": spec});
+        let service = json!({"kind": "Service", "metadata": metadata(&service(at)), "spec": spec});
         resources.apply(Change::Set(object(service), None));
     }
     let mut translator = Translator::new(Options::default());
@@ -380,7 +395,8 @@ fn cost_of_a_change(count: usize) -> Duration {
     assert_eq!(first.config.hosts.len(), count + 1);
     let mut least = Duration::MAX;
     for at in 0..100 {
-        let change = numbered_ingress(at * 97 % count, "/other");
+        let which = at * 97 % count;
+        let change = numbered_ingress(which, "/other", &service(which));
         let changed = [change.reference()];
         resources.apply(change);
         let began = thread_time();

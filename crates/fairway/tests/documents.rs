@@ -212,7 +212,7 @@ fn what_holds_the_behaviour_that_traffic_depends_on_exists() {
     let text = document("docs/annotations.md");
     let section = text.split("\n## Behaviour that traffic depends on\n").nth(1).unwrap();
     let table: Vec<_> = rows(section.split("\n## ").next().unwrap()).skip(2).collect();
-    assert_eq!(table.len(), 20, "shared rules of ingress-nginx");
+    assert_eq!(table.len(), 21, "shared rules of ingress-nginx");
     let sources = sources(&root().join("crates"));
     let case = |name: &str| root().join(format!("crates/fairway/tests/recorded/cases/{name}.json")).exists();
     let golden =

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use fairway_model::{
     Action, Backend, BackendKey, Config, Endpoint, Fallback, FieldMatch, Filter, Match, Route, Rule,
-    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure,
-    TextMatch, VirtualHost, WeightedBackend,
+    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
+    StickyFailure, TextMatch, VirtualHost, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -109,6 +109,7 @@ fn cookie() -> SessionCookie {
         secure: SecureCookie::OverTls,
         same_site: SameSite::Absent,
         on_failure: StickyFailure::Returns,
+        begins: SessionStart::Here,
     }
 }
 
@@ -152,6 +153,33 @@ async fn a_session_begins_with_a_cookie_and_stays_where_it_is() {
             let distinct: BTreeSet<_> = sessions.iter().collect();
             let expected = if cookie.stickiness == Stickiness::Persistent { 5 } else { 60 };
             assert_eq!(distinct.len(), expected, "a session has a name of its own, or that of its endpoint");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_began_elsewhere_stays_where_it_is_and_none_begins() {
+    on_stage(async {
+        for cookie in [cookie(), persistent()] {
+            let play = Play::of(&with_cookie(5, &cookie));
+            let (sessions, owners) = play.sessions(40).await;
+            for on_failure in [StickyFailure::Returns, StickyFailure::Moves] {
+                let elsewhere =
+                    SessionCookie { begins: SessionStart::Elsewhere, on_failure, ..cookie.clone() };
+                let other = Play::of(&with_cookie(5, &elsewhere));
+                assert_eq!(other.owners(&sessions).await, owners);
+                let mut served = BTreeSet::new();
+                for _ in 0..10 {
+                    let (owner, told) = other.ask("").await;
+                    assert_eq!(told, None);
+                    served.insert(owner);
+                }
+                assert_eq!(served, all(0..5), "the others take turns");
+                other.down.borrow_mut().insert(owners[0]);
+                let (owner, told) = other.ask(&format!("Cookie: {}\r\n", sessions[0])).await;
+                assert!(owner != owners[0] && told.is_none(), "it does not move from here: {told:?}");
+            }
         }
     })
     .await;

@@ -1,6 +1,8 @@
 //! Sessions over both versions of HTTP and all workers: one cookie, one endpoint.
 
-use fairway_model::{SameSite, SecureCookie, SessionCookie, SessionKey, Stickiness, StickyFailure};
+use fairway_model::{
+    SameSite, SecureCookie, SessionCookie, SessionKey, SessionStart, Stickiness, StickyFailure,
+};
 use fairway_testkit::{Answer, Backend, Request};
 
 use crate::spread::Browser;
@@ -25,6 +27,7 @@ async fn several() -> (Vec<Backend>, Running) {
         secure: SecureCookie::OverTls,
         same_site: SameSite::Lax,
         on_failure: StickyFailure::Returns,
+        begins: SessionStart::Here,
     };
     let proxy = setup.start_by(&with_session(setup.config(), &SessionKey::Cookie(cookie)));
     (backends, proxy)

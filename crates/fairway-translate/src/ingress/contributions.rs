@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairway_model::{
     AccessList, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny, Filter,
-    HostPattern, Match, Origin, Policy,
+    HostPattern, Match, Origin, Policy, Stickiness,
 };
 use ipnet::IpNet;
 
@@ -86,6 +86,8 @@ pub(crate) struct Upstream {
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
     pub(crate) via: Via,
+    /// `affinity-mode`, where it says something.
+    pub(crate) mode: Option<Stickiness>,
 }
 
 /// What an Ingress says about its hosts as a whole.

@@ -14,6 +14,7 @@ use crate::ingress::order::{self, Entry};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
+use crate::ingress::shared_service::SharedServices;
 use crate::ingress::sharing::SharedHost;
 use crate::ingress::values::{self, Values};
 use crate::listeners::INGRESS_TABLE;
@@ -22,6 +23,7 @@ use crate::shared::backend::BackendRef;
 /// What a host is built from besides its Ingresses.
 pub(crate) struct HostInputs<'a> {
     pub(crate) context: Context<'a>,
+    pub(crate) services: &'a SharedServices,
     pub(crate) certificates: Usable<'a>,
     /// What the wildcard host has that covers this one.
     pub(crate) wildcard: HostCertificate,
@@ -58,8 +60,8 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     diagnostics.extend(refused);
     let root = app_root(&layout, &entries);
     let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
-    let mut builder = Builder::new(inputs.context, has_certificate, clients);
-    let routes = builder.routes(&layout, &entries, root);
+    let mut builder = Builder::new(inputs.context, inputs.services, &layout, (has_certificate, clients));
+    let routes = builder.routes(&entries, root);
     let shared = SharedHost {
         host,
         layout: &layout,

@@ -1,14 +1,14 @@
 //! The locations of a host: which paths its Ingresses claim, and who gets a path that several claim (shared rules:
 //! ingress-nginx `getBackendServers`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use fairway_model::HostPattern;
+use fairway_model::{HostPattern, ServiceName};
 use k8s_openapi::api::networking::v1::HTTPIngressPath;
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::ingress::location::{Location, PathKind, Place};
+use crate::ingress::location::{Location, PathKind, Place, http_path};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
@@ -32,6 +32,8 @@ pub(crate) struct Layout {
     pub(crate) host_owner: Option<Arc<str>>,
     /// Who takes a part of the requests of a path, and where that is written.
     pub(crate) canaries: HashMap<(PathKind, Arc<str>), Location>,
+    /// The Services whose sessions begin at a path: an Ingress with that path asks for them.
+    sessions: HashSet<(ServiceName, Arc<str>)>,
     /// Which location has a path.
     by_path: HashMap<(PathKind, Arc<str>), usize>,
 }
@@ -45,6 +47,7 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         diagnostics: Vec::new(),
         host_owner: serving.owner.clone(),
         canaries: HashMap::new(),
+        sessions: HashSet::new(),
         by_path: [((PathKind::Prefix, "/".into()), 0)].into(),
     };
     for ingress in &serving.ingresses {
@@ -135,6 +138,9 @@ impl Layout {
     fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
         let claimed = location(ingress, path, place);
         let (kind, text) = (claimed.kind, claimed.path.clone());
+        if ingress.contributions.upstream.balance.cookie.is_some() && !claimed.is_strict() {
+            self.sessions.extend(claimed.service().map(|service| (service, text.clone())));
+        }
         if !text.starts_with('/') {
             let found = Diagnostic::new(Severity::Error, "invalid-path", claimed.origin(".path"));
             let problem = format!("path \"{text}\" does not begin with /");
@@ -170,6 +176,24 @@ impl Layout {
         self.canaries.get(&(location.kind, location.path.clone())).filter(|_| location.is_path())
     }
 
+    /// The canaries that act for all requests of a Service, because a path with it is one of theirs.
+    pub(crate) fn joins(&self) -> impl Iterator<Item = (ServiceName, &Location)> {
+        self.canaries.iter().filter_map(|(path, joining)| {
+            let main = self.locations.get(*self.by_path.get(path)?)?;
+            let service = main.service()?;
+            let share = !main.is_strict() && !joining.is_strict() && joining.closed().is_none();
+            (share && joining.service()? != service).then_some((service, joining))
+        })
+    }
+
+    /// Whether answers of a location set the cookie of its Service's sessions.
+    pub(crate) fn begins_sessions(&self, location: &Location) -> bool {
+        let asks = |owner: &Arc<ServedIngress>| owner.contributions.upstream.balance.cookie.is_some();
+        let shared =
+            || location.service().is_some_and(|it| self.sessions.contains(&(it, location.path.clone())));
+        location.owner.as_ref().is_some_and(asks) || (location.is_path() && shared())
+    }
+
     fn report_unused_patterns(&mut self) {
         for location in self.locations.iter().filter(|location| location.is_path()) {
             if pattern::looks_like_pattern(&location.path) {
@@ -183,6 +207,11 @@ impl Layout {
             }
         }
     }
+}
+
+/// The location of a path, by the number of its rule and its own.
+pub(crate) fn location_at(ingress: &Arc<ServedIngress>, (rule, path): (usize, usize)) -> Option<Location> {
+    Some(location(ingress, http_path(ingress, rule, path)?, Place::Path(rule, path)))
 }
 
 /// The location that a path of an Ingress asks for.

@@ -1,14 +1,16 @@
 //! A path of a host, whose it is and where it was written. Never looks at other paths.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::Origin;
+use fairway_model::{Origin, ServiceName};
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressServiceBackend};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
+use crate::options::Compat;
 
 /// One path of a host and whose it is.
 #[derive(Clone, Debug)]
@@ -48,6 +50,16 @@ impl Location {
             Place::DefaultBackend => owner.default_backend(),
             Place::Nowhere => None,
         }
+    }
+
+    /// The Service and port that its requests go to.
+    pub(crate) fn service(&self) -> Option<ServiceName> {
+        service_name(self.owner.as_ref()?, self.backend()?)
+    }
+
+    /// Whether its Ingress shares nothing with others that have the same Service.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.compat == Compat::Strict)
     }
 
     /// The field that wrote it.
@@ -98,6 +110,21 @@ impl Location {
     }
 }
 
+/// The Services and ports that an Ingress names in the rules that are served, and as its default backend.
+pub(crate) fn services_of(ingress: &ServedIngress) -> BTreeSet<ServiceName> {
+    let all = ingress.spec().and_then(|spec| spec.rules.as_deref()).unwrap_or_default();
+    let rules = ingress.rules.iter().filter_map(|(_, at)| all.get(*at)?.http.as_ref());
+    let backends = rules.flat_map(|http| &http.paths).map(|path| &path.backend);
+    let backends = backends.chain(ingress.default_backend());
+    backends.filter_map(|backend| service_name(ingress, backend)).collect()
+}
+
+fn service_name(ingress: &ServedIngress, backend: &IngressBackend) -> Option<ServiceName> {
+    let service = backend.service.as_ref()?;
+    let namespace = ingress.key.namespace.clone();
+    Some(ServiceName { namespace, name: service.name.as_str().into(), port: port_text(service)? })
+}
+
 /// The port of a rule as text.
 pub(crate) fn port_text(backend: &IngressServiceBackend) -> Option<Arc<str>> {
     let port = backend.port.as_ref()?;
@@ -108,6 +135,7 @@ pub(crate) fn port_text(backend: &IngressServiceBackend) -> Option<Arc<str>> {
     }
 }
 
-fn http_path(owner: &ServedIngress, rule: usize, path: usize) -> Option<&HTTPIngressPath> {
+/// A path of an Ingress, by the number of its rule and its own.
+pub(crate) fn http_path(owner: &ServedIngress, rule: usize, path: usize) -> Option<&HTTPIngressPath> {
     owner.spec()?.rules.as_ref()?.get(rule)?.http.as_ref()?.paths.get(path)
 }

@@ -11,7 +11,7 @@ use crate::ingress::pattern::Patterns;
 use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
-use crate::ingress::{referenced, validation};
+use crate::ingress::{compat, referenced, validation};
 use crate::object::{ObjectKey, Sourced};
 use crate::resources::Resources;
 use crate::shared::references::Referenced;
@@ -41,6 +41,7 @@ pub(crate) fn read(
     let rules = rules(&mut reader);
     report_missing_secrets(&mut reader, context.inputs.resources);
     validation::check(&mut reader);
+    let compat = compat::read(&mut reader, context.inputs.options.hosts.compat);
     let shared_hosts = SharedHosts::read(&mut reader);
     let contributions = annotations::contributions(&mut reader, context);
     for named in contributions.filters.backends() {
@@ -54,6 +55,7 @@ pub(crate) fn read(
         object: object.clone(),
         created: object.object.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()),
         rules,
+        compat,
         shared_hosts,
         contributions,
         patterns,

@@ -1,10 +1,11 @@
 //! The rules of a host: what each of its locations does with a request, filter by filter.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{
     Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch,
-    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, WeightedBackend,
+    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, ServiceName, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
@@ -12,17 +13,19 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{HostClients, Named, Phase, Upstream};
+use crate::ingress::contributions::{HostClients, Named, Phase};
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
 use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
+use crate::ingress::shared_service::{self, SharedServices, Usual};
 use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, Purpose, ResolveError, Via};
 use crate::shared::balance::Balance;
+use crate::shared::text::switch;
 use crate::shared::transport::Transport;
 
 /// How a backend is used.
@@ -37,6 +40,8 @@ struct Settings<'a> {
 /// Makes the rules of one host.
 pub(crate) struct Builder<'a> {
     context: Context<'a>,
+    services: &'a SharedServices,
+    layout: &'a Layout,
     /// Whether a certificate is known for the host.
     has_certificate: bool,
     /// Which clients it serves; `None` is all.
@@ -44,21 +49,32 @@ pub(crate) struct Builder<'a> {
     /// The backends that rules forward to.
     pub(crate) backends: Vec<BackendRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// What is said already of an Ingress and a Service that it shares.
+    described: HashSet<(Shared, ObjectKey, ServiceName)>,
+}
+
+/// What Ingresses share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Shared {
+    BalancingAndSessions,
+    Canary,
 }
 
 impl<'a> Builder<'a> {
     /// One that has made none yet.
-    pub(crate) fn new(context: Context<'a>, has_certificate: bool, clients: Option<&'a HostClients>) -> Self {
-        Self { context, has_certificate, clients, backends: Vec::new(), diagnostics: Vec::new() }
+    pub(crate) fn new(
+        context: Context<'a>,
+        services: &'a SharedServices,
+        layout: &'a Layout,
+        (has_certificate, clients): (bool, Option<&'a HostClients>),
+    ) -> Self {
+        let (backends, diagnostics, described) = (Vec::new(), Vec::new(), HashSet::new());
+        Self { context, services, layout, has_certificate, clients, backends, diagnostics, described }
     }
 
     /// The rules of a host, in runs of the same Ingress. `root` is the location whose Ingress redirects `/`.
-    pub(crate) fn routes(
-        &mut self,
-        layout: &Layout,
-        entries: &[Entry],
-        root: Option<&Location>,
-    ) -> Vec<Arc<Route>> {
+    pub(crate) fn routes(&mut self, entries: &[Entry], root: Option<&Location>) -> Vec<Arc<Route>> {
+        let layout = self.layout;
         let mut routes: Vec<Route> = Vec::new();
         if let Some(location) = root {
             append(&mut routes, location, self.guarded(self.app_root(location)));
@@ -71,7 +87,7 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let location = &layout.locations[entry.location];
-            let actions = actions[entry.location].get_or_insert_with(|| self.actions(layout, location));
+            let actions = actions[entry.location].get_or_insert_with(|| self.actions(location));
             let forwards = entry.adds_slash.is_none() && !entry.unusable;
             if !forwards {
                 append(&mut routes, location, self.guarded(self.rule(location, entry, not_found())));
@@ -135,7 +151,7 @@ impl<'a> Builder<'a> {
         {
             let key =
                 ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
-            let secured = secured(owner, &key, &port).map(|it| Filter::SecuredBackend(it.key));
+            let secured = self.secured(location, &key, &port).map(|it| Filter::SecuredBackend(it.key));
             secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
         }
         if let Some(target) = location.rewrite() {
@@ -160,7 +176,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What becomes of the requests of a location, which may have a canary and pages for its errors.
-    fn actions(&mut self, layout: &Layout, location: &Location) -> Actions {
+    fn actions(&mut self, location: &Location) -> Actions {
         if let Some(owner) = &location.owner {
             self.name_backends(owner);
         }
@@ -176,9 +192,15 @@ impl<'a> Builder<'a> {
             };
         };
         self.backends.push(main.clone());
-        let secured = location.owner.as_ref().and_then(|owner| secured(owner, &main.service, &main.port));
-        self.backends.extend(secured);
-        let canary = layout.canary_of(location).and_then(|joining| self.canary(joining, &main));
+        self.backends.extend(self.secured(location, &main.service, &main.port));
+        let joining = self.joining(location);
+        self.describe_shared(location);
+        let said = self.diagnostics.len();
+        let canary = joining.and_then(|joining| self.canary(&joining, &main));
+        if self.layout.canary_of(location).is_none() {
+            // What is to be said of a canary is said where it names a path.
+            self.diagnostics.truncate(said);
+        }
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
         if let Some(owner) = &location.owner {
             filters.extend(owner.contributions.errors.filters(pages, &labels(location)));
@@ -186,24 +208,89 @@ impl<'a> Builder<'a> {
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
 
+    /// Who gets a request at a location, and what stands for its Service: what its Ingress says, or all with the Service.
+    fn balance(&self, location: &Location, owner: &ServedIngress) -> (Balance, Via) {
+        let own = &owner.contributions.upstream;
+        match self.services.of(location) {
+            None => (own.balance.clone(), own.via),
+            Some(shared) if self.layout.begins_sessions(location) => (shared.balance.clone(), shared.via),
+            Some(shared) => (shared.balance.clone().without_new_sessions(), shared.via),
+        }
+    }
+
+    /// The backend of requests that came over TLS, where it is another one.
+    fn secured(&self, location: &Location, service: &ObjectKey, port: &Arc<str>) -> Option<BackendRef> {
+        let owner = location.owner.as_ref()?;
+        let (_, secured) = owner.contributions.upstream.transport.by_client();
+        let (secured, (balance, via)) = (secured?, self.balance(location, owner));
+        Some(BackendRef::new(service.clone(), port.clone(), (&secured, &balance)).via(via))
+    }
+
+    /// The path of the canary of a location: the one that names it, or that of its Service, which acts for all locations.
+    fn joining(&mut self, location: &Location) -> Option<Location> {
+        let (layout, services) = (self.layout, self.services);
+        let named = layout.canary_of(location);
+        let of_service = services.of(location).and_then(|shared| shared.canary.as_ref());
+        let of_service = of_service.filter(|_| !named.is_some_and(Location::is_strict));
+        let Some(canary) = of_service else { return named.cloned() };
+        let which = |it: &Location| (it.owner.as_ref().map(|owner| owner.key.clone()), it.service());
+        let found = match named {
+            Some(named) if which(named) == which(canary) => None,
+            Some(named) => shared_service::canary_displaced(location, (named, canary)),
+            None if !self.is_first(Shared::Canary, location) => None,
+            None => shared_service::canary_shared(location, canary),
+        };
+        self.diagnostics.extend(found);
+        Some(canary.clone())
+    }
+
+    /// Says what an Ingress and others with its Service share.
+    fn describe_shared(&mut self, location: &Location) {
+        let services = self.services;
+        let Some(shared) = services.of(location) else { return };
+        if self.is_first(Shared::BalancingAndSessions, location) {
+            self.diagnostics.extend(shared.describe(location, self.usual()));
+        }
+    }
+
+    fn usual(&self) -> Usual {
+        let defaults = self.context.defaults;
+        let via = match defaults.values.get("service-upstream", switch) {
+            Some(true) => Via::ClusterAddress,
+            _ => Via::Endpoints,
+        };
+        (defaults.forwarding.balancing, via)
+    }
+
+    /// Whether nothing is said yet: one path of an Ingress with a Service stands for all.
+    fn is_first(&mut self, what: Shared, location: &Location) -> bool {
+        let owner = location.owner.as_ref().map(|owner| owner.key.clone());
+        let which = owner.zip(location.service());
+        which.is_some_and(|(owner, service)| self.described.insert((what, owner, service)))
+    }
+
     /// The backend of a canary, which speaks what the main Ingress says.
     fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
         let owner = joining.owner.as_ref()?;
         // Protection that is not supported closes a canary, too.
-        let canary = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
-        let mut balance = owner.contributions.upstream.balance.clone();
-        if canary.sessions == Sessions::OfMain {
-            balance.cookie.clone_from(&main.balance.cookie);
-        }
-        let settings = Settings {
-            transport: &main.transport,
-            balance: &balance,
-            via: owner.contributions.upstream.via,
-            otherwise: "this canary gets no requests",
+        let own = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
+        let shared = self.services.of(joining);
+        let share = shared.and_then(|shared| shared.share.as_ref()).and_then(|ingress| ingress.canary());
+        let canary = Canary { sessions: own.sessions, ..share.unwrap_or(own).clone() };
+        let usual = self.usual();
+        self.diagnostics.extend(shared.into_iter().flat_map(|shared| shared.describe_canary(joining, usual)));
+        let upstream = &owner.contributions.upstream;
+        let (mut balance, via) =
+            shared.map_or((upstream.balance.clone(), upstream.via), |it| (it.balance.clone(), it.via));
+        balance.cookie = match canary.sessions {
+            Sessions::OfMain => main.balance.cookie.clone(),
+            Sessions::Own => balance.cookie.or_else(|| upstream.balance.cookie.clone()),
         };
+        let otherwise = "this canary gets no requests";
+        let settings = Settings { transport: &main.transport, balance: &balance, via, otherwise };
         let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
         self.backends.push(backend.clone());
-        Some((canary.clone(), backend))
+        Some((canary, backend))
     }
 
     /// Who answers in the place of a location's own backend.
@@ -232,9 +319,8 @@ impl<'a> Builder<'a> {
                 _ => "this path answers 503",
             };
         let (transport, _) = contributions.upstream.transport.by_client();
-        let (transport, balance, via) =
-            (&transport, &contributions.upstream.balance, contributions.upstream.via);
-        let settings = Settings { transport, balance, via, otherwise };
+        let (balance, via) = self.balance(location, owner);
+        let settings = Settings { transport: &transport, balance: &balance, via, otherwise };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
             _ = self.reference((location, owner), backend, &settings);
@@ -365,13 +451,6 @@ fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, other
     let (code, field, problem) = explain(error, reference);
     let origin = origin.at(format!("{}.{field}", origin.field));
     Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
-}
-
-/// The backend of requests that came over TLS, where it is another one.
-fn secured(owner: &ServedIngress, service: &ObjectKey, port: &Arc<str>) -> Option<BackendRef> {
-    let Upstream { transport, balance, via } = &owner.contributions.upstream;
-    let (_, secured) = transport.by_client();
-    Some(BackendRef::new(service.clone(), port.clone(), (&secured?, balance)).via(*via))
 }
 
 /// The code, the field and the problem.

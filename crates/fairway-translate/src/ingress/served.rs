@@ -11,6 +11,7 @@ use crate::ingress::contributions::{Contributions, Role};
 use crate::ingress::pattern::Patterns;
 use crate::ingress::shared_hosts::SharedHosts;
 use crate::object::{Kind, ObjectKey, Sourced};
+use crate::options::Compat;
 
 /// An Ingress that is served.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct ServedIngress {
     pub(crate) created: Option<i64>,
     /// The rules with a good host, by host.
     pub(crate) rules: Vec<(HostPattern, usize)>,
+    /// Whether it shares what it asks for its Services with others.
+    pub(crate) compat: Compat,
     /// With whom it shares its hosts where hosts have owners.
     pub(crate) shared_hosts: SharedHosts,
     pub(crate) contributions: Contributions,

@@ -2,12 +2,10 @@
 //! patterns, a root that is redirected, plain requests that go to https. Sharing a host is normal, so everything else
 //! is silent: a longer path that takes its own requests from a shorter one is what both authors asked for.
 
-mod sample;
-
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin, PathMatch};
-use fairway_pattern::{Anchor, Pattern, literal_start};
+use fairway_pattern::{Anchor, Optional, Pattern, literal_start, sample};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::layout::{Layout, Matching};
@@ -17,8 +15,6 @@ use crate::ingress::ownership::decides;
 use crate::ingress::pattern::looks_like_pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::ToHttps;
-
-use sample::{Optional, sample};
 
 /// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
 /// patterns would hold up every other change.

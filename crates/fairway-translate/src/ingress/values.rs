@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{CipherSuite, HopVersion, Replacement};
+use fairway_model::{CipherList, CipherSuite, HopVersion, Replacement};
 
 use crate::ingress::reader::Reader;
 use crate::shared::text;
@@ -116,7 +116,7 @@ pub(crate) fn count(text: &str) -> Option<u32> {
 
 /// A list of cipher suites in OpenSSL's syntax, of which some are spoken.
 pub(crate) fn ciphers(text: &str) -> Option<Vec<CipherSuite>> {
-    let suites = crate::shared::ciphers::read(text).suites;
+    let suites = CipherList::read(text).suites;
     (!suites.is_empty()).then_some(suites)
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use fairway_model::{
-    Balancing, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, Stickiness, StickyFailure,
+    Balancing, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionStart, Stickiness,
+    StickyFailure,
 };
 
 /// Who gets a request.
@@ -49,6 +50,20 @@ impl Balance {
         suffix
     }
 
+    /// The same without sessions.
+    pub(crate) fn without_sessions(&self) -> Self {
+        Self { cookie: None, ..self.clone() }
+    }
+
+    /// The same where sessions do not begin: answers do not set the cookie, and requests that have it stay at their endpoint.
+    pub(crate) fn without_new_sessions(mut self) -> Self {
+        let elsewhere = |cookie: &Arc<SessionCookie>| {
+            Arc::new(SessionCookie { begins: SessionStart::Elsewhere, ..(**cookie).clone() })
+        };
+        self.cookie = self.cookie.as_ref().map(elsewhere);
+        self
+    }
+
     /// The same for the data plane. `tag` names the backend in cookies.
     pub(crate) fn session(&self, tag: &str) -> Option<SessionKey> {
         match (&self.cookie, &self.hash) {
@@ -63,7 +78,7 @@ impl Balance {
 /// All that a cookie does not have by default. No value has a semicolon.
 fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
     let SessionCookie { name, backend: _, stickiness, path, domain, expires, max_age, .. } = cookie;
-    let SessionCookie { secure, same_site, on_failure, .. } = cookie;
+    let SessionCookie { secure, same_site, on_failure, begins, .. } = cookie;
     _ = write!(suffix, ";session={name}");
     let mut add = |attribute: &str, value: Option<&dyn std::fmt::Display>| {
         _ = value.map(|value| write!(suffix, ";{attribute}={value}"));
@@ -83,6 +98,7 @@ fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
         (*stickiness == Stickiness::Persistent, ";persistent"),
         (*secure == SecureCookie::Always, ";secure"),
         (*on_failure == StickyFailure::Moves, ";moves"),
+        (*begins == SessionStart::Elsewhere, ";not-set"),
     ];
     flags.into_iter().filter(|(set, _)| *set).for_each(|(_, flag)| suffix.push_str(flag));
 }
@@ -106,6 +122,7 @@ mod tests {
             secure: SecureCookie::OverTls,
             same_site: SameSite::Absent,
             on_failure: StickyFailure::Returns,
+            begins: SessionStart::Here,
         };
         let cookies = [
             SessionCookie { name: "other".into(), ..plain.clone() },
@@ -120,6 +137,7 @@ mod tests {
             SessionCookie { same_site: SameSite::Lax, ..plain.clone() },
             SessionCookie { same_site: SameSite::Strict, ..plain.clone() },
             SessionCookie { on_failure: StickyFailure::Moves, ..plain.clone() },
+            SessionCookie { begins: SessionStart::Elsewhere, ..plain.clone() },
             plain,
         ];
         let suffix = |cookie: &SessionCookie| {
@@ -127,6 +145,6 @@ mod tests {
         };
         let suffixes: BTreeSet<_> = cookies.iter().map(suffix).collect();
         assert_eq!(suffixes.len(), cookies.len(), "{suffixes:?}");
-        assert_eq!(suffix(&cookies[12]), ";session=route");
+        assert_eq!(suffix(&cookies[13]), ";session=route");
     }
 }

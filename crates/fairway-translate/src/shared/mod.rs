@@ -4,7 +4,6 @@
 pub(crate) mod backend;
 pub(crate) mod balance;
 pub(crate) mod certificate;
-pub(crate) mod ciphers;
 pub(crate) mod endpoints;
 pub(crate) mod external;
 pub(crate) mod references;

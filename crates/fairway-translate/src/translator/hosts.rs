@@ -117,6 +117,7 @@ impl State {
         let wildcard = above.filter(|memo| memo.ownership.owner() == serving.owner.as_ref());
         let inputs = HostInputs {
             context: self.context(inputs),
+            services: &self.ingresses.shared,
             certificates: &|key| self.certificates.certificate(key),
             wildcard: wildcard.map(|memo| memo.own_certificate.clone()).unwrap_or_default(),
             alias,

@@ -38,7 +38,7 @@ impl State {
             if let Some(served) = reading.served {
                 self.dependencies.join_hosts(&served);
                 work.hosts.extend(served.hosts());
-                self.ingresses.insert(key, Arc::new(served));
+                self.ingresses.insert(served);
             }
         }
     }

@@ -12,7 +12,6 @@ use crate::ingress::defaults::Defaults;
 use crate::ingress::further::Names;
 use crate::ingress::host_certificate::HostCertificate;
 use crate::ingress::ownership::Ownership;
-use crate::ingress::served::ServedIngress;
 use crate::inputs::Inputs;
 use crate::listeners;
 use crate::object::ObjectKey;
@@ -21,6 +20,7 @@ use crate::shared::backend::BackendRef;
 use crate::translation::Translation;
 use crate::translator::certificates::Certificates;
 use crate::translator::dependencies::{Dependencies, Users};
+use crate::translator::served::Ingresses;
 
 /// Everything that the next update may need of the earlier ones. A clone costs nothing.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) progress: Progress,
     pub(super) classes: Classes,
     pub(super) defaults: Defaults,
-    pub(super) ingresses: OrdMap<ObjectKey, Arc<ServedIngress>>,
+    pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
     pub(super) hosts: OrdMap<HostPattern, HostMemo>,
     pub(super) backends: OrdMap<BackendKey, BackendMemo>,
@@ -87,7 +87,7 @@ impl State {
             progress: Progress::New,
             classes: Classes::default(),
             defaults: Defaults::default(),
-            ingresses: OrdMap::new(),
+            ingresses: Ingresses::default(),
             dependencies: Dependencies::default(),
             hosts: OrdMap::new(),
             backends: OrdMap::new(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, DocumentSource, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Object,
+    Change, Compat, DocumentSource, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Object,
     ObjectKey, Options, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
@@ -119,6 +119,9 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     if is("ignoreProtection") {
         options.unsupported_protection = UnsupportedProtection::Ignored;
+    }
+    if value["compat"] == "strict" {
+        options.hosts.compat = Compat::Strict;
     }
     if value["hostOwnership"] == "namespace" {
         options.hosts.ownership = HostOwnership::Namespace;

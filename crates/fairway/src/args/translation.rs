@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
+    CONTROLLER, Compat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
     Options, UnsupportedProtection, WithoutClass,
 };
 
@@ -94,6 +94,10 @@ pub(crate) struct HostArgs {
     /// form that was matched, without dot segments, double slashes and needless escapes
     #[arg(long, env = "FAIRWAY_FORWARDED_PATH", value_name = "FORM", default_value = "received")]
     pub(crate) forwarded_path: PathArg,
+    /// Whether balancing, sessions and canaries of an Ingress also hold for other Ingresses with the same Service and port:
+    /// nginx, they do, as in ingress-nginx; strict, they do not. The annotation fairway.dev/compat says it for one Ingress
+    #[arg(long, env = "FAIRWAY_COMPAT", value_name = "HOW", default_value = "nginx")]
+    pub(crate) compat: CompatArg,
 }
 
 impl HostArgs {
@@ -106,7 +110,11 @@ impl HostArgs {
             PathArg::Received => ForwardedPath::AsReceived,
             PathArg::Normalised => ForwardedPath::Normalised,
         };
-        HostOptions { ownership, forwarded_path, ..HostOptions::default() }
+        let compat = match self.compat {
+            CompatArg::Nginx => Compat::Nginx,
+            CompatArg::Strict => Compat::Strict,
+        };
+        HostOptions { ownership, forwarded_path, compat, ..HostOptions::default() }
     }
 }
 
@@ -117,6 +125,15 @@ pub(crate) enum OwnershipArg {
     Off,
     /// That of the oldest Ingress.
     Namespace,
+}
+
+/// What Ingresses with the same Service share.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CompatArg {
+    /// What they share in ingress-nginx.
+    Nginx,
+    /// Nothing.
+    Strict,
 }
 
 /// Which path backends see.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use fairway_model::{
     AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand,
     ExternalAuth, FieldMatch, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings, Match, PathMatch,
-    PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, TextMatch, UpstreamVerification,
+    PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart, TextMatch,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -219,7 +220,10 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
 /// What keeps requests at one endpoint.
 pub(super) fn session(it: &SessionKey) -> String {
     match it {
-        SessionKey::Cookie(cookie) => format!(", sessions by cookie {}", cookie.name),
+        SessionKey::Cookie(cookie) => match cookie.begins {
+            SessionStart::Here => format!(", sessions by cookie {}", cookie.name),
+            SessionStart::Elsewhere => format!(", sessions by cookie {}, which is not set here", cookie.name),
+        },
         SessionKey::Hash(SessionHash { spread: None, .. }) => ", one endpoint per hash".to_owned(),
         SessionKey::Hash(SessionHash { spread: Some(count), .. }) => format!(", {count} endpoints per hash"),
     }

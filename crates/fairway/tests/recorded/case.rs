@@ -76,6 +76,13 @@ impl Case {
         hosts.any(|name| name == host)
     }
 
+    /// Whether its Ingresses change what others with the same Services answer.
+    pub(crate) fn reaches_others(&self) -> bool {
+        let shared = ["affinity", "canary", "load-balance", "service-upstream", "upstream-hash-by"];
+        let reaches = |name: &str| shared.iter().any(|shared| name.starts_with(&format!("{PREFIX}{shared}")));
+        self.ingresses.iter().any(|ingress| annotations(ingress).any(reaches))
+    }
+
     /// The annotations that do not work yet, of each Ingress that has some: `(Ingress, annotations)`.
     pub(crate) fn later(&self) -> Vec<(String, BTreeSet<String>)> {
         let of_one = |ingress: &Value| {

@@ -38,9 +38,13 @@ pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     manifests
 }
 
-/// Adds the Ingresses of `cases`, each a second younger than the one before.
-pub(crate) fn add_ingresses<'a>(manifests: &Manifests, cases: impl IntoIterator<Item = &'a Case>) {
+/// Adds the Ingresses of `cases`, each a second younger than the one before; gives their files.
+pub(crate) fn add_ingresses<'a>(
+    manifests: &Manifests,
+    cases: impl IntoIterator<Item = &'a Case>,
+) -> Vec<String> {
     let mut second = 0;
+    let mut files = Vec::new();
     for case in cases {
         let mut documents = Vec::new();
         for ingress in &case.ingresses {
@@ -51,8 +55,11 @@ pub(crate) fn add_ingresses<'a>(manifests: &Manifests, cases: impl IntoIterator<
             second += 1;
         }
         // JSON is YAML.
-        manifests.put(&format!("case-{}.yaml", case.name), documents.join("\n---\n"));
+        let file = format!("case-{}.yaml", case.name);
+        manifests.put(&file, documents.join("\n---\n"));
+        files.push(file);
     }
+    files
 }
 
 async fn echo(service: &str) -> SocketAddr {

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use fairway_model::{ChosenBy, CipherSuite, HostPattern, WildcardSpan};
+use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan};
 
 use crate::ingress::annotations::family::{Family, Known, differs, guards, needless};
 use crate::ingress::reader::Reader;
-use crate::shared::ciphers::{self, Ciphers};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
@@ -58,7 +57,7 @@ fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
 /// Reads a list of cipher suites in OpenSSL's syntax; none are all.
 pub(super) fn suites(reader: &mut Reader<'_>, name: &str) -> Vec<CipherSuite> {
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Vec::new() };
-    let Ciphers { suites, unknown } = ciphers::read(value);
+    let CipherList { suites, unknown } = CipherList::read(value);
     if suites.is_empty() {
         reader.invalid(name, format!("\"{value}\" leaves no cipher suite of TLS 1.2"), "all are offered");
     } else if !unknown.is_empty() {

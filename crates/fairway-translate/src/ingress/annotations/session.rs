@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use fairway_model::{SameSite, SecureCookie, SessionCookie, Stickiness, StickyFailure};
+use fairway_model::{SameSite, SecureCookie, SessionCookie, SessionStart, Stickiness, StickyFailure};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::reader::Reader;
 
 /// The family. After `balancing`, whose hash counts for less.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
-    contributions.upstream.balance.cookie = cookie(reader).map(Arc::new);
+    let upstream = &mut contributions.upstream;
+    if let Some(cookie) = cookie(reader) {
+        upstream.mode = stickiness(reader);
+        let stickiness = upstream.mode.unwrap_or_default();
+        upstream.balance.cookie = Some(Arc::new(SessionCookie { stickiness, ..cookie }));
+    }
     Ok(())
 });
 
 const ANNOTATIONS: &[Known] = &[
-    differs(
-        "affinity",
-        "sessions belong to the Ingress that asks for them; in ingress-nginx one such Ingress changes every other one with the same \
-         Service",
-    ),
+    done("affinity"),
     done("affinity-mode"),
     done("session-cookie-change-on-failure"),
     done("session-cookie-conditional-samesite-none"),
@@ -49,7 +50,7 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
     Some(SessionCookie {
         name,
         backend: "".into(),
-        stickiness: stickiness(reader),
+        stickiness: Stickiness::default(),
         path: word(reader, "session-cookie-path", "-._~/:,?&="),
         domain: word(reader, "session-cookie-domain", "-._~/:"),
         expires: seconds(reader, "session-cookie-expires"),
@@ -63,17 +64,20 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
             true => StickyFailure::Moves,
             false => StickyFailure::Returns,
         },
+        begins: SessionStart::Here,
     })
 }
 
-fn stickiness(reader: &mut Reader<'_>) -> Stickiness {
+/// Reads `affinity-mode`; `None` where it says nothing.
+fn stickiness(reader: &mut Reader<'_>) -> Option<Stickiness> {
     match reader.value("affinity-mode") {
-        None | Some("" | "balanced") => Stickiness::Balanced,
-        Some("persistent") => Stickiness::Persistent,
+        None | Some("") => None,
+        Some("balanced") => Some(Stickiness::Balanced),
+        Some("persistent") => Some(Stickiness::Persistent),
         Some(other) => {
             let problem = format!("\"{other}\" is neither balanced nor persistent");
             reader.invalid("affinity-mode", problem, "sessions are balanced");
-            Stickiness::Balanced
+            None
         }
     }
 }

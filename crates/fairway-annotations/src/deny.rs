@@ -7,7 +7,7 @@ use fairway_model::{Deny, FieldMatch, Filter, Match, PathMatch, TextMatch};
 use fairway_pattern::{Anchor, Pattern};
 use serde::Deserialize;
 
-use super::value::{header_name, object};
+use crate::value::{header_name, object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,10 @@ fn forbidden() -> u16 {
 const MOST: usize = 32;
 
 /// Reads it.
-pub(super) fn filter(value: &str) -> Result<Filter, String> {
+///
+/// # Errors
+/// With what is wrong.
+pub fn deny(value: &str) -> Result<Filter, String> {
     let Wanted { status, when } = object(value)?;
     if !(400..=599).contains(&status) {
         return Err(format!("status {status} refuses nothing; 400 to 599 do"));
@@ -109,14 +112,14 @@ mod tests {
     #[test]
     fn each_method_is_a_condition_of_its_own() {
         let value = r#"{"when": [{"methods": ["PUT", "DELETE"], "path": "/admin"}, {"headers": {"User-Agent": ".*bot.*"}}]}"#;
-        let Ok(Filter::Deny(deny)) = filter(value) else { panic!("it is read") };
+        let Ok(Filter::Deny(deny)) = deny(value) else { panic!("it is read") };
         assert_eq!((deny.status, deny.when.len()), (403, 3));
         assert_eq!(&*deny.when[2].headers[0].name, "user-agent");
     }
 
     #[test]
     fn upper_and_lower_case_may_be_the_same() {
-        filter(r#"{"when": [{"headers": {"User-Agent": "(?i).*(?:(curl|bot)).*"}}]}"#).unwrap();
+        deny(r#"{"when": [{"headers": {"User-Agent": "(?i).*(?:(curl|bot)).*"}}]}"#).unwrap();
     }
 
     #[test]
@@ -133,7 +136,7 @@ mod tests {
             (r#"{"when": [{"host": "a"}]}"#, "unknown field `host`"),
             (&many, "may have 32"),
         ] {
-            let problem = filter(value).unwrap_err();
+            let problem = deny(value).unwrap_err();
             assert!(problem.contains(words), "{value}: {problem}");
         }
     }

@@ -9,13 +9,16 @@ const DEPTH: usize = 32;
 
 /// What stands for a part that may be absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Optional {
+pub enum Optional {
+    /// Nothing.
     Absent,
+    /// The part, once.
     Once,
 }
 
 /// A text for `pattern`, of about `longest` bytes at most.
-pub(super) fn sample(pattern: &str, optional: Optional, longest: usize) -> String {
+#[must_use]
+pub fn sample(pattern: &str, optional: Optional, longest: usize) -> String {
     Sampler { rest: pattern.chars().peekable(), optional, longest }.alternatives(0)
 }
 
@@ -132,9 +135,8 @@ impl Sampler<'_> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_pattern::{Anchor, Pattern};
-
     use super::*;
+    use crate::{Anchor, Pattern};
 
     #[test]
     fn common_patterns_match_their_samples() {

@@ -1,15 +1,15 @@
 //! Cipher lists in OpenSSL's syntax: which suites of TLS 1.2 they leave of those that are spoken here. All of these have
 //! forward secrecy and authenticated encryption; those of TLS 1.3 no list touches.
 
-use fairway_model::CipherSuite;
+use crate::tls::CipherSuite;
 
 /// What a list means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ciphers {
+pub struct CipherList {
     /// The most wanted first.
-    pub(crate) suites: Vec<CipherSuite>,
+    pub suites: Vec<CipherSuite>,
     /// What the list asks for and is not spoken.
-    pub(crate) unknown: Vec<String>,
+    pub unknown: Vec<String>,
 }
 
 /// In the order of strength, as OpenSSL begins with.
@@ -22,33 +22,38 @@ const ALL: [(CipherSuite, [&str; 2], &str); 6] = [
     (CipherSuite::EcdheRsaAes128, ["RSA", "AES128"], "ECDHE-RSA-AES128-GCM-SHA256"),
 ];
 
-/// Reads a list: names and groups between colons (ciphers(1)), added in their order; `!` and `-` take out, the former for
-/// good; `+` moves to the end.
-pub(crate) fn read(list: &str) -> Ciphers {
-    let (mut suites, mut unknown, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    for word in list.split([':', ',', ' ', ';']).filter(|word| !word.is_empty() && !word.starts_with('@')) {
-        let bare = word.trim_start_matches(['!', '-', '+']);
-        let meant: Vec<_> = ALL.iter().filter(|suite| is_meant(suite, bare)).map(|(it, ..)| *it).collect();
-        match word.as_bytes()[0] {
-            b'!' => {
-                suites.retain(|suite| !meant.contains(suite));
-                gone.extend(meant);
-            }
-            b'-' => suites.retain(|suite| !meant.contains(suite)),
-            b'+' => {
-                let (last, first): (Vec<_>, Vec<_>) =
-                    suites.into_iter().partition(|suite| meant.contains(suite));
-                suites = first.into_iter().chain(last).collect();
-            }
-            _ if meant.is_empty() && !bare.starts_with("TLS_") => unknown.push(word.to_owned()),
-            _ => {
-                let new: Vec<_> =
-                    meant.into_iter().filter(|it| !suites.contains(it) && !gone.contains(it)).collect();
-                suites.extend(new);
+impl CipherList {
+    /// Reads a list: names and groups between colons (ciphers(1)), added in their order; `!` and `-` take out, the former for
+    /// good; `+` moves to the end.
+    #[must_use]
+    pub fn read(list: &str) -> Self {
+        let (mut suites, mut unknown, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for word in list.split([':', ',', ' ', ';']).filter(|word| !word.is_empty() && !word.starts_with('@'))
+        {
+            let bare = word.trim_start_matches(['!', '-', '+']);
+            let meant: Vec<_> =
+                ALL.iter().filter(|suite| is_meant(suite, bare)).map(|(it, ..)| *it).collect();
+            match word.as_bytes()[0] {
+                b'!' => {
+                    suites.retain(|suite| !meant.contains(suite));
+                    gone.extend(meant);
+                }
+                b'-' => suites.retain(|suite| !meant.contains(suite)),
+                b'+' => {
+                    let (last, first): (Vec<_>, Vec<_>) =
+                        suites.into_iter().partition(|suite| meant.contains(suite));
+                    suites = first.into_iter().chain(last).collect();
+                }
+                _ if meant.is_empty() && !bare.starts_with("TLS_") => unknown.push(word.to_owned()),
+                _ => {
+                    let new: Vec<_> =
+                        meant.into_iter().filter(|it| !suites.contains(it) && !gone.contains(it)).collect();
+                    suites.extend(new);
+                }
             }
         }
+        Self { suites, unknown }
     }
-    Ciphers { suites, unknown }
 }
 
 /// Whether a word, or each of its parts between `+`, names the suite or a group that it is in.
@@ -74,7 +79,7 @@ mod tests {
 
     #[test]
     fn names_and_groups_are_added_in_their_order() {
-        let read = |list| read(list).suites;
+        let read = |list| CipherList::read(list).suites;
         assert_eq!(
             read("ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384"),
             [EcdheRsaAes128, EcdheEcdsaAes256]
@@ -90,7 +95,8 @@ mod tests {
 
     #[test]
     fn what_is_not_spoken_is_named() {
-        let found = read("AES128-SHA:ECDHE-RSA-AES256-GCM-SHA384:!aNULL:TLS_AES_128_GCM_SHA256:RSA");
+        let found =
+            CipherList::read("AES128-SHA:ECDHE-RSA-AES256-GCM-SHA384:!aNULL:TLS_AES_128_GCM_SHA256:RSA");
         assert_eq!(found.suites, [EcdheRsaAes256]);
         assert_eq!(found.unknown, ["AES128-SHA", "RSA"]);
     }

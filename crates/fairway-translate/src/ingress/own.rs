@@ -1,12 +1,7 @@
-//! Fairway's own annotations, `fairway.dev/...`: typed forms of what people write in snippets of nginx. Each is an object in
-//! JSON. One that cannot be read closes the paths of its Ingress, since any of them may keep somebody out.
+//! Fairway's own annotations, `fairway.dev/...`: which there are, and when each acts. One that cannot be read closes the paths of
+//! its Ingress, since any of them may keep somebody out.
 
-mod deny;
-mod headers;
-mod real_ip;
-mod redirect;
-mod value;
-
+use fairway_annotations::{deny, real_ip, redirect, request_headers, response_headers};
 use fairway_model::{AnswerReason, Filter};
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -21,15 +16,15 @@ pub(crate) const PREFIX: &str = "fairway.dev";
 type Make = fn(&str) -> Result<Filter, String>;
 
 const TYPED: [(&str, Phase, Make); 5] = [
-    ("deny", Phase::Refuse, deny::filter),
-    ("real-ip", Phase::Refuse, real_ip::filter),
-    ("redirect", Phase::Redirect, redirect::filter),
-    ("request-headers", Phase::Forward, headers::of_requests),
-    ("response-headers", Phase::AnswerHead, headers::of_answers),
+    ("deny", Phase::Refuse, deny),
+    ("real-ip", Phase::Refuse, real_ip),
+    ("redirect", Phase::Redirect, redirect),
+    ("request-headers", Phase::Forward, request_headers),
+    ("response-headers", Phase::AnswerHead, response_headers),
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 1] = ["shared-hosts"];
+const OTHERS: [&str; 2] = ["compat", "shared-hosts"];
 
 /// Adds what they ask for.
 ///

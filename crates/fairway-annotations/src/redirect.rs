@@ -3,7 +3,7 @@
 use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget};
 use serde::Deserialize;
 
-use super::value::object;
+use crate::value::object;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -30,7 +30,10 @@ fn found() -> u16 {
 }
 
 /// Reads it.
-pub(super) fn filter(value: &str) -> Result<Filter, String> {
+///
+/// # Errors
+/// With what is wrong.
+pub fn redirect(value: &str) -> Result<Filter, String> {
     let wanted: Wanted = object(value)?;
     let status = wanted.status;
     if ![301, 302, 303, 307, 308].contains(&status) {
@@ -89,13 +92,14 @@ mod tests {
 
     #[test]
     fn a_redirect_names_a_url_or_parts_of_one() {
-        let Ok(Filter::Redirect(to)) = filter(r#"{"status": 301, "host": "new.example", "scheme": "https"}"#)
+        let Ok(Filter::Redirect(to)) =
+            redirect(r#"{"status": 301, "host": "new.example", "scheme": "https"}"#)
         else {
             panic!("it is read");
         };
         assert_eq!(to.status, 301);
         assert!(matches!(to.target, RedirectTarget::Parts { keep_query: true, port: None, .. }));
-        let Ok(Filter::Redirect(to)) = filter(r#"{"url": "https://new.example/a?b"}"#) else {
+        let Ok(Filter::Redirect(to)) = redirect(r#"{"url": "https://new.example/a?b"}"#) else {
             panic!("it is read")
         };
         assert_eq!((to.status, to.target), (302, RedirectTarget::Url("https://new.example/a?b".into())));
@@ -114,7 +118,7 @@ mod tests {
             (r#"{"scheme": "ftp"}"#, "unknown variant `ftp`"),
             (r#"{"port": 70000}"#, "invalid value"),
         ] {
-            let problem = filter(value).unwrap_err();
+            let problem = redirect(value).unwrap_err();
             assert!(problem.contains(words), "{value}: {problem}");
         }
     }

@@ -6,7 +6,7 @@ use fairway_model::{Filter, RealIp};
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::value::{header_name, object};
+use crate::value::{header_name, object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +20,10 @@ const OF_TRUSTED_PEERS: [&str; 7] =
     ["forwarded", "x-forwarded-", "x-original-", "x-real-", "x-scheme", "x-sent-from", "x-ssl-"];
 
 /// Reads it.
-pub(super) fn filter(value: &str) -> Result<Filter, String> {
+///
+/// # Errors
+/// With what is wrong.
+pub fn real_ip(value: &str) -> Result<Filter, String> {
     let Wanted { header, trusted } = object(value)?;
     header_name(&header)?;
     let header = header.to_ascii_lowercase();
@@ -55,7 +58,7 @@ mod tests {
     #[test]
     fn a_header_and_those_who_are_believed() {
         let Ok(Filter::RealIp(of)) =
-            filter(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
+            real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
         else {
             panic!("it is read");
         };
@@ -72,7 +75,7 @@ mod tests {
             (r#"{"header": "X", "trusted": ["a"]}"#, "neither an address nor a range"),
             (r#"{"header": "", "trusted": ["10.0.0.1"]}"#, "no name"),
         ] {
-            let problem = filter(value).unwrap_err();
+            let problem = real_ip(value).unwrap_err();
             assert!(problem.contains(words), "{value}: {problem}");
         }
     }

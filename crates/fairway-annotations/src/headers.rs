@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{Filter, HeaderEdit, HeaderField};
 use serde::Deserialize;
 
-use super::value::{header_name, object};
+use crate::value::{header_name, object};
 
 /// In the order in which they act.
 #[derive(Deserialize)]
@@ -33,12 +33,18 @@ const NOT_EDITED: [&str; 10] = [
 ];
 
 /// `request-headers`: what the endpoint gets.
-pub(super) fn of_requests(value: &str) -> Result<Filter, String> {
+///
+/// # Errors
+/// With what is wrong.
+pub fn request_headers(value: &str) -> Result<Filter, String> {
     edit(value).map(Filter::RequestHeaders)
 }
 
 /// `response-headers`: what the client gets, whoever made the answer.
-pub(super) fn of_answers(value: &str) -> Result<Filter, String> {
+///
+/// # Errors
+/// With what is wrong.
+pub fn response_headers(value: &str) -> Result<Filter, String> {
     edit(value).map(Filter::ResponseHeaders)
 }
 
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn headers_are_removed_set_and_added() {
         let Ok(Filter::RequestHeaders(edit)) =
-            of_requests(r#"{"set": {"X-A": "1"}, "add": {"X-B": "two words"}, "remove": ["X-C"]}"#)
+            request_headers(r#"{"set": {"X-A": "1"}, "add": {"X-B": "two words"}, "remove": ["X-C"]}"#)
         else {
             panic!("it is read");
         };
@@ -99,7 +105,7 @@ mod tests {
             ("X-A: 1", "is not the JSON"),
             (r#"{"set": {"X-A": 1}}"#, "expected a string"),
         ] {
-            let problem = of_answers(value).unwrap_err();
+            let problem = response_headers(value).unwrap_err();
             assert!(problem.contains(words), "{value}: {problem}");
         }
     }

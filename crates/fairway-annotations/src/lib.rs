@@ -1,0 +1,13 @@
+//! Fairway's own annotations, `fairway.dev/...`: typed forms of what people write in snippets of nginx. The text of a value goes in,
+//! and a filter of the model comes out, or what is wrong with the text. Knows no Ingress.
+
+mod deny;
+mod headers;
+mod real_ip;
+mod redirect;
+mod value;
+
+pub use deny::deny;
+pub use headers::{request_headers, response_headers};
+pub use real_ip::real_ip;
+pub use redirect::redirect;

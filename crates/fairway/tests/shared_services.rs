@@ -1,0 +1,140 @@
+//! Ingresses with the same Service share sessions and canaries, as in ingress-nginx, unless they are told not to. The real
+//! binary, by its flags.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::client::{Client, Request};
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::process::Fairway;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// Service `web` with three endpoints and `canary` with one, which answer with who they are. Ingresses are not given an age, so
+/// their names decide.
+struct Site {
+    manifests: Manifests,
+    _backends: Vec<Backend>,
+}
+
+impl Site {
+    async fn new(ingresses: &[Ingress]) -> Self {
+        let manifests = Manifests::new();
+        manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+        let mut backends = Vec::new();
+        for (service, count) in [("web", 3), ("canary", 1)] {
+            let mut addresses = Vec::new();
+            for number in 0..count {
+                let backend = Backend::http(move |_| Answer::ok(format!("{service} {number}"))).await;
+                addresses.push(backend.address());
+                backends.push(backend);
+            }
+            let yaml = service_with_endpoints(("shop", service), 80, &addresses);
+            manifests.put(&format!("{service}.yaml"), yaml);
+        }
+        for (at, ingress) in ingresses.iter().enumerate() {
+            manifests.put(&format!("ingress-{at}.yaml"), ingress.yaml());
+        }
+        Self { manifests, _backends: backends }
+    }
+
+    async fn run(&self, flags: &[&str]) -> Fairway {
+        let flags = [&["--workers", "1"][..], flags].concat();
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
+    }
+}
+
+/// An Ingress for the host of its name.
+fn ingress(name: &str, service: &str) -> Ingress {
+    Ingress::new("shop", name).class(Some("fairway")).route(&format!("{name}.test"), "/", (service, 80))
+}
+
+/// Who answers a request for this host, and the cookie that is set.
+async fn asked(fairway: &Fairway, host: &str, field: Option<(&str, &str)>) -> (String, Option<String>) {
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    let request = Request::get(host, "/").close();
+    let request = field.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+    let answer = client.exchange(&request).await.unwrap();
+    assert_eq!(answer.status, 200, "{host}");
+    (answer.text(), answer.header("set-cookie").map(str::to_owned))
+}
+
+/// Who answers a dozen requests; none of them may set a cookie.
+async fn answering(fairway: &Fairway, host: &str, session: Option<&str>) -> BTreeSet<String> {
+    let mut answering = BTreeSet::new();
+    for _ in 0..12 {
+        let (by, cookie) = asked(fairway, host, session.map(|session| ("Cookie", session))).await;
+        assert_eq!(cookie, None, "{host}");
+        answering.insert(by);
+    }
+    answering
+}
+
+#[tokio::test]
+async fn a_session_goes_on_at_hosts_that_do_not_ask_for_it_and_begins_at_none_of_them() {
+    let site = Site::new(&[
+        ingress("a-plain", "web"),
+        ingress("b-sticky", "web").annotation("affinity", "cookie"),
+        ingress("c-apart", "web").annotation("fairway.dev/compat", "strict"),
+    ])
+    .await;
+    for (flags, kept) in [(["--compat", "nginx"], true), (["--compat", "strict"], false)] {
+        let fairway = site.run(&flags).await;
+        for _ in 0..4 {
+            let (owner, cookie) = asked(&fairway, "b-sticky.test", None).await;
+            let session = cookie.expect("a session begins").split(';').next().unwrap().to_owned();
+            let here = [owner].into();
+            assert_eq!(answering(&fairway, "b-sticky.test", Some(&session)).await, here);
+            let there = answering(&fairway, "a-plain.test", Some(&session)).await;
+            assert_eq!(there == here, kept, "{flags:?}: {there:?}");
+            let apart = answering(&fairway, "c-apart.test", Some(&session)).await;
+            assert_eq!(apart.len(), 3, "strict keeps it apart");
+        }
+        assert_eq!(answering(&fairway, "a-plain.test", None).await.len(), 3, "no session begins");
+    }
+}
+
+#[tokio::test]
+async fn a_canary_takes_its_part_of_all_hosts_with_the_service() {
+    let canary = Ingress::new("shop", "z-next").class(Some("fairway")).annotation("canary", "true");
+    let site = Site::new(&[
+        ingress("a-main", "web"),
+        ingress("b-other", "web"),
+        ingress("c-apart", "web").annotation("fairway.dev/compat", "strict"),
+        canary.annotation("canary-by-header", "X-Canary").route("a-main.test", "/", ("canary", 80)),
+    ])
+    .await;
+    for (flags, other) in [(["--compat", "nginx"], "canary"), (["--compat", "strict"], "web")] {
+        let fairway = site.run(&flags).await;
+        for (host, expected) in [("a-main.test", "canary"), ("b-other.test", other), ("c-apart.test", "web")]
+        {
+            let by = asked(&fairway, host, Some(("X-Canary", "always"))).await.0;
+            assert_eq!(by.split(' ').next(), Some(expected), "{flags:?} {host}");
+            let by = asked(&fairway, host, None).await.0;
+            assert_eq!(by.split(' ').next(), Some("web"), "{flags:?} {host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn check_names_the_other_ingress_and_what_keeps_them_apart() {
+    let site =
+        Site::new(&[ingress("a-fast", "web").annotation("load-balance", "ewma"), ingress("b-other", "web")])
+            .await;
+    let output = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = "balancing of Service shop/web port 80 is that of Ingress shop/a-fast, the oldest that uses it; it holds for \
+                    requests of this Ingress, too; fairway.dev/compat: strict keeps them apart";
+    assert!(said.contains("note[shared-service]: Ingress shop/b-other") && said.contains(expected), "{said}");
+    let output = Command::new(BINARY)
+        .args(["check", "--compat", "strict"])
+        .arg(site.manifests.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains("shared-service"), "{said}");
+}
