@@ -5,9 +5,10 @@
 
 mod clock;
 mod escape;
+mod json;
 mod line;
 mod user;
 mod value;
 
 pub use clock::WallClock;
-pub use line::{Amounts, Certificate, Line, Parties, Process, Target, Upstream};
+pub use line::{Amounts, Certificate, Connection, Line, Parties, Process, Target, Tls, Upstream, argument};

@@ -23,8 +23,8 @@ pub struct Line<'a> {
     pub target: Target<'a>,
     /// Who asks.
     pub parties: Parties,
-    /// The certificate that the client has shown.
-    pub certificate: Option<Certificate<'a>>,
+    /// On what it came.
+    pub connection: Connection<'a>,
     /// What was counted.
     pub amounts: Amounts,
     /// The rule.
@@ -32,7 +32,7 @@ pub struct Line<'a> {
     /// The host of the rule.
     pub server: Option<&'a HostPattern>,
     /// The last attempt.
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<Upstream<'a>>,
     /// Why the answer is not the endpoint's.
     pub reason: Option<&'static str>,
     /// When it was over.
@@ -71,6 +71,36 @@ pub struct Parties {
     pub named: Option<IpAddr>,
 }
 
+/// The connection of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connection<'a> {
+    /// Its requests up to this one.
+    pub requests: u64,
+    /// The client's port and the number of the connection, where they were noted.
+    pub noted: Option<(u16, u64)>,
+    /// Its TLS, where that was noted.
+    pub tls: Option<Tls<'a>>,
+    /// The certificate that the client has shown.
+    pub certificate: Option<Certificate<'a>>,
+}
+
+/// What was agreed on in a handshake.
+#[derive(Clone, Copy, Debug)]
+pub struct Tls<'a> {
+    /// The version, such as `TLSv1.3`.
+    pub version: &'a str,
+    /// The cipher suite, as OpenSSL names it.
+    pub suite: &'a str,
+    /// The group in which keys were exchanged.
+    pub group: Option<&'a str>,
+    /// The host that the client asked for.
+    pub name: Option<&'a str>,
+    /// Whether a session was resumed.
+    pub resumed: bool,
+    /// The protocol above it.
+    pub protocol: Option<&'a str>,
+}
+
 /// The certificate of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'a> {
@@ -78,6 +108,10 @@ pub struct Certificate<'a> {
     pub subject: &'a str,
     /// Who issued it.
     pub issuer: &'a str,
+    /// Its serial number, in hexadecimal digits.
+    pub serial: &'a str,
+    /// Its SHA-1 fingerprint, in hexadecimal digits.
+    pub fingerprint: &'a str,
     /// Whether it is trusted, or why it is not.
     pub verdict: Result<(), &'static str>,
 }
@@ -95,11 +129,13 @@ pub struct Amounts {
     pub sent: u64,
     /// From the request's head to the answer's last byte.
     pub took: Duration,
+    /// The status of a gRPC call.
+    pub grpc_status: Option<u32>,
 }
 
 /// The last attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Upstream {
+pub struct Upstream<'a> {
     /// The endpoint.
     pub endpoint: SocketAddr,
     /// 0 when no answer came.
@@ -110,6 +146,12 @@ pub struct Upstream {
     pub header: Duration,
     /// To the answer's last byte.
     pub response: Duration,
+    /// The fields of the answer as it came that the format asks for.
+    pub received: &'a Head,
+    /// How many attempts it took.
+    pub attempts: u8,
+    /// Whether a late connect made the attempt look at another endpoint.
+    pub hedged: bool,
 }
 
 /// Who writes the log.
@@ -146,6 +188,14 @@ impl Line<'_> {
             Variable::Word(word) => self.word(*word, out),
             Variable::RequestField(name) => fields(self.request, name, out),
             Variable::AnswerField(name) => fields(self.answer?, name, out),
+            Variable::UpstreamField(name) => fields(self.upstream?.received, name, out),
+            Variable::UpstreamCookie(name) => {
+                let set = self.upstream?.received.all_named(b"set-cookie");
+                // RFC 6265 §5.2: name and value are before the first semicolon.
+                let pairs = set.filter_map(|cookie| cookie.split(|byte| *byte == b';').next());
+                out.text(value_of(pairs.map(<[u8]>::trim_ascii), name)?);
+                Some(())
+            }
             Variable::Cookie(name) => self.cookie(name, out),
             Variable::Argument(name) => self.argument(name, out),
             Variable::Absent => None,
@@ -160,9 +210,15 @@ impl Line<'_> {
     }
 
     fn argument(&self, name: &str, out: &mut Escaped<'_>) -> Option<()> {
-        out.text(value_of(self.query()?.split(|byte| *byte == b'&'), name)?);
+        out.text(argument(self.query()?, name)?);
         Some(())
     }
+}
+
+/// The value of a parameter of a query, as received. Its name is in lower case here and in any case there, as in nginx.
+#[must_use]
+pub fn argument<'q>(query: &'q [u8], name: &str) -> Option<&'q [u8]> {
+    value_of(query.split(|byte| *byte == b'&'), name)
 }
 
 /// All fields of a name, comma-separated as in nginx.

@@ -33,9 +33,20 @@ impl<'a> Line<'a> {
             Word::Sender => return address(parties.sender, out),
             Word::ProxyProtocolAddr => return address(parties.named, out),
             Word::TimeLocal | Word::TimeIso | Word::Msec => self.time(word, out),
-            Word::ClientVerify | Word::ClientSubject | Word::ClientIssuer => {
-                return self.certificate(word, out);
+            Word::ClientVerify
+            | Word::ClientSubject
+            | Word::ClientIssuer
+            | Word::ClientSerial
+            | Word::ClientFingerprint => return self.certificate(word, out),
+            Word::Connection | Word::ConnectionRequests | Word::RemotePort | Word::ProxyProtocolPort => {
+                return self.connection(word, out);
             }
+            Word::TlsVersion
+            | Word::TlsSuite
+            | Word::TlsGroup
+            | Word::TlsName
+            | Word::TlsResumed
+            | Word::TlsProtocol => return self.tls(word, out),
             Word::Pid => out.number(self.process.id),
             Word::Hostname => out.text(present(self.process.hostname.as_bytes())?),
             Word::Reason => out.plain(self.reason?),
@@ -120,7 +131,8 @@ impl<'a> Line<'a> {
 
     /// Of the client, over TLS.
     fn certificate(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
-        match (word, self.certificate.map(|shown| shown.verdict)) {
+        let shown = self.connection.certificate;
+        match (word, shown.map(|shown| shown.verdict)) {
             (Word::ClientVerify, _) if self.target.scheme != "https" => return None,
             (Word::ClientVerify, None) => out.plain("NONE"),
             (Word::ClientVerify, Some(Ok(()))) => out.plain("SUCCESS"),
@@ -128,9 +140,36 @@ impl<'a> Line<'a> {
                 out.plain("FAILED:");
                 out.text(why.as_bytes());
             }
-            (Word::ClientSubject, _) => out.text(self.certificate?.subject.as_bytes()),
-            _ => out.text(self.certificate?.issuer.as_bytes()),
+            (Word::ClientSubject, _) => out.text(shown?.subject.as_bytes()),
+            (Word::ClientSerial, _) => out.text(shown?.serial.as_bytes()),
+            (Word::ClientFingerprint, _) => out.text(shown?.fingerprint.as_bytes()),
+            _ => out.text(shown?.issuer.as_bytes()),
         }
+        Some(())
+    }
+
+    fn connection(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+        match word {
+            Word::ConnectionRequests => out.number(self.connection.requests),
+            Word::Connection => out.number(self.connection.noted?.1),
+            Word::ProxyProtocolPort if self.parties.named.is_none() => return None,
+            _ => out.number(self.connection.noted?.0),
+        }
+        Some(())
+    }
+
+    fn tls(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+        let tls = self.connection.tls?;
+        let text = match word {
+            Word::TlsVersion => tls.version,
+            Word::TlsSuite => tls.suite,
+            Word::TlsGroup => tls.group?,
+            Word::TlsName => tls.name?,
+            Word::TlsResumed if tls.resumed => "r",
+            Word::TlsResumed => ".",
+            _ => tls.protocol?,
+        };
+        out.text(text.as_bytes());
         Some(())
     }
 
@@ -163,6 +202,9 @@ impl<'a> Line<'a> {
             },
             Word::ServerPort => out.number(target.port?),
             Word::Protocol => out.plain(self.protocol()),
+            Word::Http2 if self.request.version() != Version::Http2 => {}
+            Word::Http2 if target.scheme == "https" => out.plain("h2"),
+            Word::Http2 => out.plain("h2c"),
             Word::RequestId => out.text(self.request.first(Known::XRequestId)?),
             _ => {}
         }

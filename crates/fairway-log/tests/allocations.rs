@@ -5,7 +5,7 @@
 use std::alloc::System;
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Amounts, Line, Parties, Process, Target, Upstream, WallClock};
+use fairway_log::{Amounts, Connection, Line, Parties, Process, Target, Tls, Upstream, WallClock};
 use fairway_message::Head;
 use fairway_model::{Escape, LogFormat};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -23,6 +23,16 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
     clock.set(SystemTime::now());
     let address = "192.0.2.1".parse().unwrap();
     let time = Duration::from_millis(1);
+    let mut received = Head::new();
+    received.append(b"set-cookie", b"sid=1; Path=/");
+    let tls = Tls {
+        version: "TLSv1.3",
+        suite: "TLS_AES_256_GCM_SHA384",
+        group: Some("X25519"),
+        name: Some("a.test"),
+        resumed: false,
+        protocol: None,
+    };
     let line = Line {
         request: &request,
         answer: None,
@@ -35,8 +45,8 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             decoded: b"",
         },
         parties: Parties { remote: address, client: Some(address), sender: None, named: None },
-        certificate: None,
-        amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: time },
+        connection: Connection { requests: 1, noted: Some((2, 3)), tls: Some(tls), certificate: None },
+        amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: time, grpc_status: None },
         rule: None,
         server: None,
         upstream: Some(Upstream {
@@ -45,12 +55,16 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             connect: time,
             header: time,
             response: time,
+            received: &received,
+            attempts: 1,
+            hedged: false,
         }),
         reason: None,
         clock: &clock,
         process: &process,
     };
-    let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city";
+    let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection \
+                $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $upstream_http_a $upstream_cookie_sid";
     let mut out = Vec::with_capacity(4096);
     for escape in [Escape::Nginx, Escape::Json] {
         let format = LogFormat::read(&[LogFormat::BUILT_IN, more].concat(), escape).unwrap().format;
@@ -59,5 +73,9 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         let counted = region.change();
         assert_eq!((counted.allocations, counted.reallocations), (0, 0), "{escape:?}");
     }
-    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 2);
+    let region = Region::new(COUNTED);
+    line.write_json(&mut out);
+    let counted = region.change();
+    assert!(counted.allocations <= 1, "the agent, which is no UTF-8: {counted:?}");
+    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 3);
 }

@@ -120,6 +120,37 @@ pub enum TemplatePart {
     Field(Arc<str>),
     /// The value of a cookie.
     Cookie(Arc<str>),
+    /// The path, normalised and decoded.
+    Path,
+    /// What is behind the question mark.
+    Query,
+    /// `?` where there is a query.
+    QueryMark,
+    /// The value of a parameter of the query, as received.
+    Argument(Arc<str>),
+    /// The version of HTTP that the client speaks.
+    Protocol,
+    /// The port on which the client asked, once trust is settled.
+    Port,
+    /// `X-Request-ID`, sent by the client or generated.
+    RequestId,
+    /// Seconds since 1970, with milliseconds.
+    Now,
+    /// Something that is the same for all requests of the rule.
+    Label(RuleLabel),
+}
+
+/// One of the labels of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuleLabel {
+    /// The namespace of its object.
+    Namespace,
+    /// The name of its object.
+    Ingress,
+    /// Its Service.
+    Service,
+    /// The port of its Service.
+    ServicePort,
 }
 
 impl Template {
@@ -144,6 +175,18 @@ impl fmt::Display for Template {
             TemplatePart::BasicUser => f.write_str("$remote_user"),
             TemplatePart::Field(name) => write!(f, "$http_{name}"),
             TemplatePart::Cookie(name) => write!(f, "$cookie_{name}"),
+            TemplatePart::Path => f.write_str("$uri"),
+            TemplatePart::Query => f.write_str("$args"),
+            TemplatePart::QueryMark => f.write_str("$is_args"),
+            TemplatePart::Argument(name) => write!(f, "$arg_{name}"),
+            TemplatePart::Protocol => f.write_str("$server_protocol"),
+            TemplatePart::Port => f.write_str("$server_port"),
+            TemplatePart::RequestId => f.write_str("$req_id"),
+            TemplatePart::Now => f.write_str("$msec"),
+            TemplatePart::Label(RuleLabel::Namespace) => f.write_str("$namespace"),
+            TemplatePart::Label(RuleLabel::Ingress) => f.write_str("$ingress_name"),
+            TemplatePart::Label(RuleLabel::Service) => f.write_str("$service_name"),
+            TemplatePart::Label(RuleLabel::ServicePort) => f.write_str("$service_port"),
         })
     }
 }

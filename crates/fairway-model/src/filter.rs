@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, CookieRewrite, LocationRewrite};
-use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
+use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth, Template};
 use crate::backend::BackendKey;
 use crate::certificate::ClientVerification;
 use crate::guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, RateLimit};
@@ -36,6 +36,12 @@ pub enum Filter {
     RequestHeaders(HeaderEdit),
     /// Changes the headers of every answer of the rule.
     ResponseHeaders(HeaderEdit),
+    /// Sets fields of the request behind all that the proxy itself writes for its endpoint.
+    EndpointFields(Arc<[FieldTemplate]>),
+    /// Sets fields of every answer of the rule.
+    AnswerFields(Arc<[FieldTemplate]>),
+    /// Removes these fields from the answers of endpoints; names in lower case.
+    HiddenFields(Arc<[Arc<str>]>),
     /// Says how endpoints of HTTP/1 are spoken to.
     EndpointHop(EndpointHop),
     /// Gives requests of connections with TLS to this backend instead.
@@ -232,6 +238,15 @@ pub struct HeaderField {
     pub name: Arc<str>,
     /// No CR, LF or NUL.
     pub value: Arc<str>,
+}
+
+/// A header with parts of the request in its value. One whose value comes out empty is removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldTemplate {
+    /// As written; compared without case.
+    pub name: Arc<str>,
+    /// Replaces all of the name.
+    pub value: Template,
 }
 
 /// A new path.

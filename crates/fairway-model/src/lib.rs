@@ -27,8 +27,8 @@ pub mod tls;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
 pub use authentication::{
-    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Template, TemplatePart,
-    Users,
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, RuleLabel, Template,
+    TemplatePart, Users,
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
@@ -39,8 +39,8 @@ pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerificat
 pub use cipher_list::CipherList;
 pub use config::Config;
 pub use filter::{
-    ClientCertificate, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite,
-    RealIp, Redirect, RedirectTarget,
+    ClientCertificate, Cors, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HeaderField, HttpsRedirect,
+    PathRewrite, RealIp, Redirect, RedirectTarget,
 };
 pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};

@@ -1,5 +1,6 @@
 //! The format of a line of the access log: text with variables in it, read once.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,10 @@ pub enum Variable {
     RequestField(Box<str>),
     /// `$sent_http_NAME`: fields of the answer. The name has `-` for each `_`.
     AnswerField(Box<str>),
+    /// `$upstream_http_NAME`: fields of the endpoint's answer as it came. The name has `-` for each `_`.
+    UpstreamField(Box<str>),
+    /// `$upstream_cookie_NAME`: a cookie that the endpoint sets.
+    UpstreamCookie(Box<str>),
     /// `$cookie_NAME`.
     Cookie(Box<str>),
     /// `$arg_NAME`.
@@ -99,10 +104,18 @@ words! {
     RemoteUser: "remote_user";
     /// The client once trust is settled.
     TheRealIp: "the_real_ip";
+    /// The port of the client.
+    RemotePort: "remote_port";
     /// Who sent the bytes.
     Sender: "realip_remote_addr";
     /// Whom the PROXY protocol named.
     ProxyProtocolAddr: "proxy_protocol_addr";
+    /// The client's port by the PROXY protocol.
+    ProxyProtocolPort: "proxy_protocol_port";
+    /// The number of the connection.
+    Connection: "connection";
+    /// Requests of the connection up to this one.
+    ConnectionRequests: "connection_requests";
     /// The end of the exchange, as nginx writes it.
     TimeLocal: "time_local";
     /// The same in ISO 8601.
@@ -135,6 +148,8 @@ words! {
     ServerPort: "server_port", "pass_server_port";
     /// The version of HTTP.
     Protocol: "server_protocol";
+    /// `h2` for HTTP/2 over TLS, `h2c` in the clear.
+    Http2: "http2";
     /// The status of the answer.
     Status: "status";
     /// The answer's body.
@@ -179,6 +194,22 @@ words! {
     ClientSubject: "ssl_client_s_dn";
     /// Who issued it.
     ClientIssuer: "ssl_client_i_dn";
+    /// Its serial number.
+    ClientSerial: "ssl_client_serial";
+    /// Its SHA-1 fingerprint.
+    ClientFingerprint: "ssl_client_fingerprint";
+    /// The version of TLS.
+    TlsVersion: "ssl_protocol";
+    /// The cipher suite, as OpenSSL names it.
+    TlsSuite: "ssl_cipher";
+    /// The group in which keys were exchanged.
+    TlsGroup: "ssl_curve";
+    /// The host that the client asked for in its handshake.
+    TlsName: "ssl_server_name";
+    /// `r` for a session that was resumed, else `.`.
+    TlsResumed: "ssl_session_reused";
+    /// The protocol that was agreed on in the handshake.
+    TlsProtocol: "ssl_alpn_protocol";
     /// The name of this machine.
     Hostname: "hostname";
     /// The number of this process.
@@ -238,8 +269,52 @@ impl LogFormat {
     /// Whether lines have the value of this word.
     #[must_use]
     pub fn has(&self, word: Word) -> bool {
-        let asked = Variable::Word(word);
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Value { variable, .. } if *variable == asked))
+        self.variables().any(|variable| *variable == Variable::Word(word))
+    }
+
+    /// Whether lines have what must be noted when a connection begins.
+    #[must_use]
+    pub fn has_connection(&self) -> bool {
+        self.variables().any(|variable| matches!(variable, Variable::Word(word) if word.is_of_connection()))
+    }
+
+    /// The fields of endpoints' answers that lines have as they came, each once.
+    #[must_use]
+    pub fn upstream_fields(&self) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        for variable in self.variables() {
+            match variable {
+                Variable::UpstreamField(name) => _ = names.insert(&**name),
+                Variable::UpstreamCookie(_) => _ = names.insert("set-cookie"),
+                _ => {}
+            }
+        }
+        names
+    }
+
+    fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Value { variable, .. } => Some(variable),
+            Piece::Text(_) => None,
+        })
+    }
+}
+
+impl Word {
+    /// Whether it must be noted when a connection begins, for nothing tells of it later.
+    fn is_of_connection(self) -> bool {
+        matches!(
+            self,
+            Self::RemotePort
+                | Self::ProxyProtocolPort
+                | Self::Connection
+                | Self::TlsVersion
+                | Self::TlsSuite
+                | Self::TlsGroup
+                | Self::TlsName
+                | Self::TlsResumed
+                | Self::TlsProtocol
+        )
     }
 }
 
@@ -257,6 +332,10 @@ impl Variable {
         let after = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
         if let Some(name) = after("sent_http_") {
             Self::AnswerField(field(name))
+        } else if let Some(name) = after("upstream_http_") {
+            Self::UpstreamField(field(name))
+        } else if let Some(name) = after("upstream_cookie_") {
+            Self::UpstreamCookie(name.into())
         } else if let Some(name) = after("http_") {
             Self::RequestField(field(name))
         } else if let Some(name) = after("cookie_") {
@@ -377,9 +456,24 @@ mod tests {
         assert_eq!(named("content_type"), Variable::RequestField("content-type".into()));
         assert_eq!(named("sent_http_x_a"), Variable::AnswerField("x-a".into()));
         assert_eq!(named("arg_page_no"), Variable::Argument("page_no".into()));
-        for name in ["http_", "geoip_city", "connection", "upstream_http_a", "remote_port"] {
+        assert_eq!(named("upstream_http_x_a"), Variable::UpstreamField("x-a".into()));
+        assert_eq!(named("upstream_cookie_sid"), Variable::UpstreamCookie("sid".into()));
+        assert_eq!(named("http2"), Variable::Word(Word::Http2));
+        for name in ["http_", "geoip_city", "upstream_http_", "upstream_cookie_", "pipe"] {
             assert_eq!(named(name), Variable::Absent, "{name}");
         }
+    }
+
+    #[test]
+    fn what_has_to_be_noted_is_known_from_the_format() {
+        let read = |text: &str| LogFormat::read(text, Escape::Nginx).unwrap().format;
+        let plain = read("$remote_addr $connection_requests $ssl_client_serial $sent_http_x_a");
+        assert!(!plain.has_connection() && plain.upstream_fields().is_empty());
+        for text in ["$remote_port", "$connection", "$ssl_protocol", "a${ssl_server_name}b"] {
+            assert!(read(text).has_connection(), "{text}");
+        }
+        let fields = read("$upstream_http_x_b $upstream_cookie_a $upstream_cookie_b $upstream_http_x_b");
+        assert_eq!(fields.upstream_fields(), ["set-cookie", "x-b"].into());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::log_format::LogFormat;
+use crate::tls::TlsVersions;
 
 /// Settings that belong to no rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct DownstreamSettings {
     /// HTTP/2.
     #[serde(default)]
     pub http2: Http2Settings,
+    /// The versions of TLS that are spoken.
+    #[serde(default)]
+    pub tls_versions: TlsVersions,
 }
 
 /// HTTP/2 of the clients' side.
@@ -95,6 +99,7 @@ impl Default for DownstreamSettings {
             handshake_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             http2: Http2Settings::default(),
+            tls_versions: TlsVersions::default(),
         }
     }
 }

@@ -16,6 +16,8 @@ use fairway_runtime::clock::Instant;
 use fairway_runtime::shortage::Shortage;
 use fairway_runtime::transport::Prefixed;
 use fairway_runtime::wire::Wire;
+use fairway_tls::Agreed;
+use rustls::ServerConnection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,7 +28,7 @@ use crate::handshake::Shaken;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::Choice;
 use crate::network::Network;
-use crate::peer::{Peer, Scheme};
+use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::worker::{Open, Worker};
 use crate::{handshake, proxy_protocol};
 
@@ -117,6 +119,8 @@ struct Caller {
     /// Of the port, which may have changed since: what it is now is looked up when the listener is chosen.
     scheme: Scheme,
     client: IpAddr,
+    /// Of the client.
+    client_port: u16,
 }
 
 /// Accepts on one socket until the worker drains or the port is `closed`.
@@ -166,11 +170,13 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let expects_header = worker.options.proxy_protocol.on.expects_header(scheme);
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
-            let peer = Peer { listener, scheme, client, proof: None };
+            let noted = note(worker, address.port(), None);
+            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
             tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
         }
         Port::Clear(_) | Port::Tls(_) => {
-            tokio::task::spawn_local(greet(open, Caller { port, scheme, client }, stream));
+            let caller = Caller { port, scheme, client, client_port: address.port() };
+            tokio::task::spawn_local(greet(open, caller, stream));
         }
     }
 }
@@ -186,14 +192,15 @@ fn scheme(carries: &Port<Choice>) -> Scheme {
 /// a connection is idle in its last one.
 async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let introduced = Box::pin(introduce(&open, caller, stream)).await;
-    let (Caller { port, scheme, client }, stream, rest) = match introduced {
+    let (Caller { port, scheme, client, client_port }, stream, rest) = match introduced {
         Ok(introduced) => introduced,
         Err(fault) => return open.counters.refused(fault),
     };
     match scheme {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
-                let peer = Peer { listener, scheme, client, proof: None };
+                let noted = note(&open, client_port, None);
+                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
                 Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
             }
             None => open.counters.refused(Fault::NoListener),
@@ -201,7 +208,8 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
         Scheme::Https => {
             let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
             if let Some(Shaken { listener, stream, proof }) = shaken {
-                let peer = Peer { listener, scheme, client, proof };
+                let noted = note(&open, client_port, Some(stream.get_ref().1));
+                let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted) };
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                     if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                         serving.await;
@@ -212,6 +220,12 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
             }
         }
     }
+}
+
+/// What the access log will show of a connection, if it shows any such thing.
+fn note<N: Network>(worker: &Worker<N>, port: u16, tls: Option<&ServerConnection>) -> Option<Noted> {
+    let number = worker.log.next_connection()?;
+    Some(Noted { number, port, tls: tls.map(Agreed::of) })
 }
 
 fn listener_in_the_clear<N: Network>(worker: &Worker<N>, port: PortId) -> Option<ListenerId> {
@@ -233,7 +247,9 @@ async fn introduce<N: Network>(
     let limit = worker.adopted().settings().downstream.head_timeout;
     let options = &worker.options.proxy_protocol;
     let header = proxy_protocol::read(options, caller.client, &mut stream, limit).await?;
-    caller.client = header.client.map_or(caller.client, |client| client.ip().to_canonical());
+    if let Some(client) = header.client {
+        (caller.client, caller.client_port) = (client.ip().to_canonical(), client.port());
+    }
     Ok((caller, stream, header.rest))
 }
 

@@ -97,6 +97,10 @@ pub(crate) struct Written {
     pub(crate) session: Session,
     /// Cookies for the client, of a service that was asked; each ends with a line feed.
     pub(crate) cookies: Vec<u8>,
+    /// The value of a field in the making.
+    pub(crate) value: Vec<u8>,
+    /// Fields of the endpoint's answer as they came, for the access log.
+    pub(crate) received: Head,
 }
 
 static NOTHING: Written = Written {
@@ -107,6 +111,8 @@ static NOTHING: Written = Written {
     host: Vec::new(),
     session: Session { belongs: Belongs::Anywhere, fresh: None },
     cookies: Vec::new(),
+    value: Vec::new(),
+    received: Head::new(),
 };
 
 impl Forms {
@@ -129,6 +135,7 @@ impl Forms {
             written.host.clear();
             written.session = Session::default();
             written.cookies.clear();
+            written.received.clear();
         }
     }
 
@@ -143,10 +150,22 @@ impl Forms {
         host.clone_from(&other.host);
     }
 
+    /// What came from the endpoint is what came from another.
+    pub(crate) fn take_received(&mut self, other: &mut Self) {
+        let came = |forms: &Self| forms.read().received.field_count() > 0;
+        if came(&*self) || came(&*other) {
+            std::mem::swap(&mut self.write().received, &mut other.write().received);
+        }
+    }
+
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
-        let Written { origin, normalised, decoded, target, host, cookies, .. } = &mut **written;
-        for bytes in [origin, normalised, decoded, target, host, cookies] {
+        if written.received.kept_bytes() > most {
+            written.received = Head::new();
+        }
+        written.received.clear();
+        let Written { origin, normalised, decoded, target, host, cookies, value, .. } = &mut **written;
+        for bytes in [origin, normalised, decoded, target, host, cookies, value] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -154,9 +173,9 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host, cookies, .. } = &**written;
-        let capacities = [origin, normalised, decoded, target, host, cookies].map(Vec::capacity);
-        size_of::<Written>() + capacities.iter().sum::<usize>()
+        let Written { origin, normalised, decoded, target, host, cookies, value, .. } = &**written;
+        let capacities = [origin, normalised, decoded, target, host, cookies, value].map(Vec::capacity);
+        size_of::<Written>() + written.received.kept_bytes() + capacities.iter().sum::<usize>()
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Shaken<S> {
     pub(crate) listener: ListenerId,
     pub(crate) stream: TlsStream<S>,
     /// What it showed, where it was asked.
-    pub(crate) proof: Option<Arc<Proof>>,
+    pub(crate) proof: Option<Box<Proof>>,
 }
 
 /// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.
@@ -62,7 +62,7 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         let proof = clients.map(|(rules, trust)| {
             let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
-            Arc::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
+            Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
         });
         Ok(Shaken { listener, stream, proof })
     };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::ClientVerification;
-use fairway_tls::Shown;
+use fairway_tls::{Agreed, Shown};
 
 use crate::listener::ListenerId;
 
@@ -16,8 +16,48 @@ pub(crate) struct Peer {
     /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
     /// client on a dual-stack socket is an IPv4 client.
     pub(crate) client: IpAddr,
+    /// What else there is to know; of most connections nothing.
+    pub(crate) facts: Option<Arc<Facts>>,
+}
+
+/// What is known of few connections, behind one pointer: each that is idle has room for it.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// What the client showed, where the host that it asked for verifies its clients.
+    proof: Option<Box<Proof>>,
+    /// What the access log shows, where its format asked for it when the connection began.
+    noted: Option<Noted>,
+}
+
+impl Facts {
+    /// What there is.
+    pub(crate) fn of(proof: Option<Box<Proof>>, noted: Option<Noted>) -> Option<Arc<Self>> {
+        (proof.is_some() || noted.is_some()).then(|| Arc::new(Self { proof, noted }))
+    }
+}
+
+impl Peer {
     /// What it showed, where the host that it asked for verifies its clients.
-    pub(crate) proof: Option<Arc<Proof>>,
+    #[inline]
+    pub(crate) fn proof(&self) -> Option<&Proof> {
+        self.facts.as_ref()?.proof.as_deref()
+    }
+
+    /// What the access log shows of the connection, as far as it was noted.
+    pub(crate) fn noted(&self) -> Option<&Noted> {
+        self.facts.as_ref()?.noted.as_ref()
+    }
+}
+
+/// What nothing tells of a connection once it has begun.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    /// Of the process.
+    pub(crate) number: u64,
+    /// The client's port, as far as the transport says.
+    pub(crate) port: u16,
+    /// What was agreed on in its handshake.
+    pub(crate) tls: Option<Agreed>,
 }
 
 /// What a client showed in its handshake.

@@ -6,10 +6,11 @@ use std::thread::JoinHandle;
 use fairway_routing::Snapshot;
 use fairway_runtime::descriptors::Budget;
 use fairway_runtime::memory::Memory;
+use fairway_runtime::output::{OutputSender, OutputThread};
 use fairway_runtime::spread::Spread;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access_log::{AccessLog, LogSender, LogThread};
+use crate::access_log::AccessLog;
 use crate::listener::BindError;
 use crate::metrics::{Sample, write_memory, write_spread, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
@@ -24,7 +25,7 @@ pub struct Proxy {
     publisher: Publisher,
     handle: ProxyHandle,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
-    log: Option<LogThread>,
+    log: Option<OutputThread>,
 }
 
 /// Asks the workers things; may be cloned and sent anywhere.
@@ -67,8 +68,8 @@ impl Proxy {
             }
         }
         let (log, sender) = match options.access_log {
-            AccessLogFormat::Off => (None, LogSender::none()),
-            _ => LogThread::start().map(|(thread, sender)| (Some(thread), sender))?,
+            AccessLogFormat::Off => (None, OutputSender::none()),
+            _ => OutputThread::start("access-log").map(|(thread, sender)| (Some(thread), sender))?,
         };
         warn_of_too_many_connections(&options);
         let options = Arc::new(options);

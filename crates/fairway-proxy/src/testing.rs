@@ -25,7 +25,7 @@ use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::access_log::{AccessLog, LogSender};
+use crate::access_log::AccessLog;
 use crate::listener::ListenerId;
 use crate::metrics::write_text;
 use crate::network::Network;
@@ -295,7 +295,7 @@ impl Stage {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client, proof: None };
+        let peer = Peer { listener, scheme: Scheme::Http, client, facts: None };
         let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }
@@ -356,7 +356,7 @@ fn worker_within<N: Network>(
 ) -> Rc<Worker<N>> {
     let options = ProxyOptions { limits, ..options() };
     let published = published(config, None);
-    let log = AccessLog::new(AccessLogFormat::Off, LogSender::none());
+    let log = AccessLog::new(AccessLogFormat::Off, fairway_runtime::output::OutputSender::none());
     let memory = Arc::new(Memory::unwatched(1));
     let shared = (log, memory, guards.clone());
     let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));

@@ -49,8 +49,8 @@ pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, Rul
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
-    AnswerBounds, AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, FieldEdits, GrpcWeb,
-    Logging, PolicyId, ReceivedStep,
+    AnswerBounds, AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, EndpointRequest,
+    FieldEdits, GrpcWeb, Logging, PolicyId, ReceivedStep,
 };
 pub use table::TableId;
 pub use targets::{Targets, Weighted};

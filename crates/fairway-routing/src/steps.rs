@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fairway_message::Known;
 use fairway_model::{
     AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
-    CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField,
-    HttpsRedirect, LocationRewrite, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
+    CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Filter, HeaderEdit,
+    HeaderField, HttpsRedirect, LocationRewrite, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
     RedirectTarget, Timeouts,
 };
 
@@ -40,8 +40,8 @@ pub struct Steps<R> {
     pub received: Box<[ReceivedStep]>,
     /// With the head of every answer of the rule, whoever made it.
     pub answer: Box<[AnswerStep<R>]>,
-    /// How endpoints of HTTP/1 are spoken to.
-    pub hop: EndpointHop,
+    /// How endpoints are spoken to.
+    pub endpoint: EndpointRequest,
     /// What bounds endpoints' answers.
     pub bounds: AnswerBounds,
     /// What becomes of the trailers of requests.
@@ -50,6 +50,15 @@ pub struct Steps<R> {
     pub grpc_web: GrpcWeb,
     /// At the end: whether the access log has a line for the exchange.
     pub log: Logging,
+}
+
+/// How endpoints are spoken to.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointRequest {
+    /// Those of HTTP/1.
+    pub hop: EndpointHop,
+    /// What is set in the request at last, when it is otherwise as its endpoint gets it.
+    pub fields: Option<Arc<[FieldTemplate]>>,
 }
 
 /// What bounds endpoints' answers.
@@ -127,6 +136,8 @@ pub enum AnswerStep<R> {
     Cookies(AuthCookies),
     /// Edits fields.
     Edit(FieldEdits),
+    /// Sets fields.
+    Fields(Arc<[FieldTemplate]>),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
 }
@@ -134,6 +145,8 @@ pub enum AnswerStep<R> {
 /// What is done with the head of an endpoint's answer.
 #[derive(Clone, Debug)]
 pub enum ReceivedStep {
+    /// Removes fields, before the proxy adds any of its own.
+    Hide(Arc<[Arc<str>]>),
     /// Replaces attributes of cookies.
     Cookies(CookieRewrite),
     /// Replaces the beginning of URLs.
@@ -267,7 +280,7 @@ impl<R> Default for Steps<R> {
             retried: [].into(),
             received: [].into(),
             answer: [].into(),
-            hop: EndpointHop::default(),
+            endpoint: EndpointRequest::default(),
             bounds: AnswerBounds::default(),
             trailers: Trailers::default(),
             grpc_web: GrpcWeb::default(),
@@ -312,7 +325,7 @@ impl<R> Steps<R> {
             retried: steps.retried.into(),
             received: steps.received.into(),
             answer: steps.replace.into_iter().chain(steps.answer).collect(),
-            hop: steps.hop.0,
+            endpoint: steps.hop.0,
             bounds: steps.hop.1,
             trailers: steps.trailers,
             grpc_web: steps.grpc_web,
@@ -366,7 +379,7 @@ struct Lists<R> {
     received: Vec<ReceivedStep>,
     answer: Vec<AnswerStep<R>>,
     /// How endpoints are spoken to, and what bounds their answers.
-    hop: (EndpointHop, AnswerBounds),
+    hop: (EndpointRequest, AnswerBounds),
     trailers: Trailers,
     grpc_web: GrpcWeb,
     log: Logging,
@@ -380,7 +393,7 @@ impl<R> Lists<R> {
         all: &[Filter],
         inner: &mut impl FnMut(InnerRule<'_>) -> R,
     ) -> Result<(), String> {
-        let Self { request, forward, replace, received, answer, hop: (hop, bounds), .. } = self;
+        let Self { request, forward, replace, received, answer, hop: (endpoint, bounds), .. } = self;
         match filter {
             Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
             Filter::Redirect(to) => {
@@ -403,7 +416,10 @@ impl<R> Lists<R> {
             Filter::StrictTransportSecurity(value) => {
                 answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
             }
-            Filter::EndpointHop(it) => *hop = *it,
+            Filter::EndpointHop(it) => endpoint.hop = *it,
+            Filter::EndpointFields(fields) => endpoint.fields = Some(Arc::clone(fields)),
+            Filter::AnswerFields(fields) => answer.push(AnswerStep::Fields(Arc::clone(fields))),
+            Filter::HiddenFields(names) => received.push(ReceivedStep::Hide(Arc::clone(names))),
             Filter::AnswerHead(bytes) => bounds.head = *bytes,
             Filter::AnswerRate(rate) => bounds.rate = Some(*rate),
             // Chooses among backends, as the action does.
@@ -467,9 +483,16 @@ impl<R> Lists<R> {
     }
 }
 
-/// Whether it acts on every answer of its rule.
+/// Whether it acts on every answer of its rule, whoever made it.
 fn is_of_answers(filter: &Filter) -> bool {
-    matches!(filter, Filter::Cors(_) | Filter::ResponseHeaders(_) | Filter::StrictTransportSecurity(_))
+    matches!(
+        filter,
+        Filter::Cors(_)
+            | Filter::ResponseHeaders(_)
+            | Filter::AnswerFields(_)
+            | Filter::HiddenFields(_)
+            | Filter::StrictTransportSecurity(_)
+    )
 }
 
 impl CompiledRedirect {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use fairway_model::ClientVerification;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -36,6 +37,10 @@ pub struct Shown {
     pub subject: Box<str>,
     /// Who issued it.
     pub issuer: Box<str>,
+    /// Its serial number in hexadecimal digits, as OpenSSL writes it.
+    pub serial: Box<str>,
+    /// Its SHA-1 fingerprint in hexadecimal digits: a name, which proves nothing.
+    pub fingerprint: Box<str>,
     /// Whether it is trusted, or why it is not, in the words of OpenSSL.
     pub verdict: Result<(), &'static str>,
 }
@@ -75,14 +80,17 @@ impl ClientTrust {
     #[must_use]
     pub fn judge(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<Shown> {
         let (own, others) = chain.split_first()?;
-        let (subject, issuer) = match X509Certificate::from_der(own) {
-            Ok((_, parsed)) => (name(parsed.subject()), name(parsed.issuer())),
+        let (subject, issuer, serial) = match X509Certificate::from_der(own) {
+            Ok((_, parsed)) => (name(parsed.subject()), name(parsed.issuer()), serial(parsed.raw_serial())),
             Err(_) => Default::default(),
         };
+        let fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, own);
         Some(Shown {
             der: own.as_ref().into(),
             subject: subject.into(),
             issuer: issuer.into(),
+            serial: serial.into(),
+            fingerprint: hexadecimal(fingerprint.as_ref(), b"0123456789abcdef").into(),
             verdict: self.verify(own, others, now).map_err(|error| reason(&error)),
         })
     }
@@ -187,6 +195,20 @@ fn reason(error: &webpki::Error) -> &'static str {
     }
 }
 
+/// A number, without the zero that only says that it is not negative.
+fn serial(bytes: &[u8]) -> String {
+    let digits = match bytes {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        all => all,
+    };
+    hexadecimal(digits, b"0123456789ABCDEF")
+}
+
+fn hexadecimal(bytes: &[u8], digits: &[u8; 16]) -> String {
+    let pair = |byte: &u8| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]].map(char::from);
+    bytes.iter().flat_map(pair).collect()
+}
+
 /// A name as RFC 2253 §2 writes it: the last part first, as `$ssl_client_s_dn` of nginx has it.
 fn name(name: &X509Name<'_>) -> String {
     let parts: Vec<String> = name.iter_rdn().map(part).collect();
@@ -248,6 +270,13 @@ mod tests {
         assert_eq!(escaped("a\r\nX: b"), "a\\0D\\0AX: b");
         assert_eq!(escaped(" #a "), "\\ #a\\ ");
         assert_eq!(escaped("#é"), "\\#\\C3\\A9");
+    }
+
+    #[test]
+    fn serial_numbers_are_written_as_openssl_does() {
+        for (bytes, text) in [(&[0, 0xa1, 2][..], "A102"), (&[1], "01"), (&[0], "00"), (&[], "")] {
+            assert_eq!(serial(bytes), text);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Certificate, CertificateKey, Config, HostPattern, WildcardSpan};
+use fairway_model::{Certificate, CertificateKey, Config, HostPattern, TlsVersions, WildcardSpan};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use rustls::ServerConfig;
@@ -13,6 +13,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::suites;
 
 /// A certificate and key that the caller made for clients that name no known host.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ pub enum IdentityError {
 pub struct ServerTls {
     provider: Arc<CryptoProvider>,
     tickets: Arc<dyn ProducesTickets>,
-    fallback: Arc<ServerConfig>,
+    fallback: Arc<CertifiedKey>,
 }
 
 /// The certificates of one snapshot.
@@ -47,7 +49,10 @@ pub struct ServerTls {
 pub struct Identities {
     sources: OrdMap<CertificateKey, Arc<Certificate>>,
     by_key: OrdMap<CertificateKey, Arc<Identity>>,
+    fallback: Arc<ServerConfig>,
     default: Arc<ServerConfig>,
+    /// That clients may speak.
+    versions: TlsVersions,
 }
 
 struct Identity {
@@ -63,14 +68,15 @@ impl ServerTls {
     pub fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        let certified =
-            certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
-        let fallback = server_config(&provider, &tickets, &certified)?;
-        Ok(Self { provider, tickets, fallback })
+        let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
+        let tls = Self { provider, tickets, fallback };
+        // What holds for one choice of versions holds for all.
+        tls.server_config(&tls.fallback, TlsVersions::Both)?;
+        Ok(tls)
     }
 
     /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
-    /// change.
+    /// change. With other versions of TLS than before, all are made anew.
     #[must_use]
     pub fn identities(
         &self,
@@ -79,6 +85,8 @@ impl ServerTls {
     ) -> (Identities, Vec<(CertificateKey, IdentityError)>) {
         let mut problems = Vec::new();
         let nothing = OrdMap::new();
+        let versions = config.settings.downstream.tls_versions;
+        let previous = previous.filter(|previous| previous.versions == versions);
         let (sources, mut by_key) = previous
             .map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
         for change in sources.diff(&config.certificates) {
@@ -89,24 +97,46 @@ impl ServerTls {
                     continue;
                 }
             };
-            match self.identity(source) {
+            match self.identity(source, versions) {
                 Ok(identity) => {
                     by_key.insert(key.clone(), Arc::new(identity));
                 }
                 Err(error) => problems.push((key.clone(), error)),
             }
         }
+        let fallback = previous.map_or_else(
+            || {
+                let made = self.server_config(&self.fallback, versions);
+                made.expect("it was made when this began, and versions do not matter")
+            },
+            |known| Arc::clone(&known.fallback),
+        );
         let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
-        let default =
-            chosen.map_or_else(|| Arc::clone(&self.fallback), |identity| Arc::clone(&identity.server));
-        (Identities { sources: config.certificates.clone(), by_key, default }, problems)
+        let default = Arc::clone(chosen.map_or(&fallback, |identity| &identity.server));
+        (Identities { sources: config.certificates.clone(), by_key, fallback, default, versions }, problems)
     }
 
-    fn identity(&self, source: &Arc<Certificate>) -> Result<Identity, IdentityError> {
+    fn identity(&self, source: &Arc<Certificate>, versions: TlsVersions) -> Result<Identity, IdentityError> {
         let chain = source.chain.iter().map(AsRef::as_ref);
         let certified = certified(&self.provider, chain, source.private_key.der())?;
-        let server = server_config(&self.provider, &self.tickets, &certified)?;
+        let server = self.server_config(&certified, versions)?;
         Ok(Identity { server, certified })
+    }
+
+    fn server_config(
+        &self,
+        certified: &Arc<CertifiedKey>,
+        versions: TlsVersions,
+    ) -> Result<Arc<ServerConfig>, IdentityError> {
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(suites::versions(versions))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ticketer = Arc::clone(&self.tickets);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 1;
+        Ok(Arc::new(config))
     }
 }
 
@@ -115,6 +145,12 @@ impl Identities {
     #[must_use]
     pub fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
         certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
+    }
+
+    /// The versions of TLS that clients may speak.
+    #[must_use]
+    pub fn versions(&self) -> TlsVersions {
+        self.versions
     }
 
     /// Of several that can be used, the first that names exactly `name`, else the first with a wildcard for it, else the
@@ -154,20 +190,4 @@ fn certified<'a>(
     let signer = provider.key_provider.load_private_key(key)?;
     let chain = chain.map(|der| CertificateDer::from(der.to_vec())).collect();
     Ok(Arc::new(CertifiedKey::new(chain, signer)))
-}
-
-fn server_config(
-    provider: &Arc<CryptoProvider>,
-    tickets: &Arc<dyn ProducesTickets>,
-    certified: &Arc<CertifiedKey>,
-) -> Result<Arc<ServerConfig>, IdentityError> {
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config.ticketer = Arc::clone(tickets);
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 1;
-    Ok(Arc::new(config))
 }

@@ -1,11 +1,13 @@
 //! TLS on both sides, with rustls and aws-lc-rs: which certificate and which cipher suites a client gets, what its own
 //! certificate is worth, and what is believed of an endpoint. Makes what rustls is told from the configuration; it never touches a connection.
 
+mod agreed;
 mod clients;
 mod identities;
 mod suites;
 mod upstream;
 
+pub use agreed::Agreed;
 pub use clients::{ClientTrust, Shown};
 pub use identities::{Identities, IdentityError, SelfSigned, ServerTls};
 pub use suites::for_host;

@@ -24,7 +24,7 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
 /// # Errors
 /// Never with suites of this provider.
 pub fn for_host(
-    config: &ServerConfig,
+    (config, spoken): (&ServerConfig, TlsVersions),
     suites: Option<&HostSuites>,
     clients: Option<&ClientTrust>,
 ) -> Result<ServerConfig, Error> {
@@ -32,7 +32,7 @@ pub fn for_host(
         Some(suites) => Arc::new(provider(&suites.offered)),
         None => Arc::clone(config.crypto_provider()),
     };
-    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(BOTH)?;
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(spoken))?;
     let builder = match clients {
         Some(clients) => builder.with_client_cert_verifier(clients.verifier()),
         None => builder.with_no_client_auth(),

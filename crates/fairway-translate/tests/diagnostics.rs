@@ -57,6 +57,7 @@ const COMPANIONS: &[(&str, &[(&str, &str)])] = &[
 /// The keys of the settings ConfigMap, and one that does not exist.
 const KEYS: &[&str] = &[
     "access-log",
+    "add-headers",
     "block-cidrs",
     "block-referers",
     "block-user-agents",
@@ -87,6 +88,7 @@ const KEYS: &[&str] = &[
     "global-auth-signin-redirect-param",
     "global-auth-snippet",
     "global-auth-url",
+    "hide-headers",
     "hsts",
     "hsts-include-subdomains",
     "hsts-max-age",
@@ -103,7 +105,9 @@ const KEYS: &[&str] = &[
     "large-client-header-buffers",
     "log-format-escape-json",
     "log-format-escape-none",
+    "log-format-escaping",
     "log-format-upstream",
+    "main-template",
     "max-worker-connections",
     "max-worker-open-files",
     "modsecurity-snippet",

@@ -151,6 +151,8 @@ fn others() -> impl Strategy<Value = Value> {
             let data = json!({
                 "global-allowed-response-headers": header, "ssl-redirect": redirect.to_string(),
                 "use-forwarded-headers": redirect.to_string(),
+                "add-headers": if redirect { "default/headers" } else { "" },
+                "proxy-set-headers": if redirect { "" } else { "default/headers" },
             });
             match settings {
                 true => json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": data}),

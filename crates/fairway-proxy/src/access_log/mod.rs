@@ -3,26 +3,25 @@
 //! A worker never waits for the log. Lines gather in a buffer of the worker, which is handed over when it is full or
 //! once a tick; when the writer is behind, whole buffers are dropped and counted.
 
-mod json;
 #[cfg(test)]
 mod tests;
 mod words;
-mod writer;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use fairway_log::{Process, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_routing::Logging;
+use fairway_runtime::output::OutputSender;
 
 use crate::buffers::Buffers;
 use crate::options::AccessLogFormat;
 use crate::record::Record;
 
 pub(crate) use words::Seen;
-pub(crate) use writer::{LogSender, LogThread};
 
 /// A buffer is handed over above this size.
 const FULL: usize = 32 * 1024;
@@ -37,7 +36,7 @@ pub(crate) struct AccessLog {
     built_in: Arc<LogFormat>,
     /// What the configuration wants.
     wanted: RefCell<Wanted>,
-    to: LogSender,
+    to: OutputSender,
     lines: RefCell<Vec<u8>>,
     dropped: Cell<u64>,
     clock: RefCell<WallClock>,
@@ -50,7 +49,20 @@ struct Wanted {
     /// How lines are written that are not JSON.
     words: Arc<LogFormat>,
     sender: Sender,
+    connections: Connections,
+    /// Fields of endpoints' answers that lines have as they came.
+    upstream_fields: Box<[Box<str>]>,
 }
+
+/// Whether lines show what must be noted when a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connections {
+    Noted,
+    Unnoted,
+}
+
+/// Numbers connections, as far as they are noted: workers share nothing else of the log, and this only once a connection.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the configuration lets the log be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +79,7 @@ enum Sender {
 }
 
 impl AccessLog {
-    pub(crate) fn new(format: AccessLogFormat, to: LogSender) -> Self {
+    pub(crate) fn new(format: AccessLogFormat, to: OutputSender) -> Self {
         let built_in = Arc::new(built_in(format));
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
@@ -104,11 +116,10 @@ impl AccessLog {
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
         let mut lines = self.lines.borrow_mut();
+        let line = words::line((record, buffers, seen), &clock, &self.process);
         match self.format {
-            AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => {
-                words::line((record, buffers, seen), &clock, &self.process).write(&wanted.words, &mut lines);
-            }
-            AccessLogFormat::Json => json::line(&mut lines, record, buffers, clock.iso()),
+            AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => line.write(&wanted.words, &mut lines),
+            AccessLogFormat::Json => line.write_json(&mut lines),
             AccessLogFormat::Off => {}
         }
         if lines.len() >= FULL {
@@ -119,6 +130,21 @@ impl AccessLog {
     /// Whether lines show who sent the bytes.
     pub(crate) fn shows_sender(&self) -> bool {
         self.wanted.borrow().sender == Sender::Shown
+    }
+
+    /// The number of a connection that begins, where lines show what must be noted of it.
+    pub(crate) fn next_connection(&self) -> Option<u64> {
+        let noted = self.wanted.borrow().connections == Connections::Noted;
+        noted.then(|| CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Keeps what lines show of the answer of an endpoint, before anything of it is changed.
+    #[inline]
+    pub(crate) fn keep_received(&self, buffers: &mut Buffers) {
+        let wanted = self.wanted.borrow();
+        if !wanted.upstream_fields.is_empty() {
+            keep(&wanted.upstream_fields, buffers);
+        }
     }
 
     /// Hands over what has gathered.
@@ -151,7 +177,25 @@ impl Wanted {
             AccessLogFormat::Off => false,
         };
         let sender = if shown { Sender::Shown } else { Sender::Unseen };
-        Self { switched, words, sender }
+        let in_words = matches!(format, AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses);
+        let is_written = in_words && switched == Switch::On;
+        let noted = is_written && words.has_connection();
+        let connections = if noted { Connections::Noted } else { Connections::Unnoted };
+        let upstream_fields = match is_written {
+            true => words.upstream_fields().into_iter().map(Into::into).collect(),
+            false => [].into(),
+        };
+        Self { switched, words, sender, connections, upstream_fields }
+    }
+}
+
+#[cold]
+fn keep(names: &[Box<str>], buffers: &mut Buffers) {
+    let Buffers { answer, forms, .. } = buffers;
+    let received = &mut forms.write().received;
+    received.clear();
+    for name in names {
+        answer.all_named(name.as_bytes()).for_each(|value| received.append(name.as_bytes(), value));
     }
 }
 

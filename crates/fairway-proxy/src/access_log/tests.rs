@@ -11,12 +11,15 @@ use fairway_routing::{CompiledRule, Matched, Request};
 use fairway_runtime::clock::Instant;
 use serde_json::json;
 
-use super::{ADDRESSES, AccessLog, LogSender, Seen, json, words};
+use fairway_runtime::output::OutputSender;
+use fairway_tls::Agreed;
+
+use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
 use crate::options::AccessLogFormat;
-use crate::peer::{Peer, Scheme};
+use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::record::Detour;
 use crate::record::{Record, UpstreamRecord};
 use crate::request::intake::Fields;
@@ -28,7 +31,7 @@ const PLAIN: &[u8] =
 
 fn peer() -> Peer {
     let listener = ListenerId { slot: 0, generation: 1 };
-    Peer { listener, scheme: Scheme::Http, client: "2001:db8::7".parse().unwrap(), proof: None }
+    Peer { listener, scheme: Scheme::Http, client: "2001:db8::7".parse().unwrap(), facts: None }
 }
 
 fn buffers(head: &[u8]) -> Buffers {
@@ -73,15 +76,18 @@ fn line_in(format: &str, escape: Escape, (record, buffers): (&Record<'_>, &Buffe
     let mut clock = WallClock::default();
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
     let (peer, process) = (peer(), Process { id: 7, hostname: "pod-1".to_owned() });
-    let seen = Seen { peer: &peer, port: Some(80), introduced: false };
+    let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
     let mut out = Vec::new();
     words::line((record, buffers, seen), &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
 fn json_line(record: &Record<'_>, buffers: &Buffers) -> serde_json::Value {
-    let mut out = Vec::new();
-    json::line(&mut out, record, buffers, "2026-11-21T02:48:17Z");
+    let mut clock = WallClock::default();
+    clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
+    let (peer, process, mut out) = (peer(), Process::default(), Vec::new());
+    let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
+    words::line((record, buffers, seen), &clock, &process).write_json(&mut out);
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
@@ -191,9 +197,9 @@ fn no_value_ends_its_quotes_or_its_line() {
 #[test]
 fn what_cannot_be_written_is_dropped_and_counted() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
+    let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
     let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
-    let seen = Seen { peer: &peer, port: None, introduced: false };
+    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
     for _ in 0..3 {
         log.write(&record, &buffers, seen);
         log.flush();
@@ -209,9 +215,9 @@ fn what_cannot_be_written_is_dropped_and_counted() {
 #[test]
 fn an_exchange_whose_rule_wants_no_line_has_none() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(4);
-    let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
+    let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
     let peer = peer();
-    let seen = Seen { peer: &peer, port: None, introduced: false };
+    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
     for (filters, lines) in [(vec![Filter::Unlogged], 0), (Vec::new(), 1)] {
         with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), seen));
         log.flush();
@@ -283,26 +289,108 @@ fn every_word_has_its_value() {
 #[test]
 fn the_certificate_of_a_client_is_shown_with_its_verdict() {
     let of_line = |certificate: Option<Result<(), &'static str>>| {
-        let format = LogFormat::read("$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn", Escape::Nginx);
+        let format = LogFormat::read(
+            "$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn|$ssl_client_serial $ssl_client_fingerprint",
+            Escape::Nginx,
+        );
         let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
         let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
         let peer = Peer { scheme: Scheme::Https, ..peer() };
-        let seen = Seen { peer: &peer, port: None, introduced: false };
+        let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
         let mut line = words::line((&record, &buffers, seen), &clock, &process);
-        line.certificate = certificate.map(|verdict| fairway_log::Certificate {
+        line.connection.certificate = certificate.map(|verdict| fairway_log::Certificate {
             subject: "CN=a|b",
             issuer: "CN=c",
+            serial: "A102",
+            fingerprint: "00ff",
             verdict,
         });
         line.write(&format.unwrap().format, &mut out);
         String::from_utf8(out).unwrap()
     };
-    assert_eq!(of_line(Some(Ok(()))), "SUCCESS|CN=a\\x7Cb|CN=c\n");
+    assert_eq!(of_line(Some(Ok(()))), "SUCCESS|CN=a\\x7Cb|CN=c|A102 00ff\n");
     assert_eq!(
         of_line(Some(Err("certificate has expired"))),
-        "FAILED:certificate has expired|CN=a\\x7Cb|CN=c\n"
+        "FAILED:certificate has expired|CN=a\\x7Cb|CN=c|A102 00ff\n"
     );
-    assert_eq!(of_line(None), "NONE|-|-\n");
+    assert_eq!(of_line(None), "NONE|-|-|- -\n");
+}
+
+#[test]
+fn a_connection_is_shown_as_far_as_it_was_noted() {
+    let format = "$remote_port $connection $connection_requests|$ssl_protocol $ssl_cipher $ssl_curve \
+                  $ssl_server_name $ssl_session_reused $ssl_alpn_protocol|$http2|$proxy_protocol_port";
+    let line = |peer: &Peer, introduced| {
+        let read = LogFormat::read(format, Escape::Nginx).unwrap();
+        assert!(read.unknown.is_empty() && read.format.has_connection());
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+        let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
+        let seen = Seen { peer, port: None, introduced, served: 4 };
+        words::line((&record, &buffers, seen), &clock, &process).write(&read.format, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(line(&peer(), true), "- - 5|- - - - - -||-\n");
+    let tls = Agreed {
+        version: "TLSv1.2",
+        suite: "ECDHE-RSA-AES128-GCM-SHA256",
+        group: Some("prime256v1"),
+        name: Some("a b".into()),
+        resumed: true,
+        protocol: None,
+    };
+    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }));
+    let secured = Peer { scheme: Scheme::Https, facts: noted(Some(tls)), ..peer() };
+    assert_eq!(
+        line(&secured, false),
+        "4711 9 5|TLSv1.2 ECDHE-RSA-AES128-GCM-SHA256 prime256v1 a\\x20b r -||-\n"
+    );
+    assert_eq!(line(&Peer { facts: noted(None), ..peer() }, true), "4711 9 5|- - - - - -||4711\n");
+}
+
+#[test]
+fn an_answer_is_shown_as_it_came_and_kept_only_where_the_format_asks() {
+    let adopted = |format: AccessLogFormat, text: &str| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+        let log = AccessLog::new(format, OutputSender::to(sender));
+        let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
+        log.adopt(&Settings { log_format: Some(std::sync::Arc::new(format)), ..Settings::default() });
+        (log, receiver)
+    };
+    let text = "$upstream_http_x_a|$upstream_http_none|$upstream_cookie_sid|$sent_http_x_a";
+    let (log, receiver) = adopted(AccessLogFormat::Nginx, text);
+    let mut buffers = buffers(PLAIN);
+    buffers.answer.start_response(200);
+    for (name, value) in
+        [("X-A", "1"), ("Set-Cookie", "other=2"), ("Set-Cookie", "SID=3; Path=/"), ("x-a", "4")]
+    {
+        buffers.answer.append(name.as_bytes(), value.as_bytes());
+    }
+    log.keep_received(&mut buffers);
+    buffers.answer.remove(b"x-a");
+    let (peer, record) = (peer(), record(None, None));
+    log.write(&record, &buffers, Seen { peer: &peer, port: None, introduced: false, served: 0 });
+    log.flush();
+    assert_eq!(String::from_utf8(receiver.try_recv().unwrap()).unwrap(), "1, 4|-|3|-\n");
+    buffers.forms.forget_steps();
+    for (format, text) in [(AccessLogFormat::Json, text), (AccessLogFormat::Nginx, "$sent_http_x_a")] {
+        let (log, _receiver) = adopted(format, text);
+        log.keep_received(&mut buffers);
+        assert_eq!(buffers.forms.read().received.field_count(), 0);
+    }
+}
+
+#[test]
+fn connections_are_numbered_only_where_the_format_shows_them() {
+    let number = |text: &str| {
+        let (sender, _receiver) = std::sync::mpsc::sync_channel(4);
+        let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
+        let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
+        log.adopt(&Settings { log_format: Some(std::sync::Arc::new(format)), ..Settings::default() });
+        log.next_connection()
+    };
+    assert_eq!(number("$remote_addr"), None);
+    let (one, other) = (number("$ssl_protocol").unwrap(), number("$connection").unwrap());
+    assert!(one < other, "of the process");
 }
 
 #[test]
@@ -391,13 +479,13 @@ fn a_client_cannot_make_a_line_grow_without_end() {
 #[test]
 fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
     let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
-    let seen = Seen { peer: &peer, port: None, introduced: true };
+    let seen = Seen { peer: &peer, port: None, introduced: true, served: 4 };
     let format =
         LogFormat::read("$proxy_protocol_addr $realip_remote_addr $fairway_reason", Escape::Nginx).unwrap();
     let custom = Settings { log_format: Some(std::sync::Arc::new(format.format)), ..Settings::default() };
     for format in [AccessLogFormat::Nginx, AccessLogFormat::NginxAddresses, AccessLogFormat::Json] {
         let (sender, receiver) = std::sync::mpsc::sync_channel(4);
-        let log = AccessLog::new(format, LogSender::to(sender));
+        let log = AccessLog::new(format, OutputSender::to(sender));
         let line = || {
             log.write(&record, &buffers, seen);
             log.flush();

@@ -1,12 +1,14 @@
 //! What the log knows of an exchange, for any format.
 
-use fairway_log::{Amounts, Certificate, Line, Parties, Process, Target, Upstream, WallClock};
-use fairway_tls::Shown;
+use fairway_log::{
+    Amounts, Certificate, Connection, Line, Parties, Process, Target, Tls, Upstream, WallClock,
+};
+use fairway_tls::Agreed;
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::peer::Peer;
-use crate::record::Record;
+use crate::peer::{Noted, Peer};
+use crate::record::{Detour, Record};
 
 /// Who asked, and where.
 #[derive(Clone, Copy)]
@@ -16,11 +18,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) port: Option<u16>,
     /// The PROXY protocol named the client.
     pub(crate) introduced: bool,
-}
-
-/// Why an answer is not the endpoint's; `-` when it is.
-pub(super) fn flag(record: &Record<'_>) -> &'static str {
-    record.fault.map_or("-", Fault::label)
+    /// Requests of the connection before this one.
+    pub(crate) served: u64,
 }
 
 /// An exchange that is over.
@@ -30,7 +29,6 @@ pub(super) fn line<'a>(
     process: &'a Process,
 ) -> Line<'a> {
     let (peer, forms) = (seen.peer, buffers.forms.read());
-    let shown = peer.proof.as_deref().and_then(|proof| proof.shown.as_ref());
     Line {
         request: &buffers.request,
         answer: (record.sent_bytes > 0).then_some(&*buffers.answer),
@@ -48,17 +46,14 @@ pub(super) fn line<'a>(
             sender: buffers.parties.sender,
             named: seen.introduced.then_some(peer.client),
         },
-        certificate: shown.map(|Shown { subject, issuer, verdict, .. }| Certificate {
-            subject,
-            issuer,
-            verdict: *verdict,
-        }),
+        connection: connection(peer, seen.served),
         amounts: Amounts {
             status: record.status,
             request: record.request_bytes,
             body: record.body_bytes,
             sent: record.sent_bytes,
             took: record.took(),
+            grpc_status: record.call.status,
         },
         rule: record.rule.map(|rule| &rule.rule().labels),
         server: record.host_label,
@@ -68,9 +63,35 @@ pub(super) fn line<'a>(
             connect: up.connect.duration(),
             header: up.header.duration(),
             response: up.response.duration(),
+            received: &forms.received,
+            attempts: up.attempts,
+            hedged: up.detour == Detour::Hedged,
         }),
         reason: record.fault.map(Fault::label),
         clock,
         process,
     }
+}
+
+fn connection(peer: &Peer, served: u64) -> Connection<'_> {
+    let shown = peer.proof().and_then(|proof| proof.shown.as_ref());
+    let certificate = shown.map(|shown| Certificate {
+        subject: &shown.subject,
+        issuer: &shown.issuer,
+        serial: &shown.serial,
+        fingerprint: &shown.fingerprint,
+        verdict: shown.verdict,
+    });
+    let noted = peer.noted();
+    Connection {
+        requests: served + 1,
+        noted: noted.map(|Noted { number, port, .. }| (*port, *number)),
+        tls: noted.and_then(|noted| noted.tls.as_ref()).map(tls),
+        certificate,
+    }
+}
+
+fn tls(agreed: &Agreed) -> Tls<'_> {
+    let Agreed { version, suite, group, name, resumed, protocol } = agreed;
+    Tls { version, suite, group: *group, name: name.as_deref(), resumed: *resumed, protocol: *protocol }
 }

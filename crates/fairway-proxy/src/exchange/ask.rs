@@ -9,8 +9,8 @@ use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule};
 use fairway_routing::{Asking, CompiledRule};
 
 use super::environment::Exchange;
+use super::lookup;
 use super::subrequest::{self, Asker, Question, Unseen};
-use super::{lookup, template};
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::network::Network;
@@ -71,7 +71,7 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
             record.fault = Some(Fault::Denied(status));
             match &asking.auth.sign_in {
                 Some(sign_in) if status == 401 => {
-                    let location = template::text(sign_in, (&env.intake, &env.client), buffers);
+                    let location = filter::text(sign_in, env.sources(), buffers);
                     own_answer(buffers, 302, None);
                     buffers.answer.append(b"Location", &location);
                 }
@@ -94,7 +94,7 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
 fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Tag {
     let Exchange { env, buffers, .. } = exchange;
     let Rule { origin, labels, .. } = env.rule.rule();
-    let key = template::compared(&kept.key, (&env.intake, &env.client), buffers);
+    let key = filter::compared(&kept.key, env.sources(), buffers);
     let parts = [
         asking.identity.as_bytes(),
         origin.kind.as_bytes(),
@@ -171,7 +171,7 @@ async fn put<N: Network, D: Downstream>(
                 lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
             let counts = &env.worker.guards.counts;
             let peer = &client_side.peer;
-            let connection = (peer.scheme, peer.proof.as_deref());
+            let connection = (peer.scheme, peer.proof());
             let context =
                 FilterContext { intake: &intake, client: &client, connection, counts, https_port: 0, prefix };
             follow(rule, &context, question)?;
@@ -211,7 +211,7 @@ fn follow<N: Network>(
 fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, question: &mut Loan<N>) {
     let Exchange { env, buffers, .. } = exchange;
     let (auth, request) = (&asking.auth, &buffers.request);
-    let write = |template| template::text(template, (&env.intake, &env.client), buffers);
+    let write = |template| filter::text(template, env.sources(), buffers);
     let own = request.first(Known::Host).unwrap_or_default();
     let host = match &auth.service {
         AuthService::Backend { host, .. } => host.as_bytes(),

@@ -8,6 +8,7 @@ use fairway_runtime::clock::{Deadline, Instant};
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
+use crate::filter::Sources;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::record::Record;
@@ -76,6 +77,16 @@ impl<N: Network> Environment<'_, N> {
         // A stream of messages may be as slow as it likes.
         let rate = if self.intake.dialect.is_grpc() { 0 } else { limits.body_rate };
         BodyBounds { most, replay: limits.replay_bytes, rate }
+    }
+
+    /// What texts with parts of the request are made of.
+    pub(super) fn sources(&self) -> Sources<'_> {
+        Sources { intake: &self.intake, client: &self.client, labels: &self.rule.rule().labels }
+    }
+
+    /// A number for a request.
+    pub(super) fn number(&self) -> u128 {
+        self.worker.random(|random| random.u128(..))
     }
 
     /// Gives the next step `patience` from `since`, and never more than the client gave its call.

@@ -136,7 +136,7 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         buffers.request.append(b"Host", b"");
     }
     let append = env.adopted.settings().forwarded.append;
-    forwarded::rewrite(buffers, &env.client, append, || env.worker.random(|random| random.u128(..)));
+    forwarded::rewrite(buffers, &env.client, append, || env.number());
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
         let mut target = std::mem::take(&mut buffers.forms.write().target);
@@ -146,6 +146,9 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
             target.extend_from_slice(env.intake.query(buffers));
         }
         buffers.forms.write().target = target;
+    }
+    if let Some(fields) = &env.rule.steps().endpoint.fields {
+        filter::set_on_request(fields, env.sources(), buffers);
     }
 }
 
@@ -283,6 +286,8 @@ fn judge<'a, N: Network, D: Downstream>(
     answer: Result<Delivered<ToEndpoint<N>>, Fault>,
 ) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
     let delivered = answer.map_err(Instead::Fault)?;
+    exchange.env.worker.log.keep_received(exchange.buffers);
+    filter::hide(exchange.env.rule, &mut exchange.buffers.answer);
     if let Some(group) = group {
         sticky::tell(exchange, group, delivered.answered.lease.index());
     }
@@ -398,7 +403,7 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     }
     buffers.answer.remove_known(Known::Server);
     filter::on_received(env.rule, &env.client, buffers);
-    filter::on_answer(env.rule, env.client.scheme, buffers);
+    filter::on_answer(env.rule, env.sources(), || env.number(), buffers);
 }
 
 /// The endpoint speaks another protocol now; so does the client.

@@ -10,6 +10,7 @@ use fairway_message::{Head, Known};
 
 use crate::buffers::Buffers;
 use crate::request::client::{Client, Trust};
+use crate::request::id::identify;
 
 /// Rewrites the forwarding headers of the request in the buffers.
 pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: impl FnOnce() -> u128) {
@@ -64,12 +65,6 @@ pub(crate) fn is_ours(known: Known) -> bool {
     REPLACED.contains(&known) || matches!(known, Known::XOriginalForwardedFor | Known::XOriginalForwardedHost)
 }
 
-fn identify(request: &mut Head, id: impl FnOnce() -> u128) {
-    if request.first(Known::XRequestId).is_none() {
-        request.append_known(Known::XRequestId, |value| write_id(value, id()));
-    }
-}
-
 /// Headers that are always written anew.
 const REPLACED: [Known; 7] = [
     Known::XForwardedFor,
@@ -114,17 +109,6 @@ fn write_ip(into: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// 32 hexadecimal digits, as nginx's `$request_id`.
-fn write_id(into: &mut Vec<u8>, id: u128) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 32];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(id.to_be_bytes()) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    into.extend_from_slice(&text);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,12 +121,5 @@ mod tests {
             write_ip(&mut written, address);
             assert_eq!(String::from_utf8(written).unwrap(), address.to_string());
         }
-    }
-
-    #[test]
-    fn an_id_has_all_of_its_digits() {
-        let mut written = b"x".to_vec();
-        write_id(&mut written, 0x00ab_0000_0000_0000_0000_0000_0000_001f);
-        assert_eq!(written, b"x00ab000000000000000000000000001f");
     }
 }

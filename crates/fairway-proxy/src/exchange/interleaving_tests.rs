@@ -420,7 +420,7 @@ impl Pair {
         let mut down = Part::new(&self.client, number);
         down.whole = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client: endpoint(9999).ip(), proof: None };
+        let peer = Peer { listener, scheme: Scheme::Http, client: endpoint(9999).ip(), facts: None };
         let side = Box::new(ClientSide { down, deadline: Deadline::unset(), peer, served: 0 });
         let mut buffers = self.worker.lend_buffers();
         buffers.request.start_request(method.as_bytes(), format!("/{number}").as_bytes());

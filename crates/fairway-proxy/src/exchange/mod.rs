@@ -44,7 +44,6 @@ mod sticky;
 #[cfg(test)]
 mod sticky_tests;
 mod subrequest;
-mod template;
 #[cfg(test)]
 mod tests;
 mod transact;
@@ -111,7 +110,8 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         worker.counters.exchange(&record);
         let peer = &client_side.peer;
         let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
-        worker.log.write(&record, &buffers, Seen { peer, port, introduced: is_introduced(&worker, peer) });
+        let (introduced, served) = (is_introduced(&worker, peer), client_side.served);
+        worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)
     }
 }
@@ -269,7 +269,7 @@ fn decide<'a, N: Network>(
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, prefix, .. } = env;
     let counts = &env.worker.guards.counts;
-    let connection = (peer.scheme, peer.proof.as_deref());
+    let connection = (peer.scheme, peer.proof());
     let (https_port, prefix) = (*https_port, *prefix);
     let context = FilterContext { intake, client, connection, counts, https_port, prefix };
     match filter::on_request(env.rule, first, &context, buffers) {

@@ -47,6 +47,9 @@ pub(super) async fn replace<N: Network, D: Downstream>(
         }
     };
     record.take_answer_of(&own);
+    // The log shows the answer that the client got.
+    std::mem::swap(&mut buffers.answer, &mut question.answer);
+    buffers.forms.take_received(&mut question.forms);
     ending
 }
 
@@ -68,7 +71,7 @@ fn write_question<N: Network>(
     if !received.is_empty() || request.first(Known::Host).is_none() {
         question.set(b"Host", received);
     }
-    forwarded::name_client(question, env.client.address, || env.worker.random(|random| random.u128(..)));
+    forwarded::name_client(question, env.client.address, || env.number());
     question.set(b"X-Code", itoa::Buffer::new().format(status).as_bytes());
     question.set(b"X-Original-URI", env.intake.received(buffers));
     if let Some(accepted) = request.named(b"accept") {

@@ -132,7 +132,7 @@ fn own_fault(buffers: &mut Buffers, fault: Fault) {
 /// Sends the answer that stands in the buffers.
 pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
     let Exchange { env, client_side, buffers, record, .. } = exchange;
-    filter::on_answer(env.rule, env.client.scheme, buffers);
+    filter::on_answer(env.rule, env.sources(), || env.number(), buffers);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
     Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
 }

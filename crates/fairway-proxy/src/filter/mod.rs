@@ -3,14 +3,18 @@
 mod answer;
 mod certificate;
 mod cors;
+mod fields;
 mod limit;
 mod received;
 mod redirect;
+mod template;
 mod verdict;
 mod vouched;
 
 pub(crate) use answer::own_answer;
+pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
+pub(crate) use template::{Sources, compared, text};
 pub(crate) use verdict::{FilterContext, Verdict};
 pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
@@ -92,8 +96,14 @@ pub(crate) fn replacing(rule: &CompiledRule, status: u16) -> Option<&Replacing> 
     })
 }
 
-/// Runs the steps of the answer's head, whoever made the answer.
-pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffers) {
+/// Runs the steps of the answer's head, whoever made the answer. `number` identifies a request that has no number yet.
+pub(crate) fn on_answer(
+    rule: &CompiledRule,
+    of: Sources<'_>,
+    number: impl Fn() -> u128,
+    buffers: &mut Buffers,
+) {
+    let scheme = of.client.scheme;
     for step in &rule.steps().answer {
         match step {
             // Acts on the exchange, before this (`replacing`).
@@ -101,6 +111,7 @@ pub(crate) fn on_answer(rule: &CompiledRule, scheme: Scheme, buffers: &mut Buffe
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
             AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
             AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
+            AnswerStep::Fields(fields) => fields::set_on_answer(fields, of, &number, buffers),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
             }

@@ -11,6 +11,8 @@ use crate::request::client::Client;
 pub(crate) fn on_received(rule: &CompiledRule, client: &Client, buffers: &mut Buffers) {
     for step in &rule.steps().received {
         match step {
+            // Acts on the answer as it came, before this (`hide`).
+            ReceivedStep::Hide(_) => {}
             ReceivedStep::Cookies(rewrite) => cookies(rewrite, buffers),
             ReceivedStep::Location(rewrite) => locations(rewrite, client, buffers),
         }

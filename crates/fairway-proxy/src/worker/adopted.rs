@@ -112,7 +112,7 @@ impl<H: Hop> Adopted<H> {
         let trust = clients.as_ref().and_then(|(_, trust)| trust.as_deref());
         let config = match suites.is_some() || trust.is_some() {
             false => Arc::clone(config),
-            true => Arc::new(for_host(config, suites, trust).ok()?),
+            true => Arc::new(for_host((config, self.identities().versions()), suites, trust).ok()?),
         };
         Some(ServerSide { listener, config, clients })
     }

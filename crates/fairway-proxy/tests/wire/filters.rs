@@ -1,9 +1,9 @@
 //! Filters as a client and an endpoint see them.
 
 use fairway_model::{
-    AccessList, CookieRewrite, Cors, CorsOrigin, Deny, FieldMatch, Filter, HeaderEdit, HeaderField,
-    HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect, RedirectTarget,
-    Replacement, TextMatch,
+    AccessList, CookieRewrite, Cors, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter, HeaderEdit,
+    HeaderField, HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect,
+    RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -329,6 +329,108 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
     let got = &backend.requests()[0];
     assert_eq!((got.header("X-Gone"), got.header_values("X-Set")), (None, vec!["new"]));
     assert_eq!((got.header_values("X-Add"), got.header("Host")), (vec!["one", "two"], Some("inner.example")));
+}
+
+fn fields(all: &[(&str, Vec<TemplatePart>)]) -> std::sync::Arc<[FieldTemplate]> {
+    let field = |(name, value): &(&str, Vec<TemplatePart>)| FieldTemplate {
+        name: (*name).into(),
+        value: Template(value.clone()),
+    };
+    all.iter().map(field).collect()
+}
+
+fn text(text: &str) -> TemplatePart {
+    TemplatePart::Text(text.into())
+}
+
+#[tokio::test]
+async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others() {
+    let set = fields(&[
+        ("X-Fixed", vec![text("1")]),
+        ("X-Real-IP", vec![text("in "), TemplatePart::Address]),
+        ("X-Gone", Vec::new()),
+        ("X-Empty", vec![TemplatePart::Cookie("none".into())]),
+        ("X-Host", vec![TemplatePart::HttpHost, text(" "), TemplatePart::Host]),
+        ("X-Id", vec![TemplatePart::RequestId]),
+        ("X-Target", vec![TemplatePart::Path, TemplatePart::QueryMark, TemplatePart::Query]),
+        ("X-Page", vec![TemplatePart::Argument("page".into())]),
+        ("X-Told", vec![TemplatePart::Field("x_told_by".into())]),
+        (
+            "X-Rest",
+            vec![TemplatePart::Protocol, text(" "), TemplatePart::Port, text(" "), TemplatePart::Method],
+        ),
+        (
+            "X-Rule",
+            vec![
+                TemplatePart::Label(RuleLabel::Namespace),
+                text("/"),
+                TemplatePart::Label(RuleLabel::Ingress),
+            ],
+        ),
+    ]);
+    let (backend, proxy) =
+        behind(vec![Filter::EndpointFields(set), Filter::RewriteHost("inner.example".into())]).await;
+    let request = Request::get("Example.com:80", "/a%0Ab?Page=2&x=1")
+        .header("X-Gone", "1")
+        .header("X-Empty", "1")
+        .header("X-Fixed", "2")
+        .header("X-Told-By", "one")
+        .header("X-Told-By", "two");
+    ask(&proxy, request).await;
+    let got = &backend.requests()[0];
+    for (name, values) in [
+        ("X-Fixed", vec!["1"]),
+        ("X-Real-IP", vec!["in 127.0.0.1"]),
+        ("X-Gone", Vec::new()),
+        ("X-Empty", Vec::new()),
+        ("X-Host", vec!["Example.com:80 example.com"]),
+        ("X-Id", got.header_values("X-Request-ID")),
+        // No decoded line feed splits a head.
+        ("X-Target", vec!["/a b?Page=2&x=1"]),
+        ("X-Page", vec!["2"]),
+        ("X-Told", vec!["one, two"]),
+        ("X-Rest", vec!["HTTP/1.1 80 GET"]),
+        ("X-Rule", vec!["default/test"]),
+        ("Host", vec!["inner.example"]),
+    ] {
+        assert_eq!(got.header_values(name), values, "{name}");
+    }
+    assert_eq!(got.header("X-Id").map(str::len), Some(32));
+}
+
+#[tokio::test]
+async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_before() {
+    let set = || {
+        Filter::AnswerFields(fields(&[
+            ("X-Set", vec![text("all")]),
+            ("X-Extra", vec![TemplatePart::Path]),
+            ("X-Backend", Vec::new()),
+            ("X-Id", vec![TemplatePart::RequestId]),
+        ]))
+    };
+    let own = HeaderEdit { set: vec![field("X-Set", "own")], ..HeaderEdit::default() };
+    let (backend, proxy) = behind(vec![set(), Filter::ResponseHeaders(own)]).await;
+    let answer = ask(&proxy, Request::get(HOST, "/a?b")).await;
+    assert_eq!((answer.header("X-Set"), answer.header("X-Backend")), (Some("own"), None));
+    assert_eq!(answer.header_values("X-Extra"), ["/a"]);
+    assert_eq!(answer.header("X-Id"), backend.requests()[0].header("X-Request-ID"));
+    // The body is another buffer's.
+    let refused =
+        Filter::Access(AccessList { deny: vec!["127.0.0.0/8".parse().unwrap()], allow: Vec::new() });
+    let (_backend, closed) = behind(vec![set(), refused]).await;
+    let answer = ask(&closed, Request::get(HOST, "/c")).await;
+    assert_eq!((answer.status, answer.header("X-Extra")), (403, Some("/c")));
+    assert!(answer.text().starts_with("403 Forbidden"), "{}", answer.text());
+    assert_eq!(answer.header("X-Id").map(str::len), Some(32), "a number of its own");
+}
+
+#[tokio::test]
+async fn hidden_fields_are_those_of_endpoints_alone() {
+    let hidden = || Filter::HiddenFields(["x-backend", "x-extra"].map(Into::into).into());
+    let own = HeaderEdit { set: vec![field("X-Extra", "own")], ..HeaderEdit::default() };
+    let (_backend, proxy) = behind(vec![hidden(), Filter::ResponseHeaders(own)]).await;
+    let answer = ask(&proxy, Request::get(HOST, "/")).await;
+    assert_eq!((answer.header("X-Backend"), answer.header("X-Extra")), (None, Some("own")));
 }
 
 #[tokio::test]

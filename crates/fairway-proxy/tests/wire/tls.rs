@@ -266,6 +266,38 @@ async fn a_host_offers_its_own_suites_of_tls_1_2() {
 }
 
 #[tokio::test]
+async fn a_version_that_is_not_wanted_is_refused_from_the_next_handshake_on() {
+    let backend = echo().await;
+    let authority = Authority::new("test");
+    let leaf = authority.leaf(&["a.example.com"]);
+    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: ChosenBy::Server })] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
+        setup.suites = suites;
+        let mut proxy = setup.start();
+        for (versions, spoken) in [
+            (TlsVersions::Both, [true, true]),
+            (TlsVersions::Only13, [false, true]),
+            (TlsVersions::Only12, [true, false]),
+            (TlsVersions::Both, [true, true]),
+        ] {
+            proxy.publish(&setup.clone().settings(|it| it.downstream.tls_versions = versions)).await;
+            for (version, speaks) in [&TLS12, &TLS13].into_iter().zip(spoken) {
+                let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
+                let connected = Client::connect_tls(proxy.https, &offer).await;
+                assert_eq!(connected.is_ok(), speaks, "{version:?} {versions:?}");
+            }
+            let mut config = trusting_anything();
+            config.enable_sni = false;
+            let unnamed =
+                Client::connect_tls(proxy.https, &TlsOffer::new(config, "elsewhere.org")).await.unwrap();
+            let version = unnamed.tls().unwrap().version;
+            assert_eq!(version == TLS12.version, versions == TlsVersions::Only12, "of the fallback");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_plain_endpoint_behind_tls_settings_is_502() {
     let backend = echo().await;
     let mut setup = Setup::to(&[backend.address()]);

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{Balancing, ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts};
+use fairway_model::{
+    Balancing, FieldTemplate, Filter, ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts,
+};
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
@@ -44,8 +46,35 @@ pub(crate) struct Defaults {
     /// By what every client may claim any address.
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     pub(crate) authentication: AuthDefaults,
+    pub(crate) headers: Headers,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
+}
+
+/// Headers of all Ingresses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Headers {
+    /// `proxy-set-headers`.
+    pub(crate) requests: Arc<[FieldTemplate]>,
+    /// `add-headers`.
+    pub(crate) answers: Arc<[FieldTemplate]>,
+    /// `hide-headers`, in lower case.
+    pub(crate) hidden: Arc<[Arc<str>]>,
+}
+
+impl Headers {
+    /// What they make of requests that are forwarded, and of what comes back.
+    pub(crate) fn of_forwarded(&self) -> impl Iterator<Item = Filter> {
+        let requests =
+            (!self.requests.is_empty()).then(|| Filter::EndpointFields(Arc::clone(&self.requests)));
+        let hidden = (!self.hidden.is_empty()).then(|| Filter::HiddenFields(Arc::clone(&self.hidden)));
+        requests.into_iter().chain(hidden)
+    }
+
+    /// What they make of answers, whoever makes them.
+    pub(crate) fn of_answers(&self) -> Option<Filter> {
+        (!self.answers.is_empty()).then(|| Filter::AnswerFields(Arc::clone(&self.answers)))
+    }
 }
 
 /// How requests are forwarded.
@@ -156,6 +185,7 @@ impl Default for Defaults {
             values: Values::default(),
             trusts_everybody: Vec::new(),
             authentication: AuthDefaults::default(),
+            headers: Headers::default(),
             closed: None,
         }
     }

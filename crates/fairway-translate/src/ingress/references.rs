@@ -1,26 +1,29 @@
-//! Which Secrets and ConfigMaps the served Ingresses name, so that a source need not hold any other. Owns a small note
-//! of every Ingress that names one; never an object, and never a judgement about what is named.
+//! Which Secrets and ConfigMaps the served Ingresses and the settings name, so that a source need not hold any other. Owns a
+//! small note of every object that names one; never an object, and never a judgement about what is named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::ingress::class::{Classes, NamedClass};
 use crate::ingress::reader::Annotations;
-use crate::ingress::referenced;
+use crate::ingress::{referenced, settings};
 use crate::object::{Kind, ObjectKey, ObjectRef};
 use crate::options::Options;
 use crate::shared::references::{Counts, Difference};
 
-/// Secrets and ConfigMaps by the served Ingresses that name them.
+/// Secrets and ConfigMaps by what names them.
 #[derive(Clone, Debug)]
 pub struct References {
     options: Options,
     objects: BTreeMap<Arc<str>, Arc<IngressClass>>,
     classes: Classes,
     ingresses: BTreeMap<ObjectKey, Naming>,
-    /// How many served Ingresses name an object.
+    /// What the settings ConfigMap names, without repetition.
+    settings: Box<[ObjectRef]>,
+    /// How many of them name an object.
     users: Counts,
 }
 
@@ -42,6 +45,7 @@ impl References {
             options: options.clone(),
             objects: BTreeMap::new(),
             ingresses: BTreeMap::new(),
+            settings: [].into(),
             users: Counts::default(),
         }
     }
@@ -90,6 +94,27 @@ impl References {
         difference
     }
 
+    /// Takes a ConfigMap as it is now, `None` when it is gone, if it is that of the settings.
+    pub fn set_config_map(&mut self, key: &ObjectKey, map: Option<&ConfigMap>) -> Difference {
+        let mut difference = Difference::default();
+        if self.options.configmap.as_ref() != Some(key) {
+            return difference;
+        }
+        let named: BTreeSet<_> = map.into_iter().flat_map(settings::named).collect();
+        let named: Box<[_]> = named.into_iter().map(|key| ObjectRef::new(Kind::ConfigMap, key)).collect();
+        self.users.add(&named, &mut difference);
+        let before = std::mem::replace(&mut self.settings, named);
+        self.users.remove(&before, &mut difference);
+        difference.settle();
+        difference
+    }
+
+    /// What a ConfigMap names.
+    pub fn of_config_map(&self, key: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
+        let is_settings = self.options.configmap.as_ref() == Some(key);
+        self.settings.iter().filter(move |_| is_settings)
+    }
+
     /// What an Ingress names, if it is served.
     pub fn of(&self, ingress: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
         self.ingresses
@@ -99,13 +124,13 @@ impl References {
             .flat_map(|naming| naming.named.iter())
     }
 
-    /// Whether a served Ingress names it.
+    /// Whether a served Ingress names it, or the settings do.
     #[must_use]
     pub fn contains(&self, object: &ObjectRef) -> bool {
         self.users.contains(object)
     }
 
-    /// All that served Ingresses name.
+    /// All that is named.
     pub fn iter(&self) -> impl Iterator<Item = &ObjectRef> {
         self.users.objects()
     }
@@ -198,5 +223,29 @@ mod tests {
             references.set_ingress(&ObjectKey::new("shop", "j"), Some(&foreign)),
             Difference::default()
         );
+    }
+
+    #[test]
+    fn the_settings_name_config_maps_in_any_namespace() {
+        let (key, other) = (ObjectKey::new("edge", "settings"), ObjectKey::new("edge", "else"));
+        let options = Options { configmap: Some(key.clone()), ..Options::default() };
+        let mut references = References::new(&options);
+        let map = |data: &[(&str, &str)]| -> ConfigMap {
+            let data: BTreeMap<_, _> = data.iter().copied().collect();
+            serde_json::from_value(serde_json::json!({ "data": data })).expect("a ConfigMap")
+        };
+        let named = |namespace, name| ObjectRef::new(Kind::ConfigMap, ObjectKey::new(namespace, name));
+        let both = map(&[("add-headers", "edge/one"), ("proxy-set-headers", "shop/two")]);
+        assert_eq!(references.set_config_map(&other, Some(&both)), Difference::default());
+        let gained = references.set_config_map(&key, Some(&both)).gained;
+        assert_eq!(gained, [named("edge", "one"), named("shop", "two")].into());
+        assert_eq!(
+            (references.of_config_map(&key).count(), references.of_config_map(&other).count()),
+            (2, 0)
+        );
+        let same = map(&[("add-headers", "edge/one"), ("proxy-set-headers", "edge/one")]);
+        assert_eq!(references.set_config_map(&key, Some(&same)).lost, [named("shop", "two")].into());
+        assert_eq!(references.set_config_map(&key, Some(&same)), Difference::default());
+        assert_eq!(references.set_config_map(&key, None).lost, [named("edge", "one")].into());
     }
 }

@@ -14,6 +14,7 @@ use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::{HostClients, Named, Phase};
+use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, port_text};
@@ -129,7 +130,13 @@ impl<'a> Builder<'a> {
         } else if location.closed().is_none() {
             rule.filters = self.filters(location);
         }
-        rule.filters.extend(self.context.defaults.hsts.clone().map(Filter::StrictTransportSecurity));
+        let Defaults { headers, hsts, .. } = self.context.defaults;
+        if matches!(rule.action, Action::Forward(_)) {
+            rule.filters.extend(headers.of_forwarded());
+        }
+        // What the annotations say about answers replaces them.
+        rule.filters.splice(0..0, headers.of_answers());
+        rule.filters.extend(hsts.clone().map(Filter::StrictTransportSecurity));
         rule
     }
 
@@ -396,7 +403,9 @@ impl<'a> Builder<'a> {
             unusable: false,
         };
         let mut rule = self.rule(location, &entry, not_found());
-        rule.filters.retain(|filter| matches!(filter, Filter::StrictTransportSecurity(_)));
+        let of_all =
+            |filter: &Filter| matches!(filter, Filter::StrictTransportSecurity(_) | Filter::AnswerFields(_));
+        rule.filters.retain(of_all);
         let to = |path| Filter::Redirect(to_app_root(path));
         rule.filters.splice(0..0, path.as_ref().map(to));
         rule

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Template, TemplatePart};
+use fairway_model::{RuleLabel, Template, TemplatePart};
 
 /// The variables that work, as messages list them.
 pub(crate) const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
@@ -14,12 +14,46 @@ pub(crate) const COMPARED: &str = "$remote_user, $http_* and $cookie_*";
 
 /// Reads a text that is only compared, in which any part of a request may stand; else as [`template`].
 pub(crate) fn compared(text: &str) -> Result<Template, String> {
+    read(text, |name| variable(name).or_else(|| said(name)))
+}
+
+/// What clients say without being believed.
+fn said(name: &str) -> Option<TemplatePart> {
+    let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+    let field = || named("http_").map(|name| TemplatePart::Field(name.to_ascii_lowercase().into()));
+    let cookie = || named("cookie_").map(|name| TemplatePart::Cookie(name.into()));
+    let user = (name == "remote_user").then_some(TemplatePart::BasicUser);
+    user.or_else(field).or_else(cookie)
+}
+
+/// What works in values of headers besides.
+fn of_headers(name: &str) -> Option<TemplatePart> {
+    if let Some(name) = name.strip_prefix("arg_").filter(|rest| !rest.is_empty()) {
+        return Some(TemplatePart::Argument(name.into()));
+    }
+    Some(match name {
+        "uri" | "document_uri" => TemplatePart::Path,
+        "args" | "query_string" => TemplatePart::Query,
+        "is_args" => TemplatePart::QueryMark,
+        "server_protocol" => TemplatePart::Protocol,
+        "server_port" | "pass_server_port" | "pass_port" => TemplatePart::Port,
+        "req_id" | "request_id" => TemplatePart::RequestId,
+        "the_real_ip" => TemplatePart::Address,
+        "msec" => TemplatePart::Now,
+        "content_type" | "content_length" => TemplatePart::Field(name.into()),
+        "namespace" => TemplatePart::Label(RuleLabel::Namespace),
+        "ingress_name" => TemplatePart::Label(RuleLabel::Ingress),
+        "service_name" => TemplatePart::Label(RuleLabel::Service),
+        "service_port" => TemplatePart::Label(RuleLabel::ServicePort),
+        _ => return None,
+    })
+}
+
+/// Reads the value of a header, in which more may stand than in a URL that is asked: it decides nothing. Else as [`template`].
+pub(crate) fn header(text: &str) -> Result<Template, String> {
     read(text, |name| {
-        let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
-        let field = || named("http_").map(|name| TemplatePart::Field(name.to_ascii_lowercase().into()));
-        let cookie = || named("cookie_").map(|name| TemplatePart::Cookie(name.into()));
-        let user = (name == "remote_user").then_some(TemplatePart::BasicUser);
-        variable(name).or(user).or_else(field).or_else(cookie)
+        let lower = name.to_ascii_lowercase();
+        variable(&lower).or_else(|| said(name)).or_else(|| said(&lower)).or_else(|| of_headers(&lower))
     })
 }
 
@@ -103,6 +137,62 @@ mod tests {
         assert_eq!(read.0, parts);
         assert_eq!(compared("$arg_x"), Err("$arg_x".to_owned()));
         assert_eq!(compared("$http_"), Err("$http_".to_owned()));
+    }
+
+    #[test]
+    fn headers_may_have_what_belongs_to_the_exchange() {
+        let read = header("t=${msec};$Req_ID;$arg_Page;$http_x_a;$host;$ingress_name").unwrap();
+        let text = |text: &str| TemplatePart::Text(text.into());
+        let parts = [
+            text("t="),
+            TemplatePart::Now,
+            text(";"),
+            TemplatePart::RequestId,
+            text(";"),
+            TemplatePart::Argument("page".into()),
+            text(";"),
+            TemplatePart::Field("x_a".into()),
+            text(";"),
+            TemplatePart::Host,
+            text(";"),
+            TemplatePart::Label(RuleLabel::Ingress),
+        ];
+        assert_eq!(read.0, parts);
+        for wrong in ["$geoip_city", "$arg_", "$upstream_addr", "$proxy_add_x_forwarded_for"] {
+            assert_eq!(header(wrong), Err(wrong.to_owned()));
+            assert_eq!(template("$msec"), Err("$msec".to_owned()), "not in what is asked");
+        }
+    }
+
+    #[test]
+    fn every_part_is_shown_as_a_variable_that_is_read_as_it() {
+        for name in [
+            "scheme",
+            "host",
+            "http_host",
+            "request_uri",
+            "escaped_request_uri",
+            "request_method",
+            "remote_addr",
+            "remote_user",
+            "http_x_a",
+            "cookie_a",
+            "uri",
+            "args",
+            "is_args",
+            "arg_a",
+            "server_protocol",
+            "server_port",
+            "req_id",
+            "msec",
+            "namespace",
+            "ingress_name",
+            "service_name",
+            "service_port",
+        ] {
+            let text = format!("${name}");
+            assert_eq!(header(&text).unwrap().to_string(), text);
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ impl State {
         }
         if work.settings {
             let read = settings::read(inputs);
+            let map = inputs.options.configmap.as_ref().and_then(|key| inputs.resources.config_maps.get(key));
+            self.settings_maps = map.iter().flat_map(|map| settings::named(&map.object)).collect();
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
             work.trust = TrustWork::Report;

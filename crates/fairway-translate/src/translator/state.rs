@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) progress: Progress,
     pub(super) classes: Classes,
     pub(super) defaults: Defaults,
+    /// The ConfigMaps that the settings name.
+    pub(super) settings_maps: BTreeSet<ObjectKey>,
     pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
     pub(super) hosts: OrdMap<HostPattern, HostMemo>,
@@ -87,6 +89,7 @@ impl State {
             progress: Progress::New,
             classes: Classes::default(),
             defaults: Defaults::default(),
+            settings_maps: BTreeSet::new(),
             ingresses: Ingresses::default(),
             dependencies: Dependencies::default(),
             hosts: OrdMap::new(),

@@ -70,7 +70,7 @@ pub(super) fn touched(
                 work.ingresses.extend(dependencies.secrets.of(key).cloned());
             }
             Kind::ConfigMap => {
-                work.settings |= options.configmap.as_ref() == Some(key);
+                work.settings |= options.configmap.as_ref() == Some(key) || state.settings_maps.contains(key);
                 work.ingresses.extend(dependencies.config_maps.of(key).cloned());
             }
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),

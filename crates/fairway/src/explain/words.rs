@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand,
-    ExternalAuth, FieldMatch, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings, Match, PathMatch,
-    PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart, TextMatch,
+    ExternalAuth, FieldMatch, FieldTemplate, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings,
+    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart, TextMatch,
     UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
@@ -84,6 +84,9 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::Cors(it) => format!("cross-origin resource sharing: methods {}", it.methods),
         Filter::RequestHeaders(it) => format!("request headers: {}", edit(it)),
         Filter::ResponseHeaders(it) => format!("response headers: {}", edit(it)),
+        Filter::EndpointFields(it) => format!("request headers of all Ingresses: {}", fields(it)),
+        Filter::AnswerFields(it) => format!("response headers of all Ingresses: {}", fields(it)),
+        Filter::HiddenFields(it) => format!("response headers that are hidden: {}", it.join(", ")),
         Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
         Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
         Filter::RewriteHost(host) => format!("host becomes {host}"),
@@ -188,6 +191,11 @@ fn edit(it: &HeaderEdit) -> String {
     let set = it.set.iter().map(|field| format!("{}={}", field.name, field.value));
     let added = it.add.iter().map(|field| format!("+{}={}", field.name, field.value));
     removed.chain(set).chain(added).collect::<Vec<_>>().join(", ")
+}
+
+fn fields(it: &[FieldTemplate]) -> String {
+    let all = it.iter().map(|field| format!("{}={}", field.name, field.value));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 fn rewrite(it: &PathRewrite) -> String {

@@ -164,6 +164,36 @@ async fn settings_and_the_default_certificate_are_watched_by_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_config_maps_that_the_settings_name_come_before_them_and_are_followed() {
+    let server = full_server();
+    let map = |namespace: &str, name: &str, data: &[(&str, &str)]| {
+        let data: serde_json::Map<_, _> =
+            data.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        json!({ "metadata": { "namespace": namespace, "name": name }, "data": data })
+    };
+    server.put("configmaps", map("edge", "settings", &[("add-headers", "edge/one")]));
+    for (namespace, name) in [("edge", "one"), ("edge", "else"), ("other", "two")] {
+        server.put("configmaps", map(namespace, name, &[("X-A", "1")]));
+    }
+    let options = Options { configmap: Some(ObjectKey::new("edge", "settings")), ..Options::default() };
+    let mut harness = Harness::start(&server, Selection { options, ..Selection::default() });
+    harness.batch().await;
+    assert!(harness.has(Kind::ConfigMap, "edge", "settings") && harness.has(Kind::ConfigMap, "edge", "one"));
+    assert!(!harness.has(Kind::ConfigMap, "edge", "else"), "nothing names it");
+    server.put("configmaps", map("edge", "one", &[("X-A", "2")]));
+    assert_eq!(texts(&harness.changes().await.changes), ["+ConfigMap edge/one"]);
+    server.put("configmaps", map("edge", "settings", &[("proxy-set-headers", "other/two")]));
+    let changes = texts(&harness.changes().await.changes);
+    assert_eq!(changes[..2], ["+ConfigMap other/two", "+ConfigMap edge/settings"], "{changes:?}");
+    harness.until("the end of the first", |harness| !harness.has(Kind::ConfigMap, "edge", "one")).await;
+    server.put("configmaps", map("other", "two", &[("X-A", "3")]));
+    assert_eq!(texts(&harness.changes().await.changes), ["+ConfigMap other/two"]);
+    server.delete("configmaps", "edge", "settings");
+    harness.until("its end", |harness| !harness.has(Kind::ConfigMap, "edge", "settings")).await;
+    harness.until("the end of the other", |harness| !harness.has(Kind::ConfigMap, "other", "two")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slice_that_says_when_its_pods_changed_dates_its_batch() {
     let server = full_server();
     let dated = |at: &str| {

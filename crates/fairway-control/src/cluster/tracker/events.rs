@@ -79,6 +79,12 @@ impl Tracker {
                 self.follow_references(difference);
                 self.unknown(gained)
             }
+            Object::ConfigMap(map) => {
+                let difference = self.references.set_config_map(&reference.key, Some(map));
+                self.follow_references(difference);
+                let named: Vec<_> = self.references.of_config_map(&reference.key).cloned().collect();
+                self.unknown(named)
+            }
             _ => Vec::new(),
         };
         let change = Change::Set(object, None);
@@ -119,6 +125,10 @@ impl Tracker {
             }
             Watched::IngressClass => {
                 let difference = self.references.set_class(&key.name, None);
+                self.follow_references(difference);
+            }
+            Watched::ConfigMap => {
+                let difference = self.references.set_config_map(key, None);
                 self.follow_references(difference);
             }
             _ => {}

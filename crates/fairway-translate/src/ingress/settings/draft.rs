@@ -7,10 +7,12 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
+use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
+use crate::resources::Resources;
 
 /// What reading the ConfigMap gives.
 #[derive(Clone, Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Draft<'a> {
     pub(super) forwarded: Forwarded,
     pub(super) global_auth: GlobalAuth,
     pub(super) log_format: LogFormatKeys,
+    pub(super) headers: HeaderKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -53,6 +56,7 @@ impl<'a> Draft<'a> {
             forwarded: Forwarded::default(),
             global_auth: GlobalAuth::default(),
             log_format: LogFormatKeys::default(),
+            headers: HeaderKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -98,8 +102,9 @@ impl<'a> Draft<'a> {
     }
 
     /// The settings as a whole; `at` is the place of a key.
-    pub(super) fn finish(mut self, at: impl Fn(&str) -> Origin) -> Reading {
+    pub(super) fn finish(mut self, resources: &Resources, at: impl Fn(&str) -> Origin) -> Reading {
         self.defaults.hsts = self.hsts.value();
+        self.diagnostics.extend(self.headers.settle(resources, &mut self.defaults, &at));
         let TrustedForwarders { ranges, everybody, problem } =
             self.forwarded.settle(&self.options.trust.forwarders, &at);
         self.settings.forwarded.ranges = ranges;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AccessLog, Balancing, ForwardedPath};
+use fairway_model::{AccessLog, Balancing, ForwardedPath, TlsVersions};
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
@@ -147,7 +147,7 @@ impl Draft<'_> {
                 let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.forwarding.max_body = (size > 0).then_some(size);
             }
-            "load-balance" => {
+            "load-balance" | "lb-method" => {
                 defaults.forwarding.balancing = match value {
                     "" | "round_robin" => Balancing::RoundRobin,
                     "ewma" => Balancing::PeakEwma,
@@ -163,6 +163,7 @@ impl Draft<'_> {
             }
             "client-body-buffer-size"
             | "proxy-buffering"
+            | "proxy-buffers"
             | "proxy-buffers-number"
             | "proxy-busy-buffers-size"
             | "proxy-max-temp-file-size"
@@ -226,6 +227,7 @@ impl Draft<'_> {
             | "proxy-real-ip-cidr"
             | "forwarded-for-header"
             | "enable-real-ip"
+            | "proxy-protocol"
             | "use-proxy-protocol" => return self.read_proxies(name, value),
             "custom-http-errors" => {
                 let statuses = text::statuses(value);
@@ -248,8 +250,12 @@ impl Draft<'_> {
         if let Some(name) = name.strip_prefix("global-auth-") {
             return self.global_auth.read(name, value);
         }
-        if let Some(name) = name.strip_prefix("log-format-").filter(|name| *name != "stream") {
-            return self.log_format.read(name, value);
+        if name == "ssl-protocols" {
+            return self.versions(value);
+        }
+        let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));
+        if let Some(read) = read {
+            return read;
         }
         let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
         taken.unwrap_or_else(|| protection(name, value))
@@ -282,7 +288,7 @@ impl Draft<'_> {
                     "it has no effect",
                 ));
             }
-            "use-proxy-protocol"
+            "use-proxy-protocol" | "proxy-protocol"
                 if flag(value)? && self.options.trust.proxy_protocol == ProxySenders::Nobody =>
             {
                 return Err(KeyProblem::Lost(
@@ -293,6 +299,32 @@ impl Draft<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// `ssl-protocols`.
+    fn versions(&mut self, value: &str) -> Result<(), KeyProblem> {
+        const OLD: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
+        let asked = value.split([' ', ',']).filter(|word| !word.is_empty());
+        let (old, others): (Vec<&str>, Vec<&str>) = asked.partition(|word| OLD.contains(word));
+        if others.iter().any(|word| !matches!(*word, "TLSv1.2" | "TLSv1.3")) {
+            return Err(KeyProblem::NotA("a list of TLSv1.2 and TLSv1.3"));
+        }
+        let versions = match (others.contains(&"TLSv1.2"), others.contains(&"TLSv1.3")) {
+            (true, false) => TlsVersions::Only12,
+            (false, true) => TlsVersions::Only13,
+            (true, true) | (false, false) => TlsVersions::Both,
+        };
+        self.settings.downstream.tls_versions = versions;
+        match (old.is_empty(), others.is_empty()) {
+            (true, _) => Ok(()),
+            (false, false) => {
+                Err(KeyProblem::Lost("only TLS 1.2 and 1.3 can be spoken", "older clients cannot connect"))
+            }
+            (false, true) => Err(KeyProblem::Lost(
+                "only TLS 1.2 and 1.3 can be spoken",
+                "both are spoken in place of the versions that it names",
+            )),
+        }
     }
 
     fn workers(&mut self, value: &str) -> Result<(), KeyProblem> {

@@ -9,33 +9,47 @@ use crate::ingress::settings::problem::KeyProblem;
 use crate::options::LogFormatChoice;
 use crate::shared::text::switch;
 
-const FORMAT: &str = "log-format-upstream";
-const ESCAPE: &str = "log-format-escape-json";
-
 /// The values as they were written.
 #[derive(Debug, Default)]
 pub(super) struct LogFormatKeys {
-    format: Option<String>,
-    escape: Escape,
+    /// With its key, which differs between the dialects.
+    format: Option<(&'static str, String)>,
+    escape: Option<(&'static str, Escape)>,
 }
 
 impl LogFormatKeys {
-    /// Reads one key, by its name behind `log-format-`.
-    pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+    /// Reads one key; `None` where it is none of these.
+    pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
+        const UNSAFE: KeyProblem = KeyProblem::Lost(
+            "a client could write lines of its own into the log",
+            "values are escaped as they are without the key",
+        );
+        let format = |key: &'static str| (!value.is_empty()).then(|| (key, value.to_owned()));
         let flag = || switch(value).ok_or(KeyProblem::NotA("true or false"));
+        let escape = |json: bool| if json { Escape::Json } else { Escape::Nginx };
         match name {
-            "upstream" => self.format = (!value.is_empty()).then(|| value.to_owned()),
-            "escape-json" => self.escape = if flag()? { Escape::Json } else { Escape::Nginx },
-            "escape-none" if flag()? => {
-                return Err(KeyProblem::Lost(
-                    "a client could write lines of its own into the log",
-                    "values are escaped as they are without the key",
-                ));
+            "log-format-upstream" => self.format = format("log-format-upstream"),
+            // Several lines are one.
+            "log-format" => {
+                self.format = format("log-format").map(|(key, text)| (key, text.replace('\n', " ")));
             }
-            "escape-none" => {}
-            _ => return Err(KeyProblem::Unknown),
+            "log-format-escape-json" => match flag() {
+                Ok(json) => self.escape = Some(("log-format-escape-json", escape(json))),
+                Err(problem) => return Some(Err(problem)),
+            },
+            "log-format-escaping" => match value {
+                "json" | "default" => self.escape = Some(("log-format-escaping", escape(value == "json"))),
+                "none" => return Some(Err(UNSAFE)),
+                _ => return Some(Err(KeyProblem::NotA("json or default"))),
+            },
+            "log-format-escape-none" => match flag() {
+                Ok(true) => return Some(Err(UNSAFE)),
+                Ok(false) => {}
+                Err(problem) => return Some(Err(problem)),
+            },
+            _ => return None,
         }
-        Ok(())
+        Some(Ok(()))
     }
 
     /// Puts the format into the settings; one that cannot be read leaves the default. `at` is the place of a key.
@@ -45,17 +59,18 @@ impl LogFormatKeys {
         settings: &mut Settings,
         at: impl Fn(&str) -> Origin,
     ) -> Option<Diagnostic> {
+        let escape = self.escape.map(|(_, escape)| escape).unwrap_or_default();
         let (key, text) = match (&self.format, self.escape) {
-            (Some(format), _) => (FORMAT, &**format),
-            (None, Escape::Json) => (ESCAPE, LogFormat::BUILT_IN),
-            (None, Escape::Nginx) => return None,
+            (Some((key, format)), _) => (*key, &**format),
+            (None, Some((key, Escape::Json))) => (key, LogFormat::BUILT_IN),
+            (None, _) => return None,
         };
         let found = |severity, code| Diagnostic::new(severity, code, at(key));
         let invalid = |error| {
             let problem = format!("{key}: {error}");
             found(Severity::Warning, "invalid-setting").because(problem, "the default is used")
         };
-        let ReadFormat { format, unknown } = match LogFormat::read(text, self.escape) {
+        let ReadFormat { format, unknown } = match LogFormat::read(text, escape) {
             Ok(read) => read,
             Err(error) => return Some(invalid(error)),
         };
@@ -66,7 +81,7 @@ impl LogFormatKeys {
         settings.log_format = Some(Arc::new(format));
         (!unknown.is_empty()).then(|| {
             let names: Vec<_> = unknown.iter().map(|name| format!("${name}")).collect();
-            let written = match self.escape {
+            let written = match escape {
                 Escape::Nginx => "\"-\" is written in place of each",
                 Escape::Json => "nothing is written in place of each",
             };

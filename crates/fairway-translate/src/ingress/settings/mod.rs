@@ -5,6 +5,7 @@
 mod authentication;
 mod draft;
 mod forwarded;
+mod headers;
 mod keys;
 mod log_format;
 mod needless;
@@ -18,17 +19,20 @@ use crate::object::Kind;
 
 pub(crate) use draft::Reading;
 use draft::{Draft, Setting};
+pub(crate) use headers::named;
 
 /// Reads the ConfigMap that the options name.
 pub(crate) fn read(inputs: Inputs<'_>) -> Reading {
     let mut draft = Draft::new(inputs.options);
-    let Some(key) = &inputs.options.configmap else { return draft.finish(|_| Origin::default()) };
+    let Some(key) = &inputs.options.configmap else {
+        return draft.finish(inputs.resources, |_| Origin::default());
+    };
     let object = Origin::object("ConfigMap", &key.namespace, &key.name);
     let Some(map) = inputs.resources.config_maps.get(key) else {
         let found = Diagnostic::new(Severity::Warning, "missing-reference", object.clone());
         let problem = "the settings ConfigMap does not exist";
         draft.diagnostics.push(found.because(problem, "every setting has its default"));
-        return draft.finish(|_| object.clone());
+        return draft.finish(inputs.resources, |_| object.clone());
     };
     let at = |name: &str| map.origin(Kind::ConfigMap, key, &format!("data.{name}"));
     for (name, value) in map.object.data.iter().flatten() {
@@ -36,5 +40,5 @@ pub(crate) fn read(inputs: Inputs<'_>) -> Reading {
             draft.report(problem, Setting { name, value, origin: at(name) });
         }
     }
-    draft.finish(at)
+    draft.finish(inputs.resources, at)
 }

@@ -37,7 +37,7 @@ const NOT_NEEDED: &str = "it is not needed";
 const GROUPS: &[Group] = &[
     needless(
         &[
-            "map-hash-bucket-size",
+            "map-hash-*",
             "proxy-headers-hash-*",
             "server-name-hash-*",
             "server-names-hash-*",
@@ -48,7 +48,7 @@ const GROUPS: &[Group] = &[
         NOT_NEEDED,
     ),
     needless(
-        &["client-header-buffer-size", "large-client-header-buffers"],
+        &["client-header-buffer-size", "grpc-buffer-size-kb", "large-client-header-buffers"],
         "the flags --max-head-bytes, --max-request-line-bytes and --max-head-fields limit request heads",
         NO_EFFECT,
     ),
@@ -59,7 +59,13 @@ const GROUPS: &[Group] = &[
         NO_EFFECT,
     ),
     needless(
-        &["enable-multi-accept", "enable-serial-reloads", "reuse-port", "enable-aio-write"],
+        &[
+            "enable-aio-write",
+            "enable-multi-accept",
+            "enable-serial-reloads",
+            "reuse-port",
+            "worker-serial-reloads",
+        ],
         "workers take connections by themselves, and nothing is ever reloaded",
         NOT_NEEDED,
     ),
@@ -79,7 +85,11 @@ const GROUPS: &[Group] = &[
         "sessions are resumed by tickets whose keys change by themselves",
         NOT_NEEDED,
     ),
-    needless(&["ssl-dh-param", "ssl-ecdh-curve"], "keys are exchanged by X25519, P-256 or P-384", NO_EFFECT),
+    needless(
+        &["ssl-dh-param", "ssl-dhparam-file", "ssl-ecdh-curve"],
+        "keys are exchanged by X25519, P-256 or P-384",
+        NO_EFFECT,
+    ),
     needless(
         &[
             "allow-cross-namespace-resources",
@@ -100,24 +110,62 @@ const GROUPS: &[Group] = &[
         &[
             "access-log-params",
             "access-log-path",
+            "disable-stream-access-log",
             "error-log-*",
             "http-access-log-path",
             "log-format-stream",
             "stream-access-log-path",
+            "stream-log-format*",
         ],
         "the access log goes to standard output, and what Fairway says of itself to standard error",
         NO_EFFECT,
     ),
     needless(
-        &["bind-address*", "disable-ipv6*", "nginx-status-*", "enable-vts-status", "vts-*"],
+        &["bind-address*", "disable-ipv6*", "enable-vts-status", "nginx-status-*", "vts-*"],
         "the flags --http, --https and --admin say where Fairway listens",
         NO_EFFECT,
     ),
     needless(
-        &["limit-conn-zone-variable", "lua-shared-dicts", "plugins", "proxy-stream-*", "upstream-zone-size"],
+        &[
+            "debug-connections",
+            "default-type",
+            "limit-conn-zone-variable",
+            "lua-shared-dicts",
+            "plugins",
+            "proxy-ssl-location-only",
+            "proxy-stream-*",
+            "resolver-*",
+            "upstream-zone-size",
+        ],
         "it configures a part of nginx that is not here",
         NO_EFFECT,
     ),
+    needless(
+        &["fail-timeout", "max-fails", "upstream-fail-timeout", "upstream-max-fails"],
+        "endpoints that fail are left out for a second, and longer each time they fail again",
+        NO_EFFECT,
+    ),
+    needless(
+        &["proxy-protocol-header-timeout"],
+        "the flag --head-timeout says how long a PROXY protocol header may take",
+        NO_EFFECT,
+    ),
+    needless(
+        &["default-server-access-log-off", "enable-access-log-for-default-backend"],
+        "requests that no Ingress serves are logged like all others",
+        NO_EFFECT,
+    ),
+    needless(
+        &["disable-proxy-intercept-errors"],
+        "only the statuses in custom-http-errors are replaced, and only where an Ingress has a default-backend",
+        NO_EFFECT,
+    ),
+    needless(
+        &["external-status-address"],
+        "the flags --publish-service and --publish-status-address say which address Ingresses get",
+        NO_EFFECT,
+    ),
+    needless(&["ssl-prefer-server-ciphers"], "the order of ssl-ciphers counts", NO_EFFECT),
     lost(&["worker-cpu-affinity"], "workers are not pinned to CPUs", "the system places them"),
     lost(
         &["retry-non-idempotent"],
@@ -135,20 +183,37 @@ const GROUPS: &[Group] = &[
         "clients get them as backends send them",
     ),
     lost(
-        &["add-headers"],
-        "headers of all answers cannot be set yet; fairway.dev/response-headers sets them for an Ingress",
-        "answers do not have its headers",
+        &["default-server-return"],
+        "requests for a host that no Ingress names get 404",
+        "clients get that in place of what it says",
     ),
     lost(
-        &["proxy-set-headers"],
-        "headers of all requests cannot be set yet; fairway.dev/request-headers sets them for an Ingress",
-        "backends do not get its headers",
+        &["real-ip-header", "real-ip-recursive", "set-real-ip-from"],
+        "use-forwarded-headers and proxy-real-ip-cidr say whose X-Forwarded-For is believed",
+        "requests through a proxy have the proxy's address, also where source ranges are checked",
     ),
     lost(
-        &["hide-headers"],
-        "headers of all answers cannot be removed yet; fairway.dev/response-headers removes them for an Ingress",
-        "clients get them",
+        &["redirect-to-https"],
+        "force-ssl-redirect sends requests to https, and use-forwarded-headers says whose X-Forwarded-Proto counts",
+        "requests that came in the clear to a proxy in front are served",
     ),
+    lost(
+        &["hsts-behind-proxy"],
+        "Strict-Transport-Security is sent to clients of https, and use-forwarded-headers says whose X-Forwarded-Proto \
+         counts",
+        NO_EFFECT,
+    ),
+    lost(
+        &["proxy-pass-headers"],
+        "headers of backends are passed on, apart from Server",
+        "clients do not see those that are removed",
+    ),
+    lost(
+        &["proxy-add-original-uri-header"],
+        "proxy-set-headers can set X-Original-Uri to $request_uri",
+        "backends do not get it",
+    ),
+    lost(&["global-rate-limit-*"], "limits are counted by each replica", NO_EFFECT),
     lost(
         &["allow-backend-server-header"],
         "the Server field of backends is removed from answers",
@@ -162,15 +227,16 @@ const GROUPS: &[Group] = &[
     ),
     lost(&["enable-syslog"], "the access log goes to standard output", "nothing is sent to syslog"),
     lost(
-        &["enable-opentelemetry", "enable-opentracing"],
+        &["enable-opentelemetry", "enable-opentracing", "opentracing", "otel-trace-in-http"],
         "requests are not traced yet",
         "no spans are sent; trace headers of clients reach backends",
     ),
     needless(
-        &["datadog-*", "jaeger-*", "opentelemetry-*", "otel-*", "otlp-*", "zipkin-*"],
+        &["datadog-*", "jaeger-*", "opentelemetry-*", "opentracing-*", "otel-*", "otlp-*", "zipkin-*"],
         "requests are not traced yet",
         NO_EFFECT,
     ),
+    needless(&["app-protect-*"], "there is no App Protect", NO_EFFECT),
     needless(&["brotli-*", "gzip-*"], "answers are not compressed yet", NO_EFFECT),
     needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
     needless(&["geoip2-*", "ocsp-*"], "it configures something that is not here", NO_EFFECT),
@@ -186,8 +252,10 @@ const GROUPS: &[Group] = &[
         names: &[
             "http-snippet",
             "http-snippets",
+            "ingress-template",
             "location-snippet",
             "location-snippets",
+            "main-template",
             "server-snippet",
             "server-snippets",
         ],
@@ -196,7 +264,14 @@ const GROUPS: &[Group] = &[
         consequence: "",
     },
     lost(
-        &["main-snippet", "main-snippets", "stream-snippet", "stream-snippets"],
+        &[
+            "main-snippet",
+            "main-snippets",
+            "stream-snippet",
+            "stream-snippets",
+            "transportserver-template",
+            "virtualserver-template",
+        ],
         "it is nginx configuration, which is never interpreted",
         NO_EFFECT,
     ),
@@ -218,7 +293,6 @@ pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
         "generate-request-id" => {
             return Err(KeyProblem::Lost("requests without X-Request-ID always get one", NO_EFFECT));
         }
-        "ssl-protocols" => return versions(value),
         _ => {}
     }
     let group = GROUPS.iter().find(|group| group.has(name)).ok_or(KeyProblem::Unknown)?;
@@ -228,18 +302,6 @@ pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
         _ if !asks => Ok(()),
         Fate::Lost => Err(KeyProblem::Lost(group.problem, group.consequence)),
         Fate::Protects => Err(KeyProblem::Unprotected(group.problem)),
-    }
-}
-
-/// `ssl-protocols`: both versions that are spoken are, whatever it says.
-fn versions(value: &str) -> Result<(), KeyProblem> {
-    let asked: Vec<&str> = value.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-    match (asked.contains(&"TLSv1.2"), asked.contains(&"TLSv1.3"), asked.len()) {
-        (true, true, 2) | (_, _, 0) => Ok(()),
-        (true, true, _) => {
-            Err(KeyProblem::Lost("only TLS 1.2 and 1.3 are spoken", "older clients cannot connect"))
-        }
-        _ => Err(KeyProblem::Lost("TLS 1.2 and 1.3 are both spoken", "clients may use either")),
     }
 }
 
@@ -254,7 +316,6 @@ mod tests {
             ("server-tokens", "false"),
             ("http-snippet", ""),
             ("generate-request-id", "true"),
-            ("ssl-protocols", "TLSv1.3 TLSv1.2"),
         ];
         for (name, value) in quiet {
             assert!(read(name, value).is_ok(), "{name}: {value}");
@@ -266,8 +327,6 @@ mod tests {
         assert!(matches!(read("use-gzip", "true"), Err(KeyProblem::Lost(..))));
         assert!(matches!(read("gzip-level", "5"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("ssl-protocols", "TLSv1.3"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("ssl-protocols", "TLSv1 TLSv1.2 TLSv1.3"), Err(KeyProblem::Lost(..))));
         assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("http-snippet", "deny all;"), Err(KeyProblem::Unprotected(_))));
         assert!(matches!(read("gzipped", "true"), Err(KeyProblem::Unknown)));

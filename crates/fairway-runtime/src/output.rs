@@ -1,4 +1,4 @@
-//! The thread that writes log buffers to standard output.
+//! The thread that writes lines to standard output, so that no worker waits for whoever reads them.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -8,26 +8,31 @@ use std::thread::JoinHandle;
 const WAITING: usize = 256;
 
 /// Where workers hand their buffers over.
-#[derive(Clone)]
-pub(crate) struct LogSender(Option<SyncSender<Vec<u8>>>);
+#[derive(Clone, Debug)]
+pub struct OutputSender(Option<SyncSender<Vec<u8>>>);
 
 /// The writer.
-pub(crate) struct LogThread(JoinHandle<()>);
+#[derive(Debug)]
+pub struct OutputThread(JoinHandle<()>);
 
-impl LogSender {
-    /// For a process without an access log.
-    pub(crate) fn none() -> Self {
+impl OutputSender {
+    /// For a process that writes none.
+    #[must_use]
+    pub fn none() -> Self {
         Self(None)
     }
 
-    /// To a reader of the test's own.
-    #[cfg(test)]
-    pub(crate) fn to(sender: SyncSender<Vec<u8>>) -> Self {
+    /// To another reader.
+    #[must_use]
+    pub fn to(sender: SyncSender<Vec<u8>>) -> Self {
         Self(Some(sender))
     }
 
-    /// Hands a buffer over, or back when the writer is behind or gone.
-    pub(crate) fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
+    /// Hands a buffer over.
+    ///
+    /// # Errors
+    /// With the buffer, when the writer is behind or gone.
+    pub fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         match &self.0 {
             None => Ok(()),
             Some(sender) => sender.try_send(lines).map_err(|refused| match refused {
@@ -37,17 +42,19 @@ impl LogSender {
     }
 }
 
-impl LogThread {
-    /// Starts it. It ends when the last sender is gone and all is written.
-    pub(crate) fn start() -> std::io::Result<(Self, LogSender)> {
+impl OutputThread {
+    /// Starts it under this name. It ends when the last sender is gone and all is written.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(name: &str) -> std::io::Result<(Self, OutputSender)> {
         let (sender, receiver) = sync_channel(WAITING);
-        let thread =
-            std::thread::Builder::new().name("access-log".into()).spawn(move || write_all(&receiver))?;
-        Ok((Self(thread), LogSender(Some(sender))))
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || write_all(&receiver))?;
+        Ok((Self(thread), OutputSender(Some(sender))))
     }
 
     /// Waits for the last line.
-    pub(crate) fn join(self) {
+    pub fn join(self) {
         // It cannot panic; if it did there is no log left to say so.
         let _ = self.0.join();
     }

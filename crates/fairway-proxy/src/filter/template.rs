@@ -1,0 +1,155 @@
+//! Texts with parts of the request in them.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use fairway_guards::Claim;
+use fairway_log::argument;
+use fairway_message::{FieldRef, Known, Version};
+use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
+
+use crate::buffers::Buffers;
+use crate::request::client::Client;
+use crate::request::intake::Intake;
+use fairway_session::cookie_of;
+
+/// What the parts are of, besides what stands in the buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) intake: &'a Intake,
+    pub(crate) client: &'a Client,
+    /// Of the rule.
+    pub(crate) labels: &'a RuleLabels,
+}
+
+/// The text of a template for the request in the buffers.
+pub(crate) fn text(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Vec<u8> {
+    let mut text = Vec::new();
+    write(template, of, buffers, &mut text);
+    text
+}
+
+/// Writes it behind what is there.
+pub(super) fn write(template: &Template, of: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
+    template.0.iter().for_each(|part| write_part(part, of, buffers, text));
+}
+
+/// A text that is equal only where each part of the template is: no value of a part ends where another begins.
+pub(crate) fn compared(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in &template.0 {
+        write_part(part, of, buffers, &mut text);
+        // No value of a field has one (RFC 9110 §5.5), and the name of a user stands for the whole of its field.
+        text.push(b'\n');
+    }
+    text
+}
+
+fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
+    let Sources { intake, client, labels } = of;
+    match part {
+        TemplatePart::Text(part) => text.extend_from_slice(part.as_bytes()),
+        TemplatePart::Scheme => text.extend_from_slice(client.scheme.as_str().as_bytes()),
+        TemplatePart::Host => text.extend_from_slice(buffers.host.as_bytes()),
+        TemplatePart::HttpHost => text.extend_from_slice(received_host(buffers)),
+        TemplatePart::RequestUri => text.extend_from_slice(intake.received(buffers)),
+        TemplatePart::EscapedRequestUri => escape(intake.received(buffers), text),
+        TemplatePart::Method => text.extend_from_slice(buffers.request.method_bytes()),
+        TemplatePart::Address => show(text, client.address),
+        TemplatePart::Path => text.extend_from_slice(intake.decoded(buffers)),
+        TemplatePart::Query => text.extend_from_slice(intake.query(buffers)),
+        TemplatePart::QueryMark if intake.query(buffers).is_empty() => {}
+        TemplatePart::QueryMark => text.push(b'?'),
+        TemplatePart::Argument(name) => {
+            text.extend_from_slice(argument(intake.query(buffers), name).unwrap_or_default());
+        }
+        TemplatePart::Protocol => text.extend_from_slice(match intake.version {
+            Version::Http10 => b"HTTP/1.0",
+            Version::Http11 => b"HTTP/1.1",
+            Version::Http2 => b"HTTP/2.0",
+        }),
+        TemplatePart::Port => show(text, client.port),
+        TemplatePart::Now => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            show(text, format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()));
+        }
+        TemplatePart::Label(label) => {
+            let label = match label {
+                RuleLabel::Namespace => &labels.namespace,
+                RuleLabel::Ingress => &labels.ingress,
+                RuleLabel::Service => &labels.service,
+                RuleLabel::ServicePort => &labels.service_port,
+            };
+            text.extend_from_slice(label.as_bytes());
+        }
+        TemplatePart::RequestId
+        | TemplatePart::BasicUser
+        | TemplatePart::Field(_)
+        | TemplatePart::Cookie(_) => write_field(part, buffers, text),
+    }
+}
+
+/// Writes what stands in a field of the request.
+fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
+    let request = &buffers.request;
+    match part {
+        TemplatePart::RequestId => {
+            text.extend_from_slice(request.first(Known::XRequestId).unwrap_or_default());
+        }
+        TemplatePart::BasicUser => {
+            let claim = request.named(b"Authorization").and_then(Claim::read);
+            text.extend_from_slice(claim.as_ref().map(Claim::user).unwrap_or_default().as_bytes());
+        }
+        TemplatePart::Field(name) => {
+            let named = |field: &FieldRef<'_>| is_variable(field.name, name.as_bytes());
+            for (number, field) in request.fields().filter(named).enumerate() {
+                text.extend_from_slice(if number > 0 { b", " } else { b"" });
+                text.extend_from_slice(field.value);
+            }
+        }
+        TemplatePart::Cookie(name) => {
+            text.extend_from_slice(cookie_of(request, name.as_bytes()).unwrap_or_default());
+        }
+        _ => {}
+    }
+}
+
+/// `Host` as the client sent it, whatever a step has made of it.
+fn received_host(buffers: &Buffers) -> &[u8] {
+    let kept = &buffers.forms.read().host;
+    if kept.is_empty() { buffers.request.first(Known::Host).unwrap_or_default() } else { kept }
+}
+
+fn show(text: &mut Vec<u8>, value: impl std::fmt::Display) {
+    write!(text, "{value}").expect("a vector takes every write");
+}
+
+/// Whether a variable with this name stands for a field.
+fn is_variable(field: &[u8], name: &[u8]) -> bool {
+    let canonical = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+    field.len() == name.len() && field.iter().map(canonical).eq(name.iter().copied())
+}
+
+/// Percent-encodes all but the unreserved characters (RFC 3986 §2.3).
+fn escape(text: &[u8], into: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(byte);
+        } else {
+            into.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_escaped_as_recorded() {
+        let mut escaped = Vec::new();
+        escape(b"/a?b=1&c=d%20e-._~\xff", &mut escaped);
+        assert_eq!(escaped, b"%2Fa%3Fb%3D1%26c%3Dd%2520e-._~%FF");
+    }
+}

@@ -1,0 +1,193 @@
+//! `fairway run` as a process: keys of the settings ConfigMap, and the ConfigMaps that it names, while requests flow.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::path::Path;
+use std::process::Command;
+
+use fairway_testkit::client::TlsOffer;
+use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
+use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::{Answer, Authority, Backend, Client, Fairway, RawResponse, Request};
+use tokio::sync::Mutex;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// An Ingress at `a.test` with a certificate, its backend, and settings with these keys.
+struct Site {
+    manifests: Manifests,
+    backend: Backend,
+    authority: Authority,
+}
+
+impl Site {
+    async fn with(keys: &[(&str, &str)]) -> Self {
+        let backend = Backend::http(|_| {
+            Answer::with_headers(200, &[("X-Powered-By", "x/1"), ("Set-Cookie", "sid=7; Path=/")], "it")
+        })
+        .await;
+        let (manifests, authority) = (Manifests::new(), Authority::new("test"));
+        manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+        let ingress = Ingress::new("a", "web")
+            .class(Some("fairway"))
+            .annotation("ssl-redirect", "false")
+            .tls(Some("tls"), &["a.test"])
+            .route("a.test", "/", ("web", 80));
+        manifests.put("web.yaml", ingress.yaml());
+        manifests.put("tls.yaml", authority.leaf(&["a.test"]).secret_yaml("a", "tls"));
+        manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+        let site = Self { manifests, backend, authority };
+        site.set(keys);
+        site
+    }
+
+    fn set(&self, keys: &[(&str, &str)]) {
+        self.manifests.put("settings.yaml", config_map("a", "settings", keys));
+    }
+
+    async fn run(&self) -> Fairway {
+        let flags = ["--configmap", "a/settings", "--workers", "1"];
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
+    }
+
+    /// Every diagnostic.
+    fn said(&self) -> String {
+        let check = Command::new(BINARY)
+            .args(["check", "--configmap", "a/settings"])
+            .arg(self.manifests.path())
+            .output()
+            .unwrap();
+        String::from_utf8(check.stdout).unwrap()
+    }
+}
+
+async fn ask(client: &mut Client, target: &str) -> RawResponse {
+    client.exchange(&Request::get("a.test", target)).await.unwrap()
+}
+
+#[tokio::test]
+async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
+    let keys = [
+        ("add-headers", "edge/answers"),
+        ("proxy-set-headers", "edge/requests"),
+        ("hide-headers", "X-Powered-By"),
+    ];
+    let site = Site::with(&keys).await;
+    let answers = |frame: &str| {
+        config_map("edge", "answers", &[("X-Frame-Options", frame), ("X-Request-Number", "$req_id")])
+    };
+    site.manifests.put("answers.yaml", answers("DENY"));
+    let requests =
+        [("X-Request-Start", "t=${msec}"), ("X-Asked", "$scheme://$host$request_uri"), ("Accept", "")];
+    site.manifests.put("requests.yaml", config_map("edge", "requests", &requests));
+    assert_eq!(site.said().lines().filter(|line| line.contains('[')).count(), 0, "{}", site.said());
+    let fairway = site.run().await;
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    let request = Request::get("a.test", "/b?c").header("Accept", "text/html");
+    let answer = client.exchange(&request).await.unwrap();
+    let got = site.backend.requests().pop().unwrap();
+    assert_eq!((got.header("X-Asked"), got.header("Accept")), (Some("http://a.test/b?c"), None));
+    let start = got.header("X-Request-Start").unwrap();
+    assert!(start.strip_prefix("t=").unwrap().parse::<f64>().unwrap() > 1.7e9, "{start}");
+    assert_eq!((answer.header("X-Frame-Options"), answer.header("X-Powered-By")), (Some("DENY"), None));
+    assert_eq!(answer.header("X-Request-Number"), got.header("X-Request-ID"));
+
+    let mut elsewhere = Client::connect(fairway.http).await.unwrap();
+    let unknown = elsewhere.exchange(&Request::get("b.test", "/")).await.unwrap();
+    assert_eq!((unknown.status, unknown.header("X-Frame-Options")), (404, Some("DENY")));
+    assert_eq!(unknown.header("X-Request-Number").map(str::len), Some(32));
+
+    site.manifests.put("answers.yaml", answers("SAMEORIGIN"));
+    let client = Mutex::new(client);
+    let shows = async |value: Option<&str>| {
+        ask(&mut *client.lock().await, "/").await.header("X-Frame-Options") == value
+    };
+    eventually("the new value", PATIENCE, || shows(Some("SAMEORIGIN"))).await;
+    site.manifests.remove("answers.yaml");
+    eventually("no header", PATIENCE, || shows(None)).await;
+    let said = site.said();
+    assert!(
+        said.contains("missing-reference") && said.contains("ConfigMap edge/answers does not exist"),
+        "{said}"
+    );
+    let got = site.backend.requests().pop().unwrap();
+    assert!(got.header("X-Asked").is_some(), "nothing else is affected");
+    site.manifests.put("answers.yaml", answers("DENY"));
+    eventually("it is back", PATIENCE, || shows(Some("DENY"))).await;
+    assert_eq!(site.backend.connection_count(), 1);
+}
+
+#[tokio::test]
+async fn versions_of_tls_follow_their_key_while_it_runs() {
+    let site = Site::with(&[("ssl-protocols", "TLSv1.2 TLSv1.3")]).await;
+    let fairway = site.run().await;
+    let connect = async |version| {
+        let offer = TlsOffer::new(site.authority.client_config_for(&[version]), "a.test");
+        Client::connect_tls(fairway.https, &offer).await
+    };
+    let mut open = connect(&TLS12).await.unwrap();
+    assert_eq!(ask(&mut open, "/").await.status, 200);
+    assert!(connect(&TLS13).await.is_ok());
+    for (value, spoken, refused) in [("TLSv1.3", &TLS13, &TLS12), ("TLSv1.1 TLSv1.2", &TLS12, &TLS13)] {
+        site.set(&[("ssl-protocols", value)]);
+        eventually(value, PATIENCE, || async { connect(refused).await.is_err() }).await;
+        assert!(connect(spoken).await.is_ok(), "{value}");
+    }
+    assert_eq!(ask(&mut open, "/").await.status, 200, "no connection is closed for it");
+    assert!(site.said().contains("older clients cannot connect"), "{}", site.said());
+}
+
+#[tokio::test]
+async fn lines_of_the_log_have_the_connection_and_the_answer_as_it_came() {
+    let format = "mine $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $ssl_session_reused \
+                  $upstream_http_x_powered_by $sent_http_x_powered_by $upstream_cookie_sid [$remote_port] $connection";
+    let keys = [("log-format-upstream", format), ("hide-headers", "X-Powered-By")];
+    let site = Site::with(&keys).await;
+    assert_eq!(site.said().lines().filter(|line| line.contains('[')).count(), 0, "{}", site.said());
+    let fairway = site.run().await;
+    let offer = TlsOffer::new(site.authority.client_config_for(&[&TLS13]), "a.test");
+    let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(ask(&mut client, "/").await.status, 200);
+    }
+    let line = |requests: u32| format!("mine {requests} TLSv1.3 TLS_AES_256_GCM_SHA384 a.test . x/1 - 7 [");
+    eventually("both lines", PATIENCE, || async {
+        let lines = fairway.lines();
+        [1, 2].iter().all(|number| lines.iter().any(|found| found.starts_with(&line(*number))))
+    })
+    .await;
+    let ends: Vec<_> =
+        fairway.lines().iter().filter_map(|it| Some(it.split_once('[')?.1.to_owned())).collect();
+    let (port, number) = ends.last().unwrap().split_once("] ").unwrap();
+    assert!(port.parse::<u16>().unwrap() > 0 && number.parse::<u64>().unwrap() > 0, "{ends:?}");
+    assert!(
+        ends.iter().filter(|end| *end == ends.last().unwrap()).count() == 2,
+        "of one connection: {ends:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_log_shows_the_page_that_took_the_place_of_an_answer() {
+    let site =
+        Site::with(&[("log-format-upstream", "page $status $sent_http_x_from $upstream_http_x_from")]).await;
+    let from = async |name: &'static str| {
+        Backend::http(move |_| Answer::with_headers(404, &[("X-From", name)], "none")).await
+    };
+    let (web, pages) = (from("web").await, from("pages").await);
+    site.manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[web.address()]));
+    site.manifests.put("pages.yaml", service_with_endpoints(("a", "pages"), 80, &[pages.address()]));
+    let ingress = Ingress::new("a", "replaced")
+        .class(Some("fairway"))
+        .annotation("custom-http-errors", "404")
+        .annotation("default-backend", "pages")
+        .route("b.test", "/", ("web", 80));
+    site.manifests.put("replaced.yaml", ingress.yaml());
+    let fairway = site.run().await;
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    for (host, line) in [("a.test", "page 404 web web"), ("b.test", "page 404 pages pages")] {
+        let answer = client.exchange(&Request::get(host, "/")).await.unwrap();
+        assert_eq!(answer.header("X-From"), line.split(' ').next_back());
+        eventually(line, PATIENCE, || async { fairway.lines().iter().any(|found| found == line) }).await;
+    }
+}
