@@ -150,6 +150,7 @@ mod tests {
             private_key: PrivateKey::default(),
             names: Vec::new(),
             not_after: 1,
+            issued: Arc::default(),
         })
     }
 

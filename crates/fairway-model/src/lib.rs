@@ -34,7 +34,7 @@ pub use backend::{
     SessionCookie, SessionHash, SessionKey, SessionPart, Stickiness, StickyFailure, UpstreamTls,
     UpstreamVerification,
 };
-pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
+pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use config::Config;
 pub use filter::{
     ClientCertificate, Cors, CorsOrigin, Deny, Filter, HeaderEdit, HeaderField, HttpsRedirect, PathRewrite,

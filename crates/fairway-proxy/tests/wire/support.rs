@@ -225,6 +225,7 @@ pub(crate) fn certificate(key: &str, leaf: &Leaf) -> Certificate {
         private_key: PrivateKey::from_der(leaf.key_der.secret_pkcs8_der()),
         names: Vec::new(),
         not_after: i64::MAX,
+        issued: Arc::default(),
     }
 }
 
