@@ -77,7 +77,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, buffers: &Buffers, ti
         answer_body_bytes: record.body_bytes,
         sent_bytes: record.sent_bytes,
         took_us: record.took().as_micros(),
-        rule: record.rule.map(|rule| {
+        rule: record.served_by.rule.map(|rule| {
             let labels = &rule.rule().labels;
             RulePart {
                 namespace: &labels.namespace,

@@ -60,8 +60,8 @@ pub(super) fn line<'a>(
             sent: record.sent_bytes,
             took: record.took(),
         },
-        rule: record.rule.map(|rule| &rule.rule().labels),
-        server: record.host_label,
+        rule: record.served_by.rule.map(|rule| &rule.rule().labels),
+        server: record.served_by.host,
         upstream: record.upstream.map(|up| Upstream {
             endpoint: up.endpoint,
             status: up.status,
