@@ -60,3 +60,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "fairway.webhookSecret" -}}
 {{- default (printf "%s-webhook" (include "fairway.fullname" .)) .Values.webhook.existingSecret -}}
 {{- end -}}
+
+{{/*
+A file with queries: dict "root" . "file" FILE. It names the labels of an Ingress as Prometheus renames them where those of
+the target have the same names; with honorLabels they keep their own.
+*/}}
+{{- define "fairway.monitoring" -}}
+{{- $text := .root.Files.Get .file -}}
+{{- if .root.Values.metrics.serviceMonitor.honorLabels -}}
+{{- $text = $text | replace "exported_namespace" "namespace" | replace "exported_service" "service" -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}

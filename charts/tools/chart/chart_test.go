@@ -37,6 +37,9 @@ var variants = map[string][]string{
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`,
 		`podDisruptionBudget={"maxUnavailable":null,"minAvailable":"50%"}`,
 	},
+	"a dashboard and alerts": {
+		`metrics={"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":false},"dashboard":{"enabled":true,"annotations":{"a":"b"}},"rules":{"enabled":true,"labels":{"release":"prometheus"},"annotations":{"c":"d"},"disabled":["FairwaySlow"],"additionalGroups":[{"name":"own","rules":[{"alert":"Own","expr":"vector(1)"}]}]}}`,
+	},
 	"a Service with everything": {
 		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"]}`,
 		`proxyProtocol={"listeners":"both","trusted":["10.0.0.0/8"]}`, `trustedForwarders=["10.0.0.0/8","fd00::/8"]`,
@@ -134,6 +137,8 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 		{"watch.namespaceSelector contradict", []string{`watch={"namespaces":["a"],"namespaceSelector":"b=c"}`}},
 		{"hostPorts contradict", []string{`hostNetwork=true`, `hostPorts.http=80`}},
 		{"needs metrics.service.enabled", []string{`metrics.serviceMonitor.enabled=true`}},
+		{"there is no alert FairwayNothing", []string{`metrics.rules={"enabled":true,"disabled":["FairwayNothing"]}`}},
+		{"metrics/rules/disabled", []string{`metrics.rules.disabled=["Other"]`}},
 		{"needs kind Deployment", []string{`kind="DaemonSet"`, `autoscaling.enabled=true`}},
 		{"minReplicas is larger", []string{`autoscaling={"enabled":true,"minReplicas":5,"maxReplicas":4}`}},
 		{"podDisruptionBudget takes", []string{`podDisruptionBudget.minAvailable=1`}},
@@ -149,6 +154,84 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 				t.Errorf("does not say %q: %v", wrong.told, err)
 			}
 		})
+	}
+}
+
+// tree returns the single object of this kind that Kubernetes has no type for.
+func tree(t *testing.T, objects []Object, kind string) map[string]any {
+	t.Helper()
+	for _, object := range objects {
+		if object.Kind == kind {
+			return object.Typed.(*unstructured.Unstructured).Object
+		}
+	}
+	t.Fatalf("no %s", kind)
+	return nil
+}
+
+// alerts returns the names and the expressions of all alerts of the PrometheusRule.
+func alerts(t *testing.T, objects []Object) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	groups, _, err := unstructured.NestedSlice(tree(t, objects, "PrometheusRule"), "spec", "groups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range groups {
+		rules, _, err := unstructured.NestedSlice(group.(map[string]any), "rules")
+		if err != nil || len(rules) == 0 {
+			t.Fatalf("%v %v", group, err)
+		}
+		for _, rule := range rules {
+			rule := rule.(map[string]any)
+			found[rule["alert"].(string)] = rule["expr"].(string)
+		}
+	}
+	return found
+}
+
+func TestAlertsAndDashboardNameTheLabelsAsTheMonitorKeepsThem(t *testing.T) {
+	for honor, renamed := range map[string]bool{"true": false, "false": true} {
+		objects := render(t, `metrics={"dashboard":{"enabled":true},"rules":{"enabled":true},"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":`+honor+`}}`)
+		var dashboard *corev1.ConfigMap
+		for _, object := range objects {
+			if found, ok := object.Typed.(*corev1.ConfigMap); ok && found.Labels["grafana_dashboard"] == "1" {
+				dashboard = found
+			}
+		}
+		if dashboard == nil {
+			t.Fatal("no ConfigMap that the sidecar of Grafana finds")
+		}
+		text := dashboard.Data["fairway.json"]
+		if !json.Valid([]byte(text)) || !strings.Contains(text, "{{ingress}}") {
+			t.Errorf("not a dashboard: %.80s", text)
+		}
+		rules := alerts(t, objects)
+		if len(rules) < 15 {
+			t.Errorf("only %d alerts", len(rules))
+		}
+		for where, text := range map[string]string{"the dashboard": text, "FairwayErrorRate": rules["FairwayErrorRate"]} {
+			if strings.Contains(text, "exported_namespace") != renamed {
+				t.Errorf("honorLabels %s: %s does not name the namespace as Prometheus does", honor, where)
+			}
+		}
+		endpoints, _, err := unstructured.NestedSlice(tree(t, objects, "ServiceMonitor"), "spec", "endpoints")
+		if err != nil || fmt.Sprint(endpoints[0].(map[string]any)["honorLabels"]) != honor {
+			t.Errorf("honorLabels %s: %v %v", honor, endpoints, err)
+		}
+	}
+}
+
+func TestAlertsCanBeLeftOutAndAdded(t *testing.T) {
+	all := alerts(t, render(t, `metrics.rules.enabled=true`))
+	some := alerts(t, render(t, variants["a dashboard and alerts"]...))
+	if _, found := some["FairwaySlow"]; found || len(some) != len(all) || some["Own"] == "" {
+		t.Errorf("%v", some)
+	}
+	for _, object := range render(t) {
+		if object.Kind == "PrometheusRule" || strings.HasSuffix(object.Name, "-dashboard") {
+			t.Errorf("by default there is %s %s", object.Kind, object.Name)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod digest;
 pub mod directory;
 pub mod engine;
+mod exposition;
 pub mod fleet;
 pub mod inlet;
 mod journal;

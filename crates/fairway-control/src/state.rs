@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
+use fairway_translate::issued;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{self, Digest};
@@ -163,6 +164,7 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
     for identity in stored.identities {
         let Some(certificate) = config.certificates.get(&identity.certificate) else { continue };
         let whole = Certificate {
+            issued: identity.chain.first().and_then(|der| issued(der)).unwrap_or_default().into(),
             chain: identity.chain.into_iter().map(Arc::from).collect(),
             private_key: PrivateKey::from_der(&identity.private_key),
             ..Certificate::clone(certificate)
@@ -196,6 +198,7 @@ mod tests {
             private_key: PrivateKey::from_der(b"key"),
             names: vec!["a.test".into()],
             not_after: 7,
+            issued: Arc::default(),
         };
         let certificates = [(key, Arc::new(certificate))].into_iter().collect();
         Config {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairway_control::webhook::Files;
+use fairway_control::webhook::{Files, Reviews};
 use fairway_control::{Batch, Engine, Pipeline, Trial, Verdict, Webhook};
 use fairway_translate::{Change, Object, Options};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -237,6 +237,7 @@ struct Served {
     address: SocketAddr,
     dir: TempDir,
     pipeline: Pipeline,
+    reviews: Reviews,
 }
 
 impl Served {
@@ -253,8 +254,8 @@ impl Served {
         let files = files(dir.path(), client_ca(dir.path()));
         let webhook = Webhook::bind("127.0.0.1:0".parse().unwrap(), files).unwrap();
         let address = webhook.address().unwrap();
-        webhook.serve(pipeline.inlet()).unwrap();
-        (Self { address, dir, pipeline }, certificate)
+        let reviews = webhook.serve(pipeline.inlet()).unwrap();
+        (Self { address, dir, pipeline, reviews }, certificate)
     }
 
     fn load(&self) {
@@ -341,6 +342,17 @@ async fn reviews_are_answered_in_the_words_of_check() {
     let mut deleted = ingress("new", "old.test", "2026-02-01T00:00:00Z");
     deleted["metadata"]["deletionTimestamp"] = json!("2026-03-01T00:00:00Z");
     assert_eq!(served.review(&root, &deleted).await["allowed"], true, "its finalizers are removable");
+
+    let counted = served.reviews.metrics_text("controller_pod=\"p\"");
+    for line in [
+        "nginx_ingress_controller_check_success{controller_pod=\"p\",namespace=\"a\",ingress=\"new\"} 2",
+        "nginx_ingress_controller_check_errors{controller_pod=\"p\",namespace=\"a\",ingress=\"new\"} 1",
+        "fairway_webhook_reviews_total{verdict=\"not_ours\"} 1",
+    ] {
+        assert!(counted.lines().any(|it| it == line), "{line} is not in\n{counted}");
+    }
+    let took = counted.lines().filter(|line| line.starts_with("nginx_ingress_controller_admission_"));
+    assert!(took.clone().count() == 3 && took.clone().all(|line| !line.ends_with(" 0")), "{counted}");
 
     let view = served.pipeline.view().unwrap();
     assert_eq!(view.outcome.translation.status.len(), 1, "nothing of all this was taken");

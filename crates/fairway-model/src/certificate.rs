@@ -28,6 +28,24 @@ pub struct Certificate {
     pub names: Vec<Arc<str>>,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
+    /// Who issued it. Part of the chain, and left out of what is shown as that is.
+    #[serde(skip)]
+    pub issued: Arc<Issued>,
+}
+
+/// What a certificate says of its issue. What is empty, it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Issued {
+    /// The first common name of the issuer.
+    pub issuer_common_name: String,
+    /// The first organization of the issuer.
+    pub issuer_organization: String,
+    /// The number in the name of the issuer, which hardly any has.
+    pub issuer_serial_number: String,
+    /// The number of the certificate, in decimal digits.
+    pub serial_number: String,
+    /// `RSA`, `ECDSA` or `Ed25519`.
+    pub public_key_algorithm: &'static str,
 }
 
 /// Which certificates clients must show.
@@ -106,6 +124,7 @@ mod tests {
             private_key: PrivateKey::from_der(b"secret-bytes"),
             names: vec!["example.com".into()],
             not_after: 1,
+            issued: Arc::default(),
         };
         let json = serde_json::to_string(&certificate).unwrap();
         assert!(!json.contains("115,101,99") && !json.contains("secret"), "{json}");

@@ -35,7 +35,7 @@ pub use backend::{
     SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
     UpstreamTls, UpstreamVerification,
 };
-pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, PrivateKey};
+pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
 pub use config::Config;
 pub use filter::{

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use fairway_routing::Snapshot;
 use fairway_runtime::descriptors::Budget;
 use fairway_runtime::memory::Memory;
 use fairway_runtime::output::{OutputSender, OutputThread};
+use fairway_runtime::spent::Spent;
 use fairway_runtime::spread::Spread;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::listener::BindError;
-use crate::metrics::{Sample, write_memory, write_spread, write_text};
+use crate::metrics::{Sample, write_cpu, write_memory, write_spent, write_spread, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
@@ -34,6 +36,7 @@ pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     memory: Arc<Memory>,
     spread: Arc<Spread>,
+    started: SystemTime,
 }
 
 /// Why the data plane does not start.
@@ -78,7 +81,12 @@ impl Proxy {
         let guards = SharedGuards::new(workers);
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
-        let mut handle = ProxyHandle { workers: Vec::new(), memory: Arc::clone(&memory), spread };
+        let mut handle = ProxyHandle {
+            workers: Vec::new(),
+            memory: Arc::clone(&memory),
+            spread,
+            started: SystemTime::now(),
+        };
         for (index, neighbours) in neighbours.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
@@ -131,22 +139,26 @@ impl Proxy {
 }
 
 impl ProxyHandle {
-    /// Everything the workers counted, in the Prometheus text format.
-    pub async fn metrics_text(&self) -> String {
-        let mut sum = Sample::default();
-        for worker in &self.workers {
+    /// Everything the workers counted, in the Prometheus text format. The metrics of ingress-nginx have the labels of
+    /// `identity` as well: text like `controller_pod="a",controller_class="b"`.
+    pub async fn metrics_text(&self, identity: &str) -> String {
+        let (mut sum, mut cpu) = (Sample::default(), Vec::with_capacity(self.workers.len()));
+        for (index, worker) in self.workers.iter().enumerate() {
             let (reply, sample) = oneshot::channel();
             // A worker that has drained has no numbers left to give.
             if worker.send(Command::Sample(reply)).is_ok()
                 && let Ok(sample) = sample.await
             {
+                cpu.push((index, sample.gauges.cpu));
                 sum.merge(sample);
             }
         }
         let mut text = String::new();
-        write_text(sum, &mut text);
+        write_text(sum, identity, &mut text);
         write_memory(self.memory.figures(), &mut text);
         write_spread(&self.spread.counts(), &mut text);
+        write_cpu(&cpu, &mut text);
+        write_spent(&Spent::by_process(), self.started, identity, &mut text);
         text
     }
 

@@ -1,10 +1,11 @@
 //! What is remembered of an exchange for metrics and the access log.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_message::Method;
-use fairway_model::HostPattern;
+use fairway_model::{Backend, HostPattern};
 use fairway_routing::CompiledRule;
 use fairway_runtime::clock::Instant;
 
@@ -25,10 +26,19 @@ pub(crate) struct Record<'a> {
     /// Everything that was sent to the client.
     pub(crate) sent_bytes: u64,
     pub(crate) fault: Option<Fault>,
-    pub(crate) rule: Option<&'a CompiledRule>,
-    pub(crate) host_label: Option<&'a HostPattern>,
+    pub(crate) served_by: ServedBy<'a>,
     pub(crate) upstream: Option<UpstreamRecord>,
     pub(crate) call: Call,
+}
+
+/// What of the configuration a request belongs to.
+#[derive(Default)]
+pub(crate) struct ServedBy<'a> {
+    pub(crate) rule: Option<&'a CompiledRule>,
+    /// The host of the rule.
+    pub(crate) host: Option<&'a HostPattern>,
+    /// The backend of the rule's canary, where it got the request.
+    pub(crate) canary: Option<Arc<Backend>>,
 }
 
 /// Microseconds, at most 71 minutes: a quarter of a `Duration`, of which every idle connection has room for several.
@@ -113,8 +123,7 @@ impl Record<'_> {
             body_bytes: 0,
             sent_bytes: 0,
             fault: None,
-            rule: None,
-            host_label: None,
+            served_by: ServedBy::default(),
             upstream: None,
             call: Call::default(),
         }

@@ -325,7 +325,7 @@ impl Stage {
     /// All metrics, as text.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
-        write_text(self.worker.sample(), &mut text);
+        write_text(self.worker.sample(), "", &mut text);
         text
     }
 }

@@ -6,7 +6,7 @@
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
 //!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
-//!   [`growth`] what connections have beyond their own.
+//!   [`growth`] what connections have beyond their own, [`spent`] what the system counts.
 //! * *What workers share*: [`spread`] says which of them has the fewest connections, [`output`] writes their lines.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
@@ -27,6 +27,7 @@ pub mod proxy_header;
 pub mod shortage;
 pub mod slots;
 pub mod spares;
+pub mod spent;
 pub mod spread;
 pub mod stopping;
 mod sys;

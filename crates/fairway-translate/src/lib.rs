@@ -28,6 +28,7 @@ pub use options::{
     WithoutClass,
 };
 pub use resources::{Change, Resources};
+pub use shared::issued::issued;
 pub use shared::references::Difference;
 pub use translation::{IngressStatus, Translation};
 pub use translator::{Translator, translate};

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Engine, directory};
+use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
 use fairway_testkit::process::Fairway;
@@ -50,8 +51,12 @@ fn keep(manifests: &Path, state: &Path) {
 #[tokio::test]
 async fn it_is_not_ready_and_says_why_and_shows_its_metrics() {
     let config = kubeconfig();
+    let (chain, key) = Authority::new("test").leaf(&["webhook.test"]).write_to(config.path()).unwrap();
+    let (webhook, chain, key) =
+        (free_address().to_string(), chain.display().to_string(), key.display().to_string());
     let addresses = ["--publish-status-address", "192.0.2.1", "--pod-name", "p", "--pod-namespace", "n"];
-    let fairway = start(&config, &addresses);
+    let webhook = ["--webhook", &webhook, "--webhook-certificate", &chain, "--webhook-key", &key];
+    let fairway = start(&config, &[&addresses[..], &webhook[..]].concat());
     eventually("the reason is told", PATIENCE, || async {
         let answer = fairway.admin("/readyz").await;
         answer.is_ok_and(|answer| answer.status == 503 && answer.text().contains("API server"))
@@ -60,14 +65,15 @@ async fn it_is_not_ready_and_says_why_and_shows_its_metrics() {
     eventually("the metrics of a cluster are those that are described", PATIENCE, || async {
         let printed = fairway.metrics().await.0;
         let types = printed.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        let printed: BTreeSet<_> =
-            types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+        let printed: BTreeSet<_> = types.filter_map(|line| line.split_once(' ')).collect();
         let text =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md")).unwrap();
-        let rows = text.split("| metric of a cluster |").nth(1).unwrap().split("\n\n").next().unwrap();
-        let named = rows.lines().filter_map(|row| row.split('`').nth(1));
-        let named: BTreeSet<_> = named.map(str::to_owned).collect();
-        named.len() > 3 && named.is_subset(&printed)
+        let rows = text.lines().filter(|row| row.starts_with("| `"));
+        let rows =
+            rows.filter(|row| row.contains("| With `--kubernetes`") || row.contains("| With `--webhook`"));
+        let described: BTreeSet<_> =
+            rows.filter_map(|row| Some((row.split('`').nth(1)?, row.split('|').nth(2)?.trim()))).collect();
+        described.len() > 10 && described.is_subset(&printed)
     })
     .await;
 }

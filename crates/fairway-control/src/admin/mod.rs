@@ -1,8 +1,11 @@
 //! The admin server: a few read-only pages about the process, on a thread of its own.
 //!
-//! [`pages`] answers, [`metrics`] writes what the control side counts, [`readiness`] says why not yet. Never serves a
+//! [`pages`] answers, [`metrics`] writes what the control side counts, and `controller` what ingress-nginx counts of its
+//! controller, [`readiness`] says why not yet. Never serves a
 //! private key: none can be written ([`fairway_model::PrivateKey`]).
 
+mod controller;
+mod identity;
 pub mod metrics;
 pub mod pages;
 pub mod readiness;
@@ -22,6 +25,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
+pub use identity::Identity;
 pub use pages::{Audience, Body, Pages};
 pub use readiness::Readiness;
 pub use served::{Served, ServedIngress};

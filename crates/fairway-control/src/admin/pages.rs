@@ -10,6 +10,8 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
+use super::controller;
+use super::identity::Identity;
 use super::metrics;
 use super::readiness::Readiness;
 use super::served::{Served, ServedIngress};
@@ -38,6 +40,8 @@ pub struct Pages {
     pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
     /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
     pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Which controller the metrics are of.
+    pub identity: Identity,
     /// The data plane's metrics as Prometheus text.
     pub metrics: MetricsText,
 }
@@ -92,7 +96,11 @@ impl Pages {
     }
 
     async fn metrics(&self) -> Response<Body> {
-        let mut text = self.viewer.view().map(|view| metrics::text(&view)).unwrap_or_default();
+        let mut text = self.identity.build();
+        if let Some(view) = self.viewer.view() {
+            text.push_str(&metrics::text(&view));
+            text.push_str(&controller::text(&view, (self.adopted)(), &self.identity));
+        }
         text.push_str(&(self.metrics)().await);
         page(StatusCode::OK, PROMETHEUS, text)
     }

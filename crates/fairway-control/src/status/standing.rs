@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fairway_translate::Diagnostic;
 use tokio::sync::watch;
 
+use crate::exposition::{escaped, single};
+
 /// Counts and the current state. A clone shows the same.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Arc<Shared>);
@@ -54,6 +56,18 @@ impl Standing {
             );
             written.expect("writing to a String cannot fail");
         }
+        out
+    }
+
+    /// Whether this replica leads, by the name of ingress-nginx, where replicas elect by `lease`. `identity` are the
+    /// labels that all of its metrics have.
+    #[must_use]
+    pub fn election_text(&self, lease: &str, identity: &str) -> String {
+        let name = "nginx_ingress_controller_leader_election_status";
+        let labels = format!("{identity},name=\"{}\"", escaped(lease));
+        let mut out = String::new();
+        let help = "1 when this replica leads; the name is that of the Lease.";
+        single(&mut out, (name, "gauge"), help, (&labels, u64::from(self.leads())));
         out
     }
 

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_translate::ObjectKey;
 use k8s_openapi::api::networking::v1::Ingress;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::reviews::Reviews;
 use crate::clock;
 use crate::inlet::Inlet;
 use crate::trial::Verdict;
@@ -21,17 +23,28 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Judges by the configuration behind an inlet. A clone shares the bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
+    pub(super) reviews: Reviews,
     inlet: Inlet,
     turns: Arc<Semaphore>,
 }
 
 impl Judge {
-    pub(crate) fn new(inlet: Inlet) -> Self {
-        Self { inlet, turns: Arc::new(Semaphore::new(AT_A_TIME)) }
+    pub(crate) fn new(inlet: Inlet, reviews: Reviews) -> Self {
+        Self { reviews, inlet, turns: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 
     /// The verdict; `None` when there is none in time, because nothing is read yet or too much is to be judged.
     pub(crate) async fn judge(&self, ingress: Ingress) -> Option<Verdict> {
+        let began = Instant::now();
+        let name = |name: &Option<String>| name.as_deref().unwrap_or_default().into();
+        let metadata = &ingress.metadata;
+        let key = ObjectKey { namespace: name(&metadata.namespace), name: name(&metadata.name) };
+        let verdict = self.verdict(ingress).await;
+        self.reviews.judged(key, verdict.as_ref(), began.elapsed());
+        verdict
+    }
+
+    async fn verdict(&self, ingress: Ingress) -> Option<Verdict> {
         let inlet = self.inlet.clone();
         self.in_turn(async move {
             let trial = inlet.trial().await?;
@@ -70,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_is_judged_at_a_time_and_who_waits_too_long_gets_no_verdict() {
-        let judge = Judge::new(pipe().0);
+        let judge = Judge::new(pipe().0, Reviews::default());
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..8 {
@@ -92,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_judgement_that_nobody_waits_for_any_more_keeps_its_turn_until_it_ends() {
-        let judge = Judge::new(pipe().0);
+        let judge = Judge::new(pipe().0, Reviews::default());
         let long = async {
             sleep(Duration::from_secs(5)).await;
             Some(())

@@ -15,13 +15,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::certificate::{Certificate, CertificateError, Files};
 use super::judge::Judge;
 use super::places::{Pace, Places};
 use super::review::{self, About, Question};
+use super::reviews::Reviews;
 use crate::inlet::Inlet;
 
 /// What the API server itself takes from a client (`--max-resource-write-bytes`, 3 MiB).
@@ -83,24 +84,25 @@ impl Webhook {
         self.listener.local_addr()
     }
 
-    /// Answers until the process ends, judging by the configuration behind `inlet`.
+    /// Answers until the process ends, judging by the configuration behind `inlet`, and counts in what this returns.
     ///
     /// # Errors
     /// No thread or runtime can be started.
-    pub fn serve(self, inlet: Inlet) -> io::Result<()> {
+    pub fn serve(self, inlet: Inlet) -> io::Result<Reviews> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener)?
         };
-        let run = move || runtime.block_on(accept(listener, self.certificate, inlet));
+        let reviews = Reviews::default();
+        let judge = Judge::new(inlet, reviews.clone());
+        let run = move || runtime.block_on(accept(listener, self.certificate, judge));
         thread::Builder::new().name("fairway-webhook".into()).spawn(run)?;
-        Ok(())
+        Ok(reviews)
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate, inlet: Inlet) {
-    let judge = Judge::new(inlet);
+async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate, judge: Judge) {
     let mut places = Places::default();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -149,6 +151,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, judge: Judge, pace: Pac
 
 async fn answer(request: Request<Incoming>, judge: &Judge, pace: &Pace) -> Answer {
     pace.client();
+    let began = Instant::now();
     if request.method() != Method::POST {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is posted\n".into());
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -164,7 +167,11 @@ async fn answer(request: Request<Incoming>, judge: &Judge, pace: &Pace) -> Answe
     };
     pace.answer();
     let answer = match Question::read(&body) {
-        Ok(question) => judged(question, judge).await,
+        Ok(question) => {
+            let answer = judged(question, judge).await;
+            judge.reviews.answered(began.elapsed());
+            answer
+        }
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     };
     pace.client();

@@ -110,7 +110,7 @@ impl AccessLog {
         if self.format == AccessLogFormat::Off || wanted.switched == Switch::Off {
             return;
         }
-        if record.rule.is_some_and(|rule| rule.steps().log == Logging::Nothing) {
+        if record.served_by.rule.is_some_and(|rule| rule.steps().log == Logging::Nothing) {
             return;
         }
         let mut clock = self.clock.borrow_mut();

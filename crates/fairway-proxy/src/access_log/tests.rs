@@ -50,7 +50,7 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
     record.status = fault.map_or(200, Fault::status);
     record.body_bytes = 10;
     record.sent_bytes = 99;
-    record.rule = rule;
+    record.served_by.rule = rule;
     record.fault = fault;
     if fault.is_none() {
         record.upstream = Some(UpstreamRecord {
@@ -260,7 +260,7 @@ fn every_word_has_its_value() {
     let host = fairway_model::HostPattern::parse("*.com", fairway_model::WildcardSpan::OneLabel).unwrap();
     with_rule(|rule| {
         let mut record = record(Some(rule), None);
-        record.host_label = Some(&host);
+        record.served_by.host = Some(&host);
         let all = (&record, &buffers);
         let line = |format: &str| line_in(format, Escape::Nginx, all).trim_end().to_owned();
         for (format, value) in [

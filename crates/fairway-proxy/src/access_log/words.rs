@@ -55,8 +55,8 @@ pub(super) fn line<'a>(
             took: record.took(),
             grpc_status: record.call.status,
         },
-        rule: record.rule.map(|rule| &rule.rule().labels),
-        server: record.host_label,
+        rule: record.served_by.rule.map(|rule| &rule.rule().labels),
+        server: record.served_by.host,
         upstream: record.upstream.map(|up| Upstream {
             endpoint: up.endpoint,
             status: up.status,

@@ -4,11 +4,12 @@
 //! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
-use fairway_model::ForwardedPath;
+use fairway_model::{Action, Backend, ForwardedPath};
 use fairway_routing::{CompiledRule, Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
@@ -54,7 +55,8 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env, exchange.client_side.peer.scheme, exchange.buffers);
-    if group.is_some() {
+    if let Some(group) = &group {
+        exchange.record.served_by.canary = canary(exchange.env.rule, group);
         prepare(&mut exchange.env, exchange.buffers);
     }
     forward_to(exchange, group)
@@ -118,6 +120,20 @@ fn group<N: Network>(
         }
     }
     group
+}
+
+/// The backend that gets the request, where it is that of the rule's canary: one of the rule's own and not its Service.
+fn canary<H: Hop>(rule: &CompiledRule, group: &Group<H>) -> Option<Arc<Backend>> {
+    // While a canary is empty the main backend stands in: a rule without a fallback has none.
+    if rule.steps().fallbacks.is_empty() {
+        return None;
+    }
+    let (backend, labels) = (group.backend(), &rule.rule().labels);
+    if backend.service.name == labels.service && backend.service.port == labels.service_port {
+        return None;
+    }
+    let Action::Forward(own) = &rule.rule().action else { return None };
+    own.iter().any(|it| it.backend == backend.key).then(|| Arc::clone(backend))
 }
 
 /// Why there is none.

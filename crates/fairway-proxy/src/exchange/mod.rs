@@ -256,8 +256,8 @@ fn route<'a, H: Hop>(
 ) -> Option<(&'a CompiledRule, usize)> {
     let table = adopted.listener(peer.listener)?.table;
     let (host, rule, prefix) = lookup::lookup(adopted, table, intake, buffers)?;
-    record.rule = Some(rule);
-    record.host_label = Some(&host.key().host);
+    record.served_by.rule = Some(rule);
+    record.served_by.host = Some(&host.key().host);
     Some((rule, prefix))
 }
 

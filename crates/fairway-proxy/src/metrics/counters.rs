@@ -218,6 +218,7 @@ impl Counters {
             ("http2_held_requests_total", self.http2.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
+            ("metrics_folded_requests_total", self.series.borrow().folded()),
         ];
         Sample {
             counts: counts.into(),

@@ -37,6 +37,10 @@ pub(crate) struct Gauges {
     pub(crate) http2_streams: u64,
     /// Bytes that windows of clients' uploads have grown by.
     pub(crate) http2_window: u64,
+    /// Exchanges under way.
+    pub(crate) exchanges: u64,
+    /// Time that the worker's thread has spent on CPUs.
+    pub(crate) cpu: Duration,
 }
 
 impl Sample {
@@ -59,6 +63,8 @@ impl Sample {
         }
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;
+        self.gauges.exchanges += other.gauges.exchanges;
+        self.gauges.cpu += other.gauges.cpu;
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);

@@ -19,6 +19,8 @@ const MOST: usize = 10_000;
 pub(crate) struct SeriesLabels {
     pub(crate) rule: RuleLabels,
     pub(crate) host: String,
+    /// Where a canary got the requests, its backend by the name that ingress-nginx gives it.
+    pub(crate) canary: String,
     pub(crate) method: Method,
     pub(crate) status: u16,
 }
@@ -37,7 +39,7 @@ pub(crate) struct Series {
     pub(crate) bytes_sent: Histogram<7>,
 }
 
-/// Rule, method and status in one number: rule identifiers are small and never reused. A rule that changes gets another
+/// Rule, canary or not, method and status in one number: rule identifiers are small and never reused. A rule that changes gets another
 /// identifier, and goes on with its series by its labels.
 type Key = u64;
 
@@ -49,7 +51,18 @@ const MOST_KEYS: usize = 4 * MOST;
 pub(crate) struct SeriesTable {
     series: Vec<Series>,
     by_labels: HashMap<SeriesLabels, usize>,
-    by_key: HashMap<Key, usize, BuildHasherDefault<KeyHasher>>,
+    by_key: HashMap<Key, Place, BuildHasherDefault<KeyHasher>>,
+    /// Exchanges that were counted without their labels, because there were too many series.
+    folded: u64,
+}
+
+/// Where requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// The series.
+    at: usize,
+    /// Whether it is not their own.
+    folded: bool,
 }
 
 /// One multiplication: the keys are ours, not an attacker's.
@@ -80,14 +93,21 @@ impl SeriesTable {
 
     /// Counts an exchange.
     pub(crate) fn observe(&mut self, record: &Record<'_>) {
-        let key = record.rule.map_or(0, |rule| rule.id().0) << 16
+        let key = record.served_by.rule.map_or(0, |rule| rule.id().0) << 17
+            | u64::from(record.served_by.canary.is_some()) << 16
             | (record.method as u64) << 12
             | u64::from(record.status);
         let place = match self.by_key.get(&key) {
             Some(place) => *place,
             None => self.place(key, SeriesLabels::of(record)),
         };
-        self.series[place].observe(record);
+        self.folded += u64::from(place.folded);
+        self.series[place.at].observe(record);
+    }
+
+    /// Exchanges that were counted without their labels.
+    pub(crate) fn folded(&self) -> u64 {
+        self.folded
     }
 
     /// Everything, copied.
@@ -96,18 +116,20 @@ impl SeriesTable {
     }
 
     /// Where the series of these labels is, which `key` stands for from now on.
-    fn place(&mut self, key: Key, mut labels: SeriesLabels) -> usize {
+    fn place(&mut self, key: Key, mut labels: SeriesLabels) -> Place {
         if self.by_key.len() >= MOST_KEYS {
             self.by_key.clear();
         }
-        if self.series.len() >= MOST && !self.by_labels.contains_key(&labels) {
-            labels = SeriesLabels { rule: RuleLabels::default(), host: String::new(), ..labels };
+        let folded = self.series.len() >= MOST && !self.by_labels.contains_key(&labels);
+        if folded {
+            labels = SeriesLabels::nameless(labels.method, labels.status);
         }
         let series = &mut self.series;
-        let place = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
+        let at = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
             series.push(Series::new(labels.clone()));
             series.len() - 1
         });
+        let place = Place { at, folded };
         self.by_key.insert(key, place);
         place
     }
@@ -130,13 +152,22 @@ pub(crate) fn merged(all: Vec<Series>) -> Vec<Series> {
 impl SeriesLabels {
     fn of(record: &Record<'_>) -> Self {
         let (method, status) = (record.method, record.status);
-        let Some(rule) = record.rule else {
-            return Self { rule: RuleLabels::default(), host: String::new(), method, status };
+        let Some(rule) = record.served_by.rule else {
+            return Self::nameless(method, status);
         };
         // The port is no label of ingress-nginx: rules that differ in it alone share a series.
         let rule = RuleLabels { service_port: Arc::default(), ..rule.rule().labels.clone() };
-        let host = record.host_label.map(ToString::to_string).unwrap_or_default();
-        Self { rule, host, method, status }
+        let host = record.served_by.host.map(ToString::to_string).unwrap_or_default();
+        let canary = record.served_by.canary.as_deref().map(|backend| {
+            let service = &backend.service;
+            format!("{}-{}-{}", service.namespace, service.name, service.port)
+        });
+        Self { rule, host, canary: canary.unwrap_or_default(), method, status }
+    }
+
+    /// Of requests that no rule served, or that have no series of their own.
+    fn nameless(method: Method, status: u16) -> Self {
+        Self { rule: RuleLabels::default(), host: String::new(), canary: String::new(), method, status }
     }
 }
 
@@ -190,14 +221,14 @@ mod tests {
 
     fn labels(path: &str) -> SeriesLabels {
         let rule = RuleLabels { path: path.into(), ..RuleLabels::default() };
-        SeriesLabels { rule, host: "a.test".to_owned(), method: Method::Get, status: 200 }
+        SeriesLabels { rule, host: "a.test".to_owned(), ..SeriesLabels::nameless(Method::Get, 200) }
     }
 
     #[test]
     fn a_rule_that_changes_again_and_again_keeps_its_one_series() {
         let mut table = SeriesTable::new();
         for identifier in 0..3 * MOST_KEYS as u64 {
-            assert_eq!(table.place(identifier << 16, labels("/")), 0);
+            assert_eq!(table.place(identifier << 17, labels("/")).at, 0);
         }
         assert_eq!(table.series.len(), 1);
         assert!(table.by_key.len() <= MOST_KEYS);
@@ -207,12 +238,14 @@ mod tests {
     fn beyond_the_bound_only_new_rules_lose_their_labels() {
         let mut table = SeriesTable::new();
         for number in 0..MOST as u64 {
-            table.place(number << 16, labels(&format!("/{number}")));
+            table.place(number << 17, labels(&format!("/{number}")));
         }
         let (known, first, second) = (1 << 40, 2 << 40, 3 << 40);
-        assert_eq!(table.place(known, labels("/7")), 7, "a changed rule finds its series");
+        let place = table.place(known, labels("/7"));
+        assert_eq!(place, Place { at: 7, folded: false }, "a changed rule finds its series");
         let nameless = table.place(first, labels("/new"));
         assert_eq!(table.place(second, labels("/newer")), nameless);
-        assert_eq!((table.series.len(), &*table.series[nameless].labels.host), (MOST + 1, ""));
+        assert!(nameless.folded, "what is counted there is counted as folded");
+        assert_eq!((table.series.len(), &*table.series[nameless.at].labels.host), (MOST + 1, ""));
     }
 }

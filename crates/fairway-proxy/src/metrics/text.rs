@@ -2,20 +2,23 @@
 //! dashboards and alerts go on working. Names and labels: docs/metrics.md.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::histogram::{Histogram, LENGTH, SIZE, TIME};
+use super::lines::{escape, head, joined, line, single};
+use super::process::Traffic;
 use super::reason::Stage;
 use super::sample::Sample;
 use super::series::{Series, SeriesLabels, merged};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
 
-/// Writes everything of `sample`.
-pub(crate) fn write(sample: Sample, out: &mut String) {
+/// Writes everything of `sample`; `identity` are the labels that say in ingress-nginx which controller a metric is of.
+pub(crate) fn write(sample: Sample, identity: &str, out: &mut String) {
+    Traffic::of(&sample).write(identity, out);
     let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
     for (name, value) in &counts {
-        head(out, &format!("fairway_{name}"), "counter");
-        line(out, &format!("fairway_{name}"), "", *value);
+        single(out, (&format!("fairway_{name}"), "counter"), "", value);
     }
     head(out, "fairway_upstream_hedges_total", "counter");
     for (outcome, value) in &hedges {
@@ -29,12 +32,9 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
         ("fairway_http2_streams_open", gauges.http2_streams),
         ("fairway_http2_window_growth_bytes", gauges.http2_window),
     ] {
-        head(out, name, "gauge");
-        line(out, name, "", value);
+        single(out, (name, "gauge"), "", value);
     }
-    head(out, "fairway_config_adoption_seconds", "gauge");
-    writeln!(out, "fairway_config_adoption_seconds {}", gauges.adoption.as_secs_f64())
-        .expect("a string takes every write");
+    single(out, ("fairway_config_adoption_seconds", "gauge"), "", gauges.adoption.as_secs_f64());
     head(out, "fairway_refused_connections_total", "counter");
     head(out, "fairway_faults_total", "counter");
     head(out, "fairway_grpc_calls_total", "counter");
@@ -54,17 +54,27 @@ pub(crate) fn write(sample: Sample, out: &mut String) {
             line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
         }
     }
+    let merged = merged(series).into_iter();
     let mut sorted: Vec<(String, Series)> =
-        merged(series).into_iter().map(|series| (labels(&series.labels), series)).collect();
+        merged.map(|series| (joined(&labels(&series.labels), identity), series)).collect();
     sorted.sort_by(|left, right| left.0.cmp(&right.0));
+    single(out, ("fairway_metrics_series", "gauge"), "", sorted.len());
     requests(&sorted, out);
 }
 
 /// Writes the memory in use and its budget.
 pub(crate) fn write_memory((used, budget): (u64, u64), out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
-        head(out, name, "gauge");
-        line(out, name, "", value);
+        single(out, (name, "gauge"), "", value);
+    }
+}
+
+/// Writes the time that each worker, by its number, has spent on CPUs.
+pub(crate) fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
+    head(out, "fairway_worker_cpu_seconds_total", "counter");
+    for (worker, cpu) in workers {
+        let labels = format!("worker=\"{worker}\"");
+        line(out, "fairway_worker_cpu_seconds_total", &labels, cpu.as_secs_f64());
     }
 }
 
@@ -91,8 +101,9 @@ fn requests(all: &[(String, Series)], out: &mut String) {
     family(out, "bytes_sent", all, |series| (&series.bytes_sent, &SIZE, UNITS));
 }
 
-/// What one unit of an observation is in the unit of the metric.
-const SECONDS: f64 = 1e-6;
+/// How many units of an observation are one of the metric. Dividing by it gives the decimal fractions that queries name
+/// (`le="0.1"`), which multiplying by its inverse does not.
+const SECONDS: f64 = 1e6;
 const UNITS: f64 = 1.0;
 
 fn family<const N: usize>(
@@ -109,12 +120,12 @@ fn family<const N: usize>(
         for (count, bound) in histogram.buckets.iter().zip(bounds) {
             below += count;
             #[expect(clippy::cast_precision_loss, reason = "bucket bounds are small")]
-            let bound = *bound as f64 * unit;
+            let bound = *bound as f64 / unit;
             line(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), below);
         }
         line(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), histogram.count);
         #[expect(clippy::cast_precision_loss, reason = "a sum is an approximation to its reader")]
-        let sum = histogram.sum as f64 * unit;
+        let sum = histogram.sum as f64 / unit;
         writeln!(out, "{name}_sum{{{labels}}} {sum}").expect("a string takes every write");
         line(out, &format!("{name}_count"), labels, histogram.count);
     }
@@ -130,7 +141,7 @@ fn labels(labels: &SeriesLabels) -> String {
         ("path", &*rule.path),
         ("host", &labels.host),
         ("method", method(labels.method)),
-        ("canary", ""),
+        ("canary", &labels.canary),
     ] {
         write!(text, "{name}=\"{}\",", escape(value)).expect("a string takes every write");
     }
@@ -154,15 +165,25 @@ fn method(method: fairway_message::Method) -> &'static str {
     }
 }
 
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Counters, Gauges};
+    use crate::record::Record;
+    use fairway_runtime::clock::Instant;
 
-fn head(out: &mut String, name: &str, kind: &str) {
-    writeln!(out, "# TYPE {name} {kind}").expect("a string takes every write");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
-    writeln!(out, "{name}{open}{labels}{close} {value}").expect("a string takes every write");
+    #[test]
+    fn buckets_have_the_bounds_that_dashboards_select() {
+        let counters = Counters::new();
+        counters.exchange(&Record::new(Instant::now(), 10));
+        let mut text = String::new();
+        write(counters.sample(Gauges::default()), "controller_pod=\"p\"", &mut text);
+        let name = "nginx_ingress_controller_request_duration_seconds_bucket{";
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        let bounds: Vec<_> = lines.filter_map(|line| line.split("le=\"").nth(1)?.split('"').next()).collect();
+        let expected =
+            ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
+        assert_eq!(bounds, expected);
+        assert!(text.contains("status=\"0\",controller_pod=\"p\"} 1\n"), "{text}");
+    }
 }

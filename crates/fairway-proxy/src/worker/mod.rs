@@ -16,6 +16,7 @@ use std::task::Waker;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::descriptors::{Budget, Descriptors};
 use fairway_runtime::memory::{Memory, Return, return_memory};
+use fairway_runtime::spent::thread_cpu;
 use fairway_runtime::waits::Waits;
 
 use crate::access_log::AccessLog;
@@ -156,6 +157,8 @@ impl<N: Network> Worker<N> {
             shedding_workers: u64::from(self.is_shedding()),
             http2_streams: self.counters.http2.streams().get(),
             http2_window: self.budgets.windows.lent(),
+            exchanges: self.admission.room.descriptors.exchanges() as u64,
+            cpu: thread_cpu(),
         };
         self.counters.sample(gauges)
     }

@@ -225,6 +225,7 @@ pub(crate) fn certificate(key: &str, leaf: &Leaf) -> Certificate {
         private_key: PrivateKey::from_der(leaf.key_der.secret_pkcs8_der()),
         names: Vec::new(),
         not_after: i64::MAX,
+        issued: Arc::default(),
     }
 }
 
@@ -271,7 +272,7 @@ impl Running {
 
     /// The value of one line of the metrics; 0 when it is not there.
     pub(crate) async fn metric(&self, series: &str) -> u64 {
-        let text = self.handle.metrics_text().await;
+        let text = self.handle.metrics_text("").await;
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }

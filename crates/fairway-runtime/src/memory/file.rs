@@ -37,7 +37,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// The number that follows `name` at the beginning of a line.
-pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }

@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use budget::MemoryBudget;
+pub(crate) use file::field;
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 

@@ -13,6 +13,7 @@ use x509_parser::prelude::FromDer;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::object::{Kind, ObjectKey, Sourced};
+use crate::shared::issued;
 
 /// A certificate that was read, and when.
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ pub(crate) fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, 
         origin: secret.origin(Kind::Secret, key, ""),
         names: names(&parsed),
         not_after: parsed.validity().not_after.timestamp(),
+        issued: Arc::new(issued::of(&parsed)),
         private_key: PrivateKey::from_der(private_key.secret_der()),
         chain: chain.iter().map(|der| Arc::from(der.as_ref())).collect(),
     };

@@ -6,6 +6,7 @@ pub(crate) mod balance;
 pub(crate) mod certificate;
 pub(crate) mod endpoints;
 pub(crate) mod external;
+pub(crate) mod issued;
 pub(crate) mod references;
 pub(crate) mod service_url;
 pub(crate) mod text;

@@ -143,11 +143,12 @@ impl Condition {
         }
     }
 
-    pub(super) fn metrics_text(&self) -> String {
+    /// What it counts; `identity` are the labels that the metrics of ingress-nginx all have.
+    pub(super) fn metrics_text(&self, identity: &str) -> String {
         match self {
             Self::Directory => String::new(),
             Self::Cluster(cluster, reporting) => {
-                cluster.condition().metrics_text() + &reporting.metrics_text()
+                cluster.condition().metrics_text() + &reporting.metrics_text(identity)
             }
         }
     }

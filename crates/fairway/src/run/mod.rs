@@ -16,11 +16,11 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
-use fairway_control::admin::{Admin, Audience, Pages};
+use fairway_control::admin::{Admin, Audience, Identity, Pages};
 use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
 
-use crate::args::RunArgs;
-use crate::logging;
+use crate::args::{ReportArgs, RunArgs};
+use crate::{logging, version};
 use feed::Feed;
 use gate::Gate;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
     gate.tell(feed.reporting());
-    serve_admins(admins, &pipeline, &gate, &feed)?;
+    serve_admins(admins, pages(args, &pipeline, &gate, &feed))?;
     feed.wait_for_first(args, &pipeline)?;
     let proxy = gate.open(options(args)?)?;
     tracing::info!(
@@ -77,29 +77,39 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
     Ok(admins)
 }
 
-fn serve_admins(
-    admins: Vec<(Admin, Audience)>,
-    pipeline: &Pipeline,
-    gate: &Arc<Gate>,
-    feed: &Feed,
-) -> Result<()> {
+fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> Pages {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());
-    let pages = Arc::new(Pages {
+    let identity = identity(args);
+    let labels: Arc<str> = identity.labels().into();
+    Pages {
         viewer: pipeline.viewer(),
         readiness: Box::new(move || waiting.explain(for_readiness.readiness())),
         adopted: Box::new(move || for_adopted.adopted()),
+        identity,
         metrics: Box::new(move || {
-            let handle = for_metrics.handle();
-            let control = for_metrics.propagation().text() + &told.metrics_text();
+            let (handle, labels) = (for_metrics.handle(), labels.clone());
+            let control = for_metrics.propagation().text() + &told.metrics_text(&labels);
             Box::pin(async move {
                 match handle {
-                    Some(handle) => control + &handle.metrics_text().await,
+                    Some(handle) => control + &handle.metrics_text(&labels).await,
                     None => control,
                 }
             })
         }),
-    });
+    }
+}
+
+/// Which controller this is, by the first class that it serves.
+fn identity(args: &RunArgs) -> Identity {
+    let class = args.translation.controller_class.first().map(String::as_str).unwrap_or_default();
+    let ReportArgs { pod_namespace, pod_name, .. } = &args.report;
+    let pod = (pod_namespace.as_deref().unwrap_or_default(), pod_name.as_deref().unwrap_or_default());
+    Identity::new(class, pod, version::REVISION)
+}
+
+fn serve_admins(admins: Vec<(Admin, Audience)>, pages: Pages) -> Result<()> {
+    let pages = Arc::new(pages);
     for (admin, audience) in admins {
         admin.serve(pages.clone(), audience).context("the admin server")?;
     }

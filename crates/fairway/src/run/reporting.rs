@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use fairway_control::Pipeline;
 use fairway_control::cluster::Cluster;
 use fairway_control::status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
-use fairway_control::webhook::{Files, Webhook};
+use fairway_control::webhook::{Files, Reviews, Webhook};
 use fairway_translate::ObjectKey;
 
 use crate::args::{ReportArgs, WebhookArgs};
@@ -22,11 +22,14 @@ const DEFAULT_LEASE: &str = "fairway-leader";
 #[derive(Clone)]
 pub(super) struct Reporting {
     standing: Option<Standing>,
+    lease: Arc<str>,
+    reviews: Option<Reviews>,
     reporter: Arc<Mutex<Option<Reporter>>>,
 }
 
 impl Reporting {
     pub(super) fn start(args: &ReportArgs, cluster: &Cluster, pipeline: &Pipeline) -> Result<Self> {
+        let mut reviews = None;
         if let WebhookArgs {
             address: Some(address),
             webhook_certificate: Some(chain),
@@ -37,7 +40,7 @@ impl Reporting {
             let files =
                 Files { chain: chain.clone(), key: key.clone(), client_ca: webhook_client_ca.clone() };
             let webhook = Webhook::bind(*address, files).context("--webhook")?;
-            webhook.serve(pipeline.inlet()).context("--webhook")?;
+            reviews = Some(webhook.serve(pipeline.inlet()).context("--webhook")?);
         }
         let reporter = match options(args)? {
             Some(options) => {
@@ -47,11 +50,16 @@ impl Reporting {
             None => None,
         };
         let standing = reporter.as_ref().map(Reporter::standing);
-        Ok(Self { standing, reporter: Arc::new(Mutex::new(reporter)) })
+        Ok(Self { standing, lease: lease(args).into(), reviews, reporter: Arc::new(Mutex::new(reporter)) })
     }
 
-    pub(super) fn metrics_text(&self) -> String {
-        self.standing.as_ref().map(Standing::metrics_text).unwrap_or_default()
+    /// The metrics of status, Lease, Events and webhook; `identity` are the labels that those of ingress-nginx all have.
+    pub(super) fn metrics_text(&self, identity: &str) -> String {
+        let standing = self.standing.as_ref();
+        let standing =
+            standing.map(|standing| standing.metrics_text() + &standing.election_text(&self.lease, identity));
+        let reviews = self.reviews.as_ref().map(|reviews| reviews.metrics_text(identity));
+        standing.into_iter().chain(reviews).collect()
     }
 
     /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
@@ -62,6 +70,11 @@ impl Reporting {
             reporter.stop(FAREWELL);
         }
     }
+}
+
+/// The name of the Lease.
+fn lease(args: &ReportArgs) -> &str {
+    args.election_id.as_deref().unwrap_or(DEFAULT_LEASE)
 }
 
 /// Who writes what; `None` when nobody can be elected.
@@ -85,9 +98,5 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
             "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
         ),
     };
-    Ok(Some(ReporterOptions {
-        pod,
-        election_id: args.election_id.clone().unwrap_or_else(|| DEFAULT_LEASE.to_owned()),
-        mode,
-    }))
+    Ok(Some(ReporterOptions { pod, election_id: lease(args).to_owned(), mode }))
 }

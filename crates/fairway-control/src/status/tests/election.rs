@@ -14,6 +14,10 @@ async fn the_first_replica_acquires_the_lease_and_renews_it() {
     let replica = world.replica("one", &["192.0.2.1"]);
     within(1, "it leads", || replica.standing.leads()).await;
     assert!(replica.standing.metrics_text().contains("fairway_leader 1\n"));
+    let election = replica.standing.election_text("the-lease", "controller_pod=\"one\"");
+    let line =
+        "nginx_ingress_controller_leader_election_status{controller_pod=\"one\",name=\"the-lease\"} 1\n";
+    assert!(election.ends_with(line), "{election}");
     let renewed = || world.api.object(LEASE).unwrap()["metadata"]["resourceVersion"].clone();
     let before = renewed();
     within(3, "it is renewed", || renewed() != before).await;
