@@ -35,9 +35,9 @@ const WEBHOOK: &str =
 const BY_HAND_OBJECT: &str = "Fairway's chart has no value for it; add it to the object by hand";
 const NO_EXTRA: &str = "Fairway's chart adds nothing to the pod";
 const ADD_HEADERS: &str =
-    "put it into a ConfigMap by hand, and NAMESPACE/NAME of that into settings.add-headers";
+    "headers of all answers cannot be set yet; fairway.dev/response-headers sets them for an Ingress";
 const PROXY_SET_HEADERS: &str =
-    "put it into a ConfigMap by hand, and NAMESPACE/NAME of that into settings.proxy-set-headers";
+    "headers of all requests cannot be set yet; fairway.dev/request-headers sets them for an Ingress";
 const NODE_ADDRESSES: &str = "addresses of nodes are not published; name them in status.publishAddresses";
 const PROBE: &str = "paths and ports of probes are Fairway's own";
 const LEASE: &str =

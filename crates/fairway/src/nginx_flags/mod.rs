@@ -7,6 +7,7 @@ mod line;
 mod table;
 
 use clap::CommandFactory;
+use fairway_migrate::values::FlagMeaning;
 
 use crate::args::Cli;
 use line::Given;
@@ -45,6 +46,30 @@ pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Optio
         }
     }
     Some(translation.finish())
+}
+
+/// What a flag of ingress-nginx, as values of its chart have it, means as an argument of Fairway's chart.
+pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
+    let run = Cli::command();
+    let run = run.find_subcommand("run").expect("it is a subcommand");
+    let is_own = || run.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let Some(flag) = Dialect::IngressNginx.flag(name) else {
+        return match is_own() {
+            true => FlagMeaning::Argument(format!("--{name}={value}")),
+            false => FlagMeaning::Lost("nobody knows this flag".to_owned()),
+        };
+    };
+    match flag.meaning {
+        Meaning::Is(own) => FlagMeaning::Argument(format!("--{own}={value}")),
+        Meaning::Switch(own) if value == "true" => FlagMeaning::Argument(format!("--{own}")),
+        Meaning::Switch(_) => FlagMeaning::Nothing,
+        Meaning::Lost { without, what } if !without.contains(&value) => FlagMeaning::Lost(what.to_owned()),
+        Meaning::Lost { .. } => FlagMeaning::Nothing,
+        Meaning::Address(own) | Meaning::OfThisNamespace(own) => {
+            FlagMeaning::Lost(format!("give --{own} in extraArgs by hand"))
+        }
+        Meaning::Port(_) | Meaning::Status => FlagMeaning::Lost("set it by hand".to_owned()),
+    }
 }
 
 /// Whose program it is, by the name of its file.
