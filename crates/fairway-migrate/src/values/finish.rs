@@ -49,7 +49,7 @@ fn on_the_host_network(outcome: &mut Outcome) {
     }
     outcome.lose(
         "controller.hostNetwork",
-        "kept; nodes must let an unprivileged user bind ports 80 and 443 (sysctl net.ipv4.ip_unprivileged_port_start=80), \
-         and while ingress-nginx runs on a node, its ports 80, 443 and 10254 are taken there",
+        "kept; nodes must let an unprivileged user bind ports 80 and 443 (sysctl \
+         net.ipv4.ip_unprivileged_port_start=80), and while ingress-nginx runs on a node, its ports 80, 443 and 10254 are taken there",
     );
 }

@@ -1,6 +1,8 @@
-//! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values in, values out.
+//! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values in,
+//! values out.
 //!
-//! [`table`] says what each path means, [`special`] holds the meanings that take a function, and [`convert`] walks over the input.
+//! [`table`] says what each path means, [`special`] holds the meanings that take a function, and [`convert`] walks over
+//! the input.
 
 mod finish;
 mod kind;
@@ -26,7 +28,8 @@ pub enum FlagMeaning {
     Lost(String),
 }
 
-/// What `input`, values of the chart of ingress-nginx, is for Fairway's chart. `flag` says what a flag with its value means.
+/// What `input`, values of the chart of ingress-nginx, is for Fairway's chart. `flag` says what a flag with its value
+/// means.
 pub fn convert(input: &Map<String, Value>, flag: &dyn Fn(&str, &str) -> FlagMeaning) -> Converted {
     let mut walk = Walk { outcome: Outcome::default(), flag };
     walk.below("", input);

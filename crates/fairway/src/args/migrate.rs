@@ -19,15 +19,15 @@ pub(crate) enum MigrateWhat {
     Values(ValuesArgs),
 }
 
-/// Turns values of the Helm chart of ingress-nginx into values of Fairway's chart, and says on standard error what is lost.
+/// Turns values of the Helm chart of ingress-nginx into values of Fairway's chart.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   fairway migrate values ingress-nginx.yaml --output fairway.yaml
   helm get values ingress-nginx --namespace ingress-nginx -o yaml | fairway migrate values - >fairway.yaml
 
-Standard error has a line per value: lost (with what to do by hand), or note (it means nothing with Fairway). Values that the
-input does not set are those of Fairway's chart.
+Standard error has a line per value: lost (with what to do by hand), or note (it means nothing with Fairway).
+Values that the input does not set are those of Fairway's chart.
 
 Exit codes: 0 every value has a meaning, 1 something is lost, 2 the file cannot be read.")]
 pub(crate) struct ValuesArgs {
@@ -35,6 +35,6 @@ pub(crate) struct ValuesArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Write here instead of to standard output
-    #[arg(long, env = "FAIRWAY_OUTPUT", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
