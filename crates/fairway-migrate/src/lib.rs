@@ -9,5 +9,5 @@ mod snippets;
 pub mod values;
 
 pub use quirks::Quirk;
-pub use report::{Entry, Objects, Report, Row, Summary, Verdict};
+pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
 pub use show::{html, markdown, text};

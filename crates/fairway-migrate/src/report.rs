@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::Origin;
-use fairway_translate::{Diagnostic, Known, ObjectKey, Severity, Support, Translation, known_annotations};
+use fairway_translate::{
+    Change, Diagnostic, Known, Object, ObjectKey, Severity, Support, Translation, known_annotations,
+};
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 
@@ -15,14 +17,33 @@ use crate::snippets;
 /// What is reported on.
 #[derive(Debug)]
 pub struct Objects<'o> {
-    /// All Ingresses, each with the place where it was read.
-    pub ingresses: &'o [(Arc<Ingress>, Option<String>)],
+    /// All Ingresses.
+    pub ingresses: &'o Ingresses,
     /// What translation made of them.
     pub translation: &'o Translation,
     /// All that is said about any object.
     pub diagnostics: &'o [Diagnostic],
     /// The prefix of annotations.
     pub prefix: &'o str,
+}
+
+/// Ingresses, each with the place where it was read (`FILE:LINE`).
+#[derive(Debug, Default)]
+pub struct Ingresses(Vec<(Arc<Ingress>, Option<String>)>);
+
+impl Ingresses {
+    /// Those among objects that were read.
+    #[must_use]
+    pub fn among(changes: &[Change]) -> Self {
+        let ingresses = changes.iter().filter_map(|change| match change {
+            Change::Set(Object::Ingress(ingress), source) => {
+                let place = source.as_ref().map(|source| format!("{}:{}", source.file, source.line));
+                Some((Arc::clone(ingress), place))
+            }
+            _ => None,
+        });
+        Self(ingresses.collect())
+    }
 }
 
 /// All Ingresses that would be served.
@@ -130,6 +151,7 @@ impl Report {
         }
         let ours: Vec<_> = found
             .ingresses
+            .0
             .iter()
             .map(|(ingress, place)| (ObjectKey::of(&ingress.metadata), &**ingress, place))
             .filter(|(key, ..)| {
@@ -146,7 +168,7 @@ impl Report {
             ingresses.push(entry);
         }
         ingresses.sort_by(|one, other| one.ingress.cmp(&other.ingress));
-        let of_others = found.ingresses.len() - ingresses.len();
+        let of_others = found.ingresses.0.len() - ingresses.len();
         Self { summary: Summary::of(&ingresses, of_others), ingresses, others }
     }
 }

@@ -15,6 +15,7 @@ pub mod guard;
 pub mod hop;
 pub mod host;
 pub mod listener;
+pub mod log_format;
 pub mod matches;
 pub mod origin;
 pub mod policy;
@@ -43,6 +44,7 @@ pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, Mirr
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls};
+pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, Timeouts};

@@ -1,9 +1,12 @@
 //! Settings of the data plane as a whole, all of which change live unless they say otherwise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use crate::log_format::LogFormat;
 
 /// Settings that belong to no rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +19,9 @@ pub struct Settings {
     pub forwarded: ForwardedTrust,
     /// Whether requests are logged; `None` leaves it to the flag.
     pub access_log: Option<AccessLog>,
+    /// The format of its lines; `None` leaves it to the flag.
+    #[serde(default)]
+    pub log_format: Option<Arc<LogFormat>>,
     /// The number of workers; `None` leaves it to the flag. Applied at restart only.
     pub workers: Option<u32>,
 }

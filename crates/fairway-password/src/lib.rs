@@ -1,6 +1,6 @@
 //! Passwords against the hashes that `htpasswd` and `crypt(3)` write. Pure: no I/O, no clock, no thread; it stores nothing.
 //!
-//! [`Hash`] says what a text is and what verifying it costs; what is not known, or costs too much, is no hash, so nobody's
+//! [`struct@Hash`] says what a text is and what verifying it costs; what is not known, or costs too much, is no hash, so nobody's
 //! password fits it.
 
 mod file;

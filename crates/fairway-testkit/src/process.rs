@@ -244,6 +244,12 @@ impl Fairway {
         self
     }
 
+    /// What it has printed.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.program.lines()
+    }
+
     /// The process.
     pub fn program(&mut self) -> &mut Program {
         &mut self.program

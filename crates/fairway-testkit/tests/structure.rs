@@ -52,6 +52,7 @@ const CRATES: &[Place] = &[
             "fairway-grpc",
             "fairway-guards",
             "fairway-http2",
+            "fairway-log",
             "fairway-message",
             "fairway-model",
             "fairway-routing",
@@ -62,6 +63,7 @@ const CRATES: &[Place] = &[
         ],
         never: KUBERNETES,
     },
+    Place { name: "fairway-log", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-session", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place { name: "fairway-tls", may: &["fairway-model"], never: INPUT_OUTPUT },
     Place {
@@ -135,6 +137,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-guards",
     "fairway-http1",
     "fairway-http2",
+    "fairway-log",
     "fairway-proxy",
     "fairway-runtime",
     "fairway-session",

@@ -24,7 +24,8 @@ pub use ingress::references::References;
 pub use object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use options::{
     CONTROLLER, External, ExternalNames, HostOptions, HostOwnership, IngressListeners, ListenAt,
-    LoopbackEndpoints, Options, Own, ProxySenders, Trust, UnsupportedProtection, WithoutClass,
+    LogFormatChoice, LoopbackEndpoints, Options, Own, ProxySenders, Trust, UnsupportedProtection,
+    WithoutClass,
 };
 pub use resources::{Change, Resources};
 pub use shared::references::Difference;

@@ -147,6 +147,18 @@ pub struct HostOptions {
     pub ownership: HostOwnership,
     /// Which form of the path backends see where the settings ConfigMap says nothing and no annotation rewrites it.
     pub forwarded_path: ForwardedPath,
+    /// Whether the settings ConfigMap chooses the format of the access log.
+    pub log_format: LogFormatChoice,
+}
+
+/// Whether the settings ConfigMap chooses the format of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormatChoice {
+    /// It may.
+    #[default]
+    Settings,
+    /// The flag has chosen one that no text describes, or no log.
+    Flag,
 }
 
 /// Whose a host is when Ingresses of several namespaces name it.
@@ -161,7 +173,11 @@ pub enum HostOwnership {
 
 impl Default for HostOptions {
     fn default() -> Self {
-        Self { ownership: HostOwnership::default(), forwarded_path: ForwardedPath::AsReceived }
+        Self {
+            ownership: HostOwnership::default(),
+            forwarded_path: ForwardedPath::AsReceived,
+            log_format: LogFormatChoice::default(),
+        }
     }
 }
 

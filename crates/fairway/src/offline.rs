@@ -2,12 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fairway_control::{Engine, Outcome, clock, cluster, directory};
-use fairway_translate::{Change, Diagnostic, Object, Options};
-use k8s_openapi::api::networking::v1::Ingress;
+use fairway_migrate::Ingresses;
+use fairway_translate::{Change, Diagnostic, Options};
 
 use crate::args::ClusterArgs;
 
@@ -22,7 +21,7 @@ pub(crate) struct Offline {
     /// Its objects that are read.
     pub(crate) objects: usize,
     /// Its Ingresses, and where each was read.
-    pub(crate) ingresses: Vec<(Arc<Ingress>, Option<String>)>,
+    pub(crate) ingresses: Ingresses,
 }
 
 /// Reads a directory or a file.
@@ -67,13 +66,7 @@ pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Of
 
 fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
     let objects = changes.len();
-    let ingresses = changes.iter().filter_map(|change| match change {
-        Change::Set(Object::Ingress(ingress), source) => {
-            Some((ingress.clone(), source.as_ref().map(|source| format!("{}:{}", source.file, source.line))))
-        }
-        _ => None,
-    });
-    let ingresses = ingresses.collect();
+    let ingresses = Ingresses::among(&changes);
     let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
     let outcome = engine.current().cloned().context("the first update always has an outcome")?;

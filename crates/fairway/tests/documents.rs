@@ -116,6 +116,14 @@ fn every_reason_is_described_with_its_status() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+#[test]
+fn variables_of_the_log_are_described() {
+    let text = document("docs/metrics.md");
+    let described: BTreeSet<_> = quoted(&text).filter_map(|word| word.strip_prefix('$')).collect();
+    let known = fairway_model::Word::NAMES.iter().map(|(name, _)| *name).collect();
+    nothing_beyond(&known, &described, "not described");
+}
+
 #[tokio::test]
 async fn metrics_and_log_members_are_those_of_a_running_process() {
     let manifests = Manifests::new();

@@ -140,6 +140,38 @@ async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
     }
 }
 
+#[tokio::test]
+async fn the_format_of_the_log_follows_its_key_while_it_runs() {
+    let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
+    let typed = Backend::http(|_| Answer::with_headers(200, &[("Content-Type", "text/x")], "it")).await;
+    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[typed.address()]));
+    let fairway = run(&manifests, &["--workers", "1", "--trusted-forwarders", "127.0.0.0/8"]).await;
+    let ask = async |path: &str| {
+        let mut client = Client::connect(fairway.http).await.unwrap();
+        let request = Request::get("a.test", path)
+            .header("X-Forwarded-For", "203.0.113.9")
+            .header("User-Agent", "one\" 200 two")
+            .header("Authorization", "Basic YW5uOnNlY3JldA==")
+            .close();
+        assert_eq!(client.exchange(&request).await.unwrap().status, 200);
+    };
+    let is_printed = |is_it: &dyn Fn(&str) -> bool| fairway.lines().iter().any(|line| is_it(line));
+    ask("/first").await;
+    let first = |line: &str| line.starts_with("127.0.0.1 - ann [") && line.ends_with(" -");
+    eventually("a line of the default", PATIENCE, || async { is_printed(&first) }).await;
+    let format =
+        r#"mine $the_real_ip "$request" $status "$http_user_agent" $sent_http_content_type $geoip_city"#;
+    let keys = [("use-forwarded-headers", "true"), ("log-format-upstream", format)];
+    manifests.put("settings.yaml", config_map("a", "settings", &keys));
+    let mine = r#"mine 203.0.113.9 "GET /second HTTP/1.1" 200 "one\x22 200 two" text/x -"#;
+    eventually("the format is followed", PATIENCE, || async {
+        ask("/second").await;
+        is_printed(&|line| line == mine)
+    })
+    .await;
+    assert!(is_printed(&|line| line.contains("unsupported-setting") && line.contains("$geoip_city")));
+}
+
 /// A Service of type ExternalName `name` behind `name.test`.
 fn external(name: &str, target: &str, port: u16) -> String {
     let ingress =

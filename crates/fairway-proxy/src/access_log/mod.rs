@@ -4,87 +4,111 @@
 //! once a tick; when the writer is behind, whole buffers are dropped and counted.
 
 mod json;
-mod nginx;
 #[cfg(test)]
 mod tests;
 mod words;
 mod writer;
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use fairway_log::{Process, WallClock};
+use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_routing::Logging;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use crate::buffers::Buffers;
 use crate::options::AccessLogFormat;
-use crate::peer::Peer;
 use crate::record::Record;
 
+pub(crate) use words::Seen;
 pub(crate) use writer::{LogSender, LogThread};
 
 /// A buffer is handed over above this size.
 const FULL: usize = 32 * 1024;
 
+/// What [`AccessLogFormat::NginxAddresses`] has at the end.
+const ADDRESSES: &str = " $the_real_ip $realip_remote_addr";
+
 /// A worker's end of the log.
 pub(crate) struct AccessLog {
     format: AccessLogFormat,
-    switched: Cell<Switch>,
+    /// The format of the flag in words; it is not used for JSON.
+    built_in: Arc<LogFormat>,
+    /// What the configuration wants.
+    wanted: RefCell<Wanted>,
     to: LogSender,
     lines: RefCell<Vec<u8>>,
     dropped: Cell<u64>,
     clock: RefCell<WallClock>,
+    process: Process,
+}
+
+/// What the configuration wants.
+struct Wanted {
+    switched: Switch,
+    /// How lines are written that are not JSON.
+    words: Arc<LogFormat>,
+    sender: Sender,
 }
 
 /// Whether the configuration lets the log be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Switch {
+enum Switch {
     On,
     Off,
 }
 
-/// The time as logs write it, formatted once a second.
-struct WallClock {
-    second: i64,
-    nginx: String,
-    iso: String,
+/// Whether lines show who sent the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Shown,
+    Unseen,
 }
 
 impl AccessLog {
     pub(crate) fn new(format: AccessLogFormat, to: LogSender) -> Self {
+        let built_in = Arc::new(built_in(format));
+        let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             format,
-            switched: Cell::new(Switch::On),
+            wanted: RefCell::new(Wanted::new(Switch::On, Arc::clone(&built_in), format)),
+            built_in,
             to,
             lines: RefCell::new(Vec::new()),
             dropped: Cell::new(0),
-            clock: RefCell::new(WallClock { second: i64::MIN, nginx: String::new(), iso: String::new() }),
+            clock: RefCell::new(WallClock::default()),
+            process: Process { id: std::process::id(), hostname: hostname.trim().to_owned() },
         }
     }
 
-    /// The configuration's word; the format is the process's.
-    pub(crate) fn switch(&self, to: Switch) {
-        self.switched.set(to);
+    /// The configuration's word; whether the lines are JSON is the process's.
+    pub(crate) fn adopt(&self, settings: &Settings) {
+        let switched = match settings.access_log {
+            Some(fairway_model::AccessLog::Off) => Switch::Off,
+            Some(fairway_model::AccessLog::On) | None => Switch::On,
+        };
+        let words = settings.log_format.as_ref().unwrap_or(&self.built_in);
+        *self.wanted.borrow_mut() = Wanted::new(switched, Arc::clone(words), self.format);
     }
 
     /// Writes the line of an exchange, unless its rule wants none.
-    pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, peer: &Peer) {
-        if self.format == AccessLogFormat::Off || self.switched.get() == Switch::Off {
+    pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, seen: Seen<'_>) {
+        let wanted = self.wanted.borrow();
+        if self.format == AccessLogFormat::Off || wanted.switched == Switch::Off {
             return;
         }
         if record.rule.is_some_and(|rule| rule.steps().log == Logging::Nothing) {
             return;
         }
         let mut clock = self.clock.borrow_mut();
-        clock.update();
+        clock.set(SystemTime::now());
         let mut lines = self.lines.borrow_mut();
         match self.format {
-            AccessLogFormat::Nginx => nginx::line(&mut lines, record, buffers, (peer, &clock.nginx)),
-            AccessLogFormat::NginxAddresses => {
-                nginx::line_with_addresses(&mut lines, record, buffers, (peer, &clock.nginx));
+            AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => {
+                words::line((record, buffers, seen), &clock, &self.process).write(&wanted.words, &mut lines);
             }
-            AccessLogFormat::Json => json::line(&mut lines, record, buffers, &clock.iso),
+            AccessLogFormat::Json => json::line(&mut lines, record, buffers, clock.iso()),
             AccessLogFormat::Off => {}
         }
         if lines.len() >= FULL {
@@ -94,7 +118,7 @@ impl AccessLog {
 
     /// Whether lines show who sent the bytes.
     pub(crate) fn shows_sender(&self) -> bool {
-        matches!(self.format, AccessLogFormat::NginxAddresses | AccessLogFormat::Json)
+        self.wanted.borrow().sender == Sender::Shown
     }
 
     /// Hands over what has gathered.
@@ -119,15 +143,21 @@ impl AccessLog {
     }
 }
 
-impl WallClock {
-    fn update(&mut self) {
-        let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH);
-        if now.as_second() == self.second {
-            return;
-        }
-        self.second = now.as_second();
-        let utc = now.to_zoned(TimeZone::UTC);
-        self.nginx = utc.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
-        self.iso = utc.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+impl Wanted {
+    fn new(switched: Switch, words: Arc<LogFormat>, format: AccessLogFormat) -> Self {
+        let shown = match format {
+            AccessLogFormat::Json => true,
+            AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => words.has(Word::Sender),
+            AccessLogFormat::Off => false,
+        };
+        let sender = if shown { Sender::Shown } else { Sender::Unseen };
+        Self { switched, words, sender }
     }
+}
+
+/// The words of the flag.
+fn built_in(format: AccessLogFormat) -> LogFormat {
+    let addresses = if format == AccessLogFormat::NginxAddresses { ADDRESSES } else { "" };
+    let text = [LogFormat::BUILT_IN, addresses].concat();
+    LogFormat::read(&text, Escape::Nginx).expect("a test reads both").format
 }

@@ -1,16 +1,17 @@
-//! Lines of both formats, and that nothing a client sends can forge one.
+//! Lines of all formats, and that nothing a client sends can forge one.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::time::Duration;
 
+use fairway_log::{Process, WallClock};
 use fairway_message::HeadLimits;
-use fairway_model::Filter;
+use fairway_model::{Escape, Filter, LogFormat, Settings};
 use fairway_routing::{CompiledRule, Matched, Request};
 use fairway_runtime::clock::Instant;
 use serde_json::json;
 
-use super::{AccessLog, LogSender, Switch, json, nginx};
+use super::{ADDRESSES, AccessLog, LogSender, Seen, json, words};
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
@@ -63,8 +64,18 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
 }
 
 fn nginx_line(record: &Record<'_>, buffers: &Buffers) -> String {
+    line_in(LogFormat::BUILT_IN, Escape::Nginx, (record, buffers))
+}
+
+fn line_in(format: &str, escape: Escape, (record, buffers): (&Record<'_>, &Buffers)) -> String {
+    let read = LogFormat::read(format, escape).unwrap();
+    assert!(read.unknown.is_empty(), "{:?}", read.unknown);
+    let mut clock = WallClock::default();
+    clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
+    let (peer, process) = (peer(), Process { id: 7, hostname: "pod-1".to_owned() });
+    let seen = Seen { peer: &peer, port: Some(80), introduced: false };
     let mut out = Vec::new();
-    nginx::line(&mut out, record, buffers, (&peer(), "21/Nov/2026:02:48:17 +0000"));
+    words::line((record, buffers, seen), &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -114,9 +125,7 @@ fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
     let plain = nginx_line(&record, &buffers);
     let mut with = |sender| {
         buffers.parties.sender = sender;
-        let mut out = Vec::new();
-        nginx::line_with_addresses(&mut out, &record, &buffers, (&peer(), "21/Nov/2026:02:48:17 +0000"));
-        String::from_utf8(out).unwrap()
+        line_in(&[LogFormat::BUILT_IN, ADDRESSES].concat(), Escape::Nginx, (&record, &buffers))
     };
     let plain = plain.trim_end();
     assert_eq!(with(Some("10.0.0.1".parse().unwrap())), format!("{plain} 203.0.113.7 10.0.0.1\n"));
@@ -183,15 +192,16 @@ fn no_value_ends_its_quotes_or_its_line() {
 fn what_cannot_be_written_is_dropped_and_counted() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
-    let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
+    let seen = Seen { peer: &peer, port: None, introduced: false };
     for _ in 0..3 {
-        log.write(&record, &buffers, &peer());
+        log.write(&record, &buffers, seen);
         log.flush();
     }
     assert_eq!(log.dropped(), 2, "a worker never waits");
     assert_eq!(receiver.recv().unwrap().iter().filter(|byte| **byte == b'\n').count(), 1);
-    log.switch(Switch::Off);
-    log.write(&record, &buffers, &peer());
+    log.adopt(&Settings { access_log: Some(fairway_model::AccessLog::Off), ..Settings::default() });
+    log.write(&record, &buffers, seen);
     log.flush();
     assert!(receiver.try_recv().is_err(), "switched off by the configuration");
 }
@@ -200,9 +210,208 @@ fn what_cannot_be_written_is_dropped_and_counted() {
 fn an_exchange_whose_rule_wants_no_line_has_none() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(4);
     let log = AccessLog::new(AccessLogFormat::Nginx, LogSender::to(sender));
+    let peer = peer();
+    let seen = Seen { peer: &peer, port: None, introduced: false };
     for (filters, lines) in [(vec![Filter::Unlogged], 0), (Vec::new(), 1)] {
-        with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), &peer()));
+        with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), seen));
         log.flush();
         assert_eq!(receiver.try_iter().count(), lines);
+    }
+}
+
+/// The default of ingress-nginx as its documentation has it.
+const INGRESS_NGINX: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+                             \"$http_referer\" \"$http_user_agent\" $request_length $request_time \
+                             [$proxy_upstream_name] [$proxy_alternative_upstream_name] $upstream_addr \
+                             $upstream_response_length $upstream_response_time $upstream_status $req_id";
+
+#[test]
+fn the_documented_default_gives_the_line_of_the_flag_but_for_the_reason() {
+    with_rule(|rule| {
+        for (record, reason) in
+            [(record(Some(rule), None), " -"), (record(None, Some(Fault::NoRoute)), " no_route")]
+        {
+            for head in [PLAIN, b"GET / HTTP/1.0\r\n\r\n"] {
+                let buffers = buffers(head);
+                let line = line_in(INGRESS_NGINX, Escape::Nginx, (&record, &buffers));
+                let built_in = nginx_line(&record, &buffers);
+                assert_eq!(line.trim_end(), built_in.trim_end().strip_suffix(reason).unwrap());
+            }
+        }
+    });
+}
+
+#[test]
+fn every_word_has_its_value() {
+    let mut buffers = buffers(
+        b"GET http://example.com/a%20b?x=1&Page=2 HTTP/1.1\r\nHost: Example.com:80\r\nX-A: 1\r\nx-a: 2\r\n\
+          Cookie: b=3; Route=4\r\nX-Request-ID: 4bf9\r\nAuthorization: Basic YW5uOnNlY3JldA==\r\n\r\n",
+    );
+    buffers.forms.write().origin = b"/a%20b?x=1&Page=2".to_vec();
+    buffers.forms.write().decoded = b"/a b".to_vec();
+    buffers.answer.start_response(200);
+    buffers.answer.append(b"X-Served-By", b"me");
+    let host = fairway_model::HostPattern::parse("*.com", fairway_model::WildcardSpan::OneLabel).unwrap();
+    with_rule(|rule| {
+        let mut record = record(Some(rule), None);
+        record.host_label = Some(&host);
+        let all = (&record, &buffers);
+        let line = |format: &str| line_in(format, Escape::Nginx, all).trim_end().to_owned();
+        for (format, value) in [
+            ("$ssl_client_verify $ssl_client_s_dn $ssl_client_i_dn", "- - -"),
+            ("$remote_user", "ann"),
+            ("$the_real_ip $realip_remote_addr $proxy_protocol_addr", "203.0.113.7 10.0.0.1 -"),
+            ("$time_iso8601 $msec", "2026-11-21T02:48:17+00:00 1795229297.042"),
+            ("$request_uri,$uri,$args,$query_string", "/a%20b?x=1&Page=2,/a b,x=1&Page=2,x=1&Page=2"),
+            ("$uri$is_args$args", "/a b?x=1&Page=2"),
+            ("$arg_x $arg_page $arg_none", "1 2 -"),
+            ("$cookie_b $cookie_route $cookie_none", "3 4 -"),
+            ("$scheme $https|$server_port $server_protocol", "http |80 HTTP/1.1"),
+            ("$host $http_host $server_name", "example.com Example.com:80 *.com"),
+            ("$http_x_a|$http_none|$sent_http_x_served_by|$sent_http_none", "1, 2|-|me|-"),
+            ("$status $body_bytes_sent $bytes_sent $request_length $request_time", "200 10 99 100 0.012"),
+            ("$upstream_connect_time $upstream_header_time $upstream_response_time", "0.000 0.010 0.011"),
+            ("$upstream_addr $upstream_status $upstream_response_length", "192.0.2.1:8080 200 10"),
+            ("$namespace $ingress_name $service_name $service_port $location_path", "default shop web 80 /"),
+            ("$hostname $pid $request_id $fairway_reason $request_method", "pod-1 7 4bf9 - GET"),
+        ] {
+            assert_eq!(line(format), value, "{format}");
+        }
+    });
+}
+
+#[test]
+fn the_certificate_of_a_client_is_shown_with_its_verdict() {
+    let of_line = |certificate: Option<Result<(), &'static str>>| {
+        let format = LogFormat::read("$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn", Escape::Nginx);
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+        let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
+        let peer = Peer { scheme: Scheme::Https, ..peer() };
+        let seen = Seen { peer: &peer, port: None, introduced: false };
+        let mut line = words::line((&record, &buffers, seen), &clock, &process);
+        line.certificate = certificate.map(|verdict| fairway_log::Certificate {
+            subject: "CN=a|b",
+            issuer: "CN=c",
+            verdict,
+        });
+        line.write(&format.unwrap().format, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(of_line(Some(Ok(()))), "SUCCESS|CN=a\\x7Cb|CN=c\n");
+    assert_eq!(
+        of_line(Some(Err("certificate has expired"))),
+        "FAILED:certificate has expired|CN=a\\x7Cb|CN=c\n"
+    );
+    assert_eq!(of_line(None), "NONE|-|-\n");
+}
+
+#[test]
+fn fields_of_an_answer_that_was_not_sent_are_absent() {
+    let (mut record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+    buffers.answer.start_response(200);
+    buffers.answer.append(b"X-A", b"me");
+    let mut line = |sent| {
+        record.sent_bytes = sent;
+        line_in("$sent_http_x_a", Escape::Nginx, (&record, &buffers))
+    };
+    assert_eq!((line(1), line(0)), ("me\n".to_owned(), "-\n".to_owned()));
+}
+
+#[test]
+fn a_user_is_what_credentials_name_and_cannot_end_the_line() {
+    let line = |authorization: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\n\r\n");
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(head.as_bytes()));
+        line_in("$remote_user -", Escape::Nginx, (&record, &buffers)).trim_end().to_owned()
+    };
+    assert_eq!(line("Basic YQpiADpj"), "a\\x0Ab\\x00 -", "of a, line feed, b, NUL");
+    assert_eq!(line("basic  YW5uOnNlY3JldA"), "ann -");
+    for none in ["Basic OnNlY3JldA==", "Basic !!!!", "Basic", "Bearer YW5uOnNlY3JldA==", "Basic bm9jb2xvbg=="]
+    {
+        assert_eq!(line(none), "- -", "{none}");
+    }
+    let long = |bytes: usize| format!("Basic {}", "YWFh".repeat(bytes / 3) + "OmFh");
+    assert_eq!(line(&long(765)), format!("{} -", "a".repeat(765)));
+    assert_eq!(line(&long(768)), "- -", "too long to be read");
+}
+
+#[test]
+fn what_is_absent_is_a_dash_and_nothing_in_json() {
+    let buffers = buffers(b"GET /? HTTP/1.1\r\nAuthorization: Basic bm9jb2xvbg==\r\n\r\n");
+    let record = record(None, Some(Fault::NoRoute));
+    let format =
+        "<$remote_user|$http_a|$arg_a|$upstream_addr|$server_name|$cookie_a|$sent_http_a|$is_args$args>";
+    assert_eq!(line_in(format, Escape::Nginx, (&record, &buffers)), "<-|-|-|-|-|-|-|>\n");
+    assert_eq!(line_in(format, Escape::Json, (&record, &buffers)), "<|||||||>\n");
+}
+
+#[test]
+fn a_value_ends_neither_its_line_nor_its_place() {
+    let buffers = buffers(
+        b"GET /?x=1|2 HTTP/1.1\r\nHost: a\r\nUser-Agent: x 200 |\" \\\t\x80\xc3\xa9\r\n\
+          Authorization: Basic YSBbYl06Yw==\r\n\r\n",
+    );
+    let record = record(None, Some(Fault::NoRoute));
+    let line = |format: &str| line_in(format, Escape::Nginx, (&record, &buffers));
+    assert_eq!(line("$http_user_agent $status"), "x\\x20200\\x20|\\x22\\x20\\x5C\\x09\\x80\\xC3\\xA9 404\n");
+    assert_eq!(line("$http_user_agent|$status"), "x 200 \\x7C\\x22 \\x5C\\x09\\x80\\xC3\\xA9|404\n");
+    assert_eq!(line("\"$http_user_agent\""), "\"x 200 |\\x22 \\x5C\\x09\\x80\\xC3\\xA9\"\n");
+    assert_eq!(line("$arg_x|$request_uri$status|"), "1\\x7C2|/?x=1\\x7C2404|\n");
+    assert_eq!(line("$remote_user [$remote_user]"), "a\\x20[b] [a [b\\x5D]\n");
+}
+
+#[test]
+fn lines_of_json_stay_lines_of_json_whatever_a_client_sends() {
+    let buffers = buffers(
+        b"GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: \",\"status\":\"200 \\ \t \xff\xc3\xa9 \xe2\x80\xa8 \xc2\x9b\r\n\
+          Referer: 1,\"status\":200\r\n\r\n",
+    );
+    let record = record(None, Some(Fault::NoRoute));
+    let line = line_in(
+        "{\"agent\": \"$http_user_agent\", \"status\": \"$status\", \"none\": \"$http_none\"}",
+        Escape::Json,
+        (&record, &buffers),
+    );
+    assert!(line.contains("\\\\ \\t \u{fffd}\u{e9} \\u2028 \\u009B\","), "{line}");
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let agent = "\",\"status\":\"200 \\ \t \u{fffd}\u{e9} \u{2028} \u{9b}";
+    assert_eq!(value, json!({ "agent": agent, "status": "404", "none": "" }));
+    let bare = line_in("{\"a\": $http_referer, \"b\": 1}", Escape::Json, (&record, &buffers));
+    assert_eq!(bare, "{\"a\": 1\\u002C\\\"status\\\":200, \"b\": 1}\n", "no member can be added");
+}
+
+#[test]
+fn a_client_cannot_make_a_line_grow_without_end() {
+    let head = [b"GET / HTTP/1.1\r\nX-A: ", &*vec![b'"'; 20_000], b"\r\n\r\n"].concat();
+    let line = line_in(&"$http_x_a".repeat(128), Escape::Nginx, (&record(None, None), &buffers(&head)));
+    assert!(line.len() <= 4 * 80_000 + 125, "{}", line.len());
+    assert!(line.ends_with(&format!("\\x22{}\n", "-".repeat(124))), "the rest is absent");
+}
+
+#[test]
+fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
+    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
+    let seen = Seen { peer: &peer, port: None, introduced: true };
+    let format =
+        LogFormat::read("$proxy_protocol_addr $realip_remote_addr $fairway_reason", Escape::Nginx).unwrap();
+    let custom = Settings { log_format: Some(std::sync::Arc::new(format.format)), ..Settings::default() };
+    for format in [AccessLogFormat::Nginx, AccessLogFormat::NginxAddresses, AccessLogFormat::Json] {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+        let log = AccessLog::new(format, LogSender::to(sender));
+        let line = || {
+            log.write(&record, &buffers, seen);
+            log.flush();
+            String::from_utf8(receiver.try_recv().unwrap()).unwrap()
+        };
+        let (before, shown) = (line(), log.shows_sender());
+        log.adopt(&custom);
+        assert!(log.shows_sender());
+        if format == AccessLogFormat::Json {
+            assert!(line().starts_with("{\"time\""));
+        } else {
+            assert_eq!(line(), "2001:db8::7 10.0.0.1 no_route\n");
+        }
+        log.adopt(&Settings::default());
+        assert_eq!((line().len(), log.shows_sender()), (before.len(), shown), "{format:?}");
     }
 }

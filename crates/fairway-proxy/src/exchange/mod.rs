@@ -58,6 +58,7 @@ use fairway_model::{Action, AnswerReason};
 use fairway_routing::{CompiledRule, RequestStep, Trailers};
 use fairway_runtime::clock::Instant;
 
+use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
@@ -108,7 +109,9 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let ended = *record.ended.get_or_insert_with(Instant::now);
         record.sent_bytes = client_side.down.sent() - record.sent_bytes;
         worker.counters.exchange(&record);
-        worker.log.write(&record, &buffers, &client_side.peer);
+        let peer = &client_side.peer;
+        let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
+        worker.log.write(&record, &buffers, Seen { peer, port, introduced: is_introduced(&worker, peer) });
         (client_side, ending, ended)
     }
 }
@@ -120,9 +123,13 @@ pub(crate) type Request<N, D> = (Rc<Worker<N>>, Box<ClientSide<D>>, Loan<N>, Res
 /// log shows it, so that no idle connection needs room for the answer.
 fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<D>) -> Parties {
     let peer = &client_side.peer;
-    let introduced = worker.options.proxy_protocol.on.expects_header(peer.scheme);
+    let introduced = is_introduced(worker, peer);
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
+}
+
+fn is_introduced<N: Network>(worker: &Worker<N>, peer: &Peer) -> bool {
+    worker.options.proxy_protocol.on.expects_header(peer.scheme)
 }
 
 /// Acts on the verdict.

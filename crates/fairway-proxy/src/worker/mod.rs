@@ -13,13 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use fairway_model::Settings;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::descriptors::{Budget, Descriptors};
 use fairway_runtime::memory::{Memory, Return, return_memory};
 use fairway_runtime::waits::Waits;
 
-use crate::access_log::{AccessLog, Switch};
+use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::listener::ListenerId;
 use crate::metrics::{Counters, Gauges, Sample};
@@ -77,7 +76,7 @@ impl<N: Network> Worker<N> {
         let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
         let reuse = Reuse::new();
         let adopted = Rc::new(Adopted::first(first));
-        log.switch(switch(adopted.settings()));
+        log.adopt(adopted.settings());
         Self {
             options,
             connector: Connector::new(
@@ -112,7 +111,7 @@ impl<N: Network> Worker<N> {
         }
         self.connector.forget_tls();
         let next = Rc::new(Adopted::next(published, &older, &self.groups));
-        self.log.switch(switch(next.settings()));
+        self.log.adopt(next.settings());
         let loses_a_listener = older.listening().is_more_than(next.listening());
         *self.adopted.borrow_mut() = next;
         if loses_a_listener {
@@ -355,13 +354,6 @@ fn window_growth((used, budget): (u64, u64), workers: usize) -> u64 {
     match budget {
         0 => WINDOW_GROWTH,
         _ => WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
-    }
-}
-
-fn switch(settings: &Settings) -> Switch {
-    match settings.access_log {
-        Some(fairway_model::AccessLog::Off) => Switch::Off,
-        Some(fairway_model::AccessLog::On) | None => Switch::On,
     }
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, DocumentSource, ExternalNames, HostOwnership, LoopbackEndpoints, Object, ObjectKey, Options,
-    ProxySenders, Resources, UnsupportedProtection, WithoutClass,
+    Change, DocumentSource, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Object,
+    ObjectKey, Options, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -122,6 +122,9 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     if value["hostOwnership"] == "namespace" {
         options.hosts.ownership = HostOwnership::Namespace;
+    }
+    if value["logFormat"] == "flag" {
+        options.hosts.log_format = LogFormatChoice::Flag;
     }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();

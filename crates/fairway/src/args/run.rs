@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{LoopbackEndpoints, Options, Own};
+use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own};
 
 use super::limits::LimitArgs;
 use super::seconds::seconds;
@@ -86,7 +86,7 @@ pub(crate) struct ListenArgs {
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogArgs {
     /// The access log on the standard output: the default format of ingress-nginx, the same with the resolved client and
-    /// the peer at the end, JSON, or none
+    /// the peer at the end, JSON, or none. The key log-format-upstream of the settings ConfigMap replaces the first two
     #[arg(long, env = "FAIRWAY_ACCESS_LOG", value_name = "FORMAT", default_value = "nginx")]
     pub(crate) access_log: AccessLogChoice,
     /// The format of messages on the standard error
@@ -116,6 +116,16 @@ pub(crate) enum AccessLogChoice {
     NginxAddresses,
     Json,
     Off,
+}
+
+impl AccessLogChoice {
+    /// Whether the settings ConfigMap may choose a format in place of this one.
+    fn choice(self) -> LogFormatChoice {
+        match self {
+            Self::Nginx | Self::NginxAddresses => LogFormatChoice::Settings,
+            Self::Json | Self::Off => LogFormatChoice::Flag,
+        }
+    }
 }
 
 /// Values of `--log-format`.
@@ -159,6 +169,7 @@ impl RunArgs {
         options.trust.external.own = self.listen.own(self.report.webhook.address);
         options.listeners.http.bind.clone_from(&self.listen.http);
         options.listeners.https.bind.clone_from(&self.listen.https);
+        options.hosts.log_format = self.logs.access_log.choice();
         Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
     }
 }

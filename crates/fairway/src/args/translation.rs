@@ -106,7 +106,7 @@ impl HostArgs {
             PathArg::Received => ForwardedPath::AsReceived,
             PathArg::Normalised => ForwardedPath::Normalised,
         };
-        HostOptions { ownership, forwarded_path }
+        HostOptions { ownership, forwarded_path, ..HostOptions::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command lines of ingress-nginx and of NGINX's own controller as arguments of `fairway run`, so that a container starts
 //! with the arguments that its manifest has. What is lost on the way is said when the program starts.
 //!
-//! [`table`] says what each flag means here, [`line`] takes a command line apart.
+//! [`table`] says what each flag means here, [`mod@line`] takes a command line apart.
 
 mod line;
 mod table;

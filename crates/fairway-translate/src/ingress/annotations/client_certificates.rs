@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
 use rustls::pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+use webpki::{OwnedCertRevocationList, anchor_from_trusted_cert};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
@@ -117,9 +117,10 @@ fn verification(
     Ok(ClientVerification { roots: roots.into(), revoked: revoked.into(), depth: None, demand })
 }
 
+/// Judged by what verifies clients later, so that a Secret that is taken here is good there.
 fn are_certificates(pem: &str) -> bool {
     let mut all = CertificateDer::pem_slice_iter(pem.as_bytes()).peekable();
-    all.peek().is_some() && all.all(|it| it.is_ok_and(|der| X509Certificate::from_der(&der).is_ok()))
+    all.peek().is_some() && all.all(|it| it.is_ok_and(|der| anchor_from_trusted_cert(&der).is_ok()))
 }
 
 /// Nothing is no list, and fine.
@@ -127,7 +128,7 @@ fn are_lists(pem: &str) -> bool {
     let mut all = CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).peekable();
     pem.trim().is_empty()
         || (all.peek().is_some()
-            && all.all(|it| it.is_ok_and(|der| CertificateRevocationList::from_der(der.as_ref()).is_ok())))
+            && all.all(|it| it.is_ok_and(|der| OwnedCertRevocationList::from_der(der.as_ref()).is_ok())))
 }
 
 /// A regular expression on the subject, which begins with `CN=`.

@@ -7,6 +7,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
+use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
 use crate::options::{Options, UnsupportedProtection};
@@ -27,6 +28,7 @@ pub(super) struct Draft<'a> {
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
     pub(super) global_auth: GlobalAuth,
+    pub(super) log_format: LogFormatKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -50,6 +52,7 @@ impl<'a> Draft<'a> {
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
             global_auth: GlobalAuth::default(),
+            log_format: LogFormatKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -101,6 +104,8 @@ impl<'a> Draft<'a> {
             self.forwarded.settle(&self.options.trust.forwarders, &at);
         self.settings.forwarded.ranges = ranges;
         self.diagnostics.extend(problem);
+        let choice = self.options.hosts.log_format;
+        self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
         self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> = everybody.into_iter().chain(by_proxy_protocol).collect();

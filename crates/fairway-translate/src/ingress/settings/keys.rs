@@ -238,15 +238,21 @@ impl Draft<'_> {
             "no-auth-locations" => {
                 self.defaults.authentication.exempt = list(value).map(Arc::from).collect();
             }
-            _ => match name.strip_prefix("global-auth-") {
-                Some(name) => return self.global_auth.read(name, value),
-                None => {
-                    let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
-                    return taken.unwrap_or_else(|| protection(name, value));
-                }
-            },
+            _ => return self.read_family(name, value),
         }
         Ok(())
+    }
+
+    /// Keys that are read together.
+    fn read_family(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
+        if let Some(name) = name.strip_prefix("global-auth-") {
+            return self.global_auth.read(name, value);
+        }
+        if let Some(name) = name.strip_prefix("log-format-").filter(|name| *name != "stream") {
+            return self.log_format.read(name, value);
+        }
+        let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
+        taken.unwrap_or_else(|| protection(name, value))
     }
 
     /// Keys about proxies in front of this one.

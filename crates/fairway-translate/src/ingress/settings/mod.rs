@@ -6,6 +6,7 @@ mod authentication;
 mod draft;
 mod forwarded;
 mod keys;
+mod log_format;
 mod needless;
 mod problem;
 

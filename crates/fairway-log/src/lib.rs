@@ -1,0 +1,13 @@
+//! Lines of the access log: what an exchange has for each variable of a format, and how it is escaped.
+//!
+//! [`Line`] is what is known of an exchange when it is over; [`Line::write`] writes it in a format. No value can end its line, or
+//! the place that the format gives it. Never reads a clock or a socket, and allocates nothing but room for the line.
+
+mod clock;
+mod escape;
+mod line;
+mod user;
+mod value;
+
+pub use clock::WallClock;
+pub use line::{Amounts, Certificate, Line, Parties, Process, Target, Upstream};
