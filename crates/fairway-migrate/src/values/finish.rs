@@ -1,55 +1,89 @@
-//! What depends on several values at once.
+//! What depends on several values at once, so that Fairway's chart accepts the whole.
 
 use serde_json::Value;
 
+use super::input::Input;
 use super::outcome::Outcome;
+use super::{amounts, classes, network, service};
 
-/// Completes the values, so that Fairway's chart accepts them and serves the Ingresses of ingress-nginx.
-pub(super) fn finish(outcome: &mut Outcome) {
-    if outcome.value("ingressClass.compat").is_none() {
-        outcome.set("ingressClass.compat", true.into());
-    }
-    let class = outcome.value("ingressClass.name").and_then(Value::as_str).map(str::to_owned);
-    if let Some(class) = class.filter(|_| outcome.value("ingressClass.enabled").is_none()) {
-        outcome.set("ingressClass.enabled", false.into());
-        let what = format!(
-            "ingressClass.enabled is false while the IngressClass {class} belongs to ingress-nginx; \
-             make it true when ingress-nginx is removed"
-        );
-        outcome.lose("controller.ingressClassResource.name", &what);
-    }
-    if outcome.is_true("hostNetwork") {
-        on_the_host_network(outcome);
-    }
-    if outcome.value("kind") == Some(&"DaemonSet".into()) && outcome.is_true("autoscaling.enabled") {
-        outcome.remove("autoscaling");
-        outcome.note("controller.autoscaling", "a DaemonSet has one pod per node");
-    }
-    if outcome.is_true("metrics.serviceMonitor.enabled") && !outcome.is_true("metrics.service.enabled") {
-        outcome.set("metrics.serviceMonitor.enabled", false.into());
-        outcome
-            .note("controller.metrics.serviceMonitor", "it was not made without controller.metrics.enabled");
-    }
+/// The defaults of Fairway's chart.
+pub(super) const DRAIN_DELAY: u64 = 10;
+pub(super) const DRAIN_MARGIN: u64 = 20;
+pub(super) const MIN_REPLICAS: u64 = 2;
+pub(super) const MAX_REPLICAS: u64 = 10;
+
+/// Completes the values.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+    classes::finish(input, outcome);
+    service::finish(input, outcome);
+    network::finish(input, outcome);
+    amounts::finish(input, outcome);
+    scaling(outcome);
+    disruption(input, outcome);
+    drain(input, outcome);
+    metrics(input, outcome);
     if outcome.value("watch.namespaces").is_some() && outcome.value("watch.namespaceSelector").is_some() {
         outcome.remove("watch");
-        outcome.lose(
-            "controller.scope",
-            "namespaces and a selector of namespaces are given: set watch.namespaces or watch.namespaceSelector",
-        );
+        let what = "namespaces and a selector are given: set watch.namespaces or watch.namespaceSelector";
+        outcome.lose("controller.scope", what);
     }
 }
 
-/// The pod listens on the ports of the node: those of ingress-nginx unless others are given.
-fn on_the_host_network(outcome: &mut Outcome) {
-    outcome.remove("hostPorts");
-    for (path, usual) in [("ports.http", 80), ("ports.https", 443)] {
-        if outcome.value(path).is_none() {
-            outcome.set(path, usual.into());
-        }
+/// Numbers of replicas that are not given are those of Fairway's chart, unless they contradict the others.
+fn scaling(outcome: &mut Outcome) {
+    if !outcome.is_true("autoscaling.enabled") {
+        return;
     }
-    outcome.lose(
-        "controller.hostNetwork",
-        "kept; nodes must let an unprivileged user bind ports 80 and 443 (sysctl \
-         net.ipv4.ip_unprivileged_port_start=80), and while ingress-nginx runs on a node, its ports 80, 443 and 10254 are taken there",
-    );
+    if outcome.value("kind") == Some(&"DaemonSet".into()) {
+        outcome.remove("autoscaling");
+        return outcome.note("controller.autoscaling", "a DaemonSet has one pod per node");
+    }
+    let given = |name: &str| outcome.value(&format!("autoscaling.{name}")).and_then(Value::as_u64);
+    match (given("minReplicas"), given("maxReplicas")) {
+        (Some(min), None) if min > MAX_REPLICAS => outcome.set("autoscaling.maxReplicas", min.into()),
+        (None, Some(max)) if max < MIN_REPLICAS => outcome.set("autoscaling.minReplicas", max.into()),
+        _ => {}
+    }
+}
+
+/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other.
+fn disruption(input: Input<'_>, outcome: &mut Outcome) {
+    if outcome.value("podDisruptionBudget.minAvailable").is_none() {
+        return;
+    }
+    match outcome.value("podDisruptionBudget.maxUnavailable") {
+        Some(_) => {
+            outcome.remove("podDisruptionBudget.minAvailable");
+            outcome.note("controller.minAvailable", "controller.maxUnavailable goes before it");
+        }
+        None => outcome.set("podDisruptionBudget.maxUnavailable", Value::Null),
+    }
+    let eviction = input.text(&["controller.unhealthyPodEvictionPolicy"]);
+    if eviction == Some("IfHealthyBudget") {
+        let what = "pods that are not ready never keep a node from draining (AlwaysAllow)";
+        outcome.lose("controller.unhealthyPodEvictionPolicy", what);
+    }
+}
+
+/// Fairway's chart adds up the grace period of the pod: delay, time for requests in flight, margin.
+fn drain(input: Input<'_>, outcome: &mut Outcome) {
+    let path = "controller.terminationGracePeriodSeconds";
+    let Some(seconds) = input.number(path) else { return };
+    let delay = outcome.value("drain.delay").and_then(Value::as_u64).unwrap_or(DRAIN_DELAY);
+    match seconds.checked_sub(delay + DRAIN_MARGIN) {
+        Some(timeout @ 0..=86_400) => outcome.set("drain.timeout", timeout.into()),
+        _ => outcome.lose(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
+    }
+}
+
+fn metrics(input: Input<'_>, outcome: &mut Outcome) {
+    if input.is_true("controller.metrics.enabled") {
+        let has_service = !input.is_false("controller.metrics.service.enabled");
+        outcome.set("metrics.service.enabled", has_service.into());
+    }
+    if outcome.is_true("metrics.serviceMonitor.enabled") && !outcome.is_true("metrics.service.enabled") {
+        outcome.set("metrics.serviceMonitor.enabled", false.into());
+        let what = "there was none without controller.metrics.enabled and its Service";
+        outcome.note("controller.metrics.serviceMonitor", what);
+    }
 }

@@ -1,19 +1,28 @@
 //! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values in,
 //! values out.
 //!
-//! [`table`] says what each path means, [`special`] holds the meanings that take a function, and [`convert`] walks over
-//! the input.
+//! [`table`] says what each path means, and [`convert`] walks over the input by it. [`special`], [`settings`] and
+//! [`selectors`] hold meanings that take a function. [`finish`] does what depends on several values at once, each in its own
+//! file.
 
+mod amounts;
+mod classes;
 mod finish;
+mod input;
 mod kind;
+mod network;
 mod outcome;
+mod selectors;
+mod service;
+mod settings;
 mod special;
 mod table;
 
 use serde_json::{Map, Value};
 
-use kind::is_unset;
-use outcome::Outcome;
+use input::Input;
+use kind::{Kind, has_template, is_empty, is_off, scalar};
+use outcome::{Outcome, UNKNOWN};
 pub use outcome::{Converted, Finding};
 use table::{Meaning, ROWS};
 
@@ -22,8 +31,8 @@ use table::{Meaning, ROWS};
 pub enum FlagMeaning {
     /// This argument of `fairway run`.
     Argument(String),
-    /// The same as without it.
-    Nothing,
+    /// Nothing, and why.
+    Nothing(String),
     /// What is lost.
     Lost(String),
 }
@@ -33,7 +42,7 @@ pub enum FlagMeaning {
 pub fn convert(input: &Map<String, Value>, flag: &dyn Fn(&str, &str) -> FlagMeaning) -> Converted {
     let mut walk = Walk { outcome: Outcome::default(), flag };
     walk.below("", input);
-    finish::finish(&mut walk.outcome);
+    finish::finish(Input(input), &mut walk.outcome);
     walk.outcome.converted()
 }
 
@@ -46,60 +55,81 @@ impl Walk<'_> {
     fn below(&mut self, path: &str, values: &Map<String, Value>) {
         for (key, value) in values {
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            self.take(&path, value);
+            match key.contains('.') {
+                // As in `controller.kind`, which only --set takes apart.
+                true => self.outcome.lose_all(&path, value, UNKNOWN),
+                false => self.take(&path, value),
+            }
         }
     }
 
     fn take(&mut self, path: &str, value: &Value) {
-        if let Some((_, meaning)) = ROWS.iter().find(|(of, _)| *of == path) {
-            return self.apply(path, *meaning, value);
+        if is_empty(value) {
+            return;
         }
-        let has_rows =
-            || ROWS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
+        if let Some(meaning) = meaning(path) {
+            return self.apply(path, meaning, value);
+        }
+        let has_rows = ROWS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
         match value {
-            _ if value.is_null() => {}
-            Value::Object(values) if has_rows() => self.below(path, values),
-            _ if has_rows() => self.outcome.wrong(path, "a mapping", value),
-            _ => self.outcome.lose(path, "Fairway does not know this value of the chart of ingress-nginx"),
+            Value::Object(values) if has_rows => self.below(path, values),
+            _ if has_rows => self.outcome.wrong(path, "a mapping", value),
+            _ => self.outcome.lose_all(path, value, UNKNOWN),
         }
     }
 
     fn apply(&mut self, path: &str, meaning: Meaning, value: &Value) {
-        if value.is_null() {
-            return;
-        }
         match meaning {
-            Meaning::Is(own, kind) => match kind.convert(value) {
-                Ok(Some(value)) => self.outcome.set(own, value),
-                Ok(None) => {}
-                Err(expected) => self.outcome.wrong(path, expected, value),
-            },
-            Meaning::Nothing(why) => self.outcome.note(path, why),
-            Meaning::Lost(_) if is_unset(value) => {}
-            Meaning::Without(usual, _) if is_unset(value) || usual.contains(&word(value).as_str()) => {}
-            Meaning::Lost(what) | Meaning::Without(_, what) => self.outcome.lose(path, what),
-            Meaning::IfEnabled(what) => self.if_enabled(path, value, what),
-            Meaning::EachLost(what) => match value {
-                Value::Object(values) => {
-                    values.keys().for_each(|key| self.outcome.lose(&format!("{path}.{key}"), what));
+            Meaning::Is(own, kind) => self.set(path, (own, kind), value),
+            Meaning::Kept(own, kind, note) => {
+                self.set(path, (own, kind), value);
+                if self.outcome.value(own).is_some() {
+                    self.outcome.note(path, note);
                 }
-                _ => self.outcome.wrong(path, "a mapping", value),
-            },
+            }
+            Meaning::Later(kind) => {
+                if let Err(expected) = kind.convert(value) {
+                    self.outcome.wrong(path, expected, value);
+                }
+            }
+            Meaning::Nothing(_) if is_off(value) => {}
+            Meaning::Nothing(why) => self.outcome.note(path, why),
+            Meaning::Lost(_) | Meaning::Without(..) if is_off(value) => {}
+            Meaning::Without(usual, _) if scalar(value).is_some_and(|it| usual.contains(&it.as_str())) => {}
+            Meaning::Lost(what) | Meaning::Without(_, what) => self.outcome.lose_all(path, value, what),
+            Meaning::IfEnabled(what) => self.if_enabled(path, value, what),
+            Meaning::EachLost(what) => {
+                self.each(path, value, |walk, path, _| walk.outcome.lose(path, what));
+            }
             Meaning::Does(special) => {
                 if let Err(expected) = special(&mut self.outcome, path, value) {
                     self.outcome.wrong(path, expected, value);
                 }
             }
-            Meaning::Flags => match value {
-                Value::Object(flags) => flags.iter().for_each(|(name, value)| self.flag(path, name, value)),
-                _ => self.outcome.wrong(path, "a mapping", value),
-            },
+            Meaning::Flags => self.each(path, value, Self::flag),
+        }
+    }
+
+    fn set(&mut self, path: &str, (own, kind): (&str, Kind), value: &Value) {
+        match kind.convert(value) {
+            Ok(Some(value)) => self.outcome.set(own, value),
+            Ok(None) => {}
+            Err(expected) => self.outcome.wrong(path, expected, value),
+        }
+    }
+
+    fn each(&mut self, path: &str, value: &Value, visit: impl Fn(&mut Self, &str, &Value)) {
+        match value {
+            Value::Object(values) => {
+                values.iter().for_each(|(key, value)| visit(self, &format!("{path}.{key}"), value));
+            }
+            _ => self.outcome.wrong(path, "a mapping", value),
         }
     }
 
     fn if_enabled(&mut self, path: &str, value: &Value, what: &str) {
         match value.get("enabled") {
-            Some(Value::Bool(true)) => self.outcome.lose(path, what),
+            Some(Value::Bool(true)) => self.outcome.lose_all(path, value, what),
             Some(Value::Bool(false)) | None if value.is_object() => {}
             Some(enabled) => self.outcome.wrong(&format!("{path}.enabled"), "true or false", enabled),
             None => self.outcome.wrong(path, "a mapping", value),
@@ -107,27 +137,26 @@ impl Walk<'_> {
     }
 
     /// A flag that has a row of its own, or else whatever the flag means.
-    fn flag(&mut self, path: &str, name: &str, value: &Value) {
-        let path = format!("{path}.{name}");
-        if let Some((_, meaning)) = ROWS.iter().find(|(of, _)| *of == path) {
-            return self.apply(&path, *meaning, value);
-        }
-        if value.is_object() || value.is_array() {
-            return self.outcome.wrong(&path, "text", value);
+    fn flag(&mut self, path: &str, value: &Value) {
+        if let Some(meaning) = meaning(path) {
+            return self.apply(path, meaning, value);
         }
         // A flag without a value is a switch.
-        let value = if is_unset(value) && !value.is_boolean() { "true".to_owned() } else { word(value) };
-        match (self.flag)(name, &value) {
+        let given = if is_empty(value) { Some("true".to_owned()) } else { scalar(value) };
+        let Some(given) = given.filter(|_| !has_template(value)) else {
+            return self.outcome.wrong(path, "text", value);
+        };
+        let name = path.rsplit('.').next().unwrap_or(path);
+        match (self.flag)(name, &given) {
             FlagMeaning::Argument(argument) => self.outcome.push("extraArgs", argument.into()),
-            FlagMeaning::Nothing => self.outcome.note(&path, "the same as without it"),
-            FlagMeaning::Lost(what) => self.outcome.lose(&path, &what),
+            FlagMeaning::Nothing(why) => self.outcome.note(path, &why),
+            FlagMeaning::Lost(what) => self.outcome.lose(path, &what),
         }
     }
 }
 
-/// A scalar as text.
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn meaning(path: &str) -> Option<Meaning> {
+    ROWS.iter().find(|(of, _)| *of == path).map(|(_, meaning)| *meaning)
 }
 
 #[cfg(test)]

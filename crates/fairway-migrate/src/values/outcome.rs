@@ -1,13 +1,18 @@
-//! What a conversion has found so far: values of Fairway's chart, and what to tell about the input.
+//! What a conversion has found so far: values of Fairway's chart, and what to say about the input.
 
 use serde_json::{Map, Value};
 
-/// What is told about a value of the input.
+use super::kind::has_template;
+
+/// What is lost with a path that no row of the table has.
+pub(super) const UNKNOWN: &str = "Fairway does not know this value of the chart of ingress-nginx";
+
+/// What is said about a value of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its path, e.g. `controller.service.type`.
     pub path: String,
-    /// What is lost, what to do by hand, or why it means nothing.
+    /// What is lost and what to do about it, or what to know.
     pub what: String,
 }
 
@@ -16,9 +21,9 @@ pub struct Finding {
 pub struct Converted {
     /// Only paths that the chart has.
     pub values: Value,
-    /// What is lost or remains to be done by hand.
+    /// What Fairway does not do as ingress-nginx did, or not without a value that is given by hand.
     pub lost: Vec<Finding>,
-    /// Values that mean nothing with Fairway, and why.
+    /// What to know about values that were taken over, and why others mean nothing with Fairway.
     pub notes: Vec<Finding>,
 }
 
@@ -69,20 +74,46 @@ impl Outcome {
         self.value(path) == Some(&Value::Bool(true))
     }
 
-    pub(super) fn remove(&mut self, first: &str) {
-        self.values.remove(first);
+    /// Takes a value away again, and the mappings around it that are empty then.
+    pub(super) fn remove(&mut self, path: &str) {
+        if self.value(path).is_none() {
+            return;
+        }
+        let Some((parents, last)) = path.rsplit_once('.') else {
+            self.values.remove(path);
+            return;
+        };
+        if let Some(Value::Object(around)) = self.place(parents) {
+            around.remove(last);
+            if around.is_empty() {
+                self.remove(parents);
+            }
+        }
     }
 
     pub(super) fn lose(&mut self, path: &str, what: &str) {
         self.lost.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
-    pub(super) fn note(&mut self, path: &str, why: &str) {
-        self.notes.push(Finding { path: path.to_owned(), what: why.to_owned() });
+    /// Loses a value with everything below it, whose names are said.
+    pub(super) fn lose_all(&mut self, path: &str, value: &Value, what: &str) {
+        let keys = value.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "enabled");
+        let keys: Vec<&str> = keys.map(String::as_str).collect();
+        match keys.is_empty() {
+            true => self.lose(path, what),
+            false => self.lose(path, &format!("{what} (lost with it: {})", keys.join(", "))),
+        }
+    }
+
+    pub(super) fn note(&mut self, path: &str, what: &str) {
+        self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
     /// A value of a type that its path does not take.
     pub(super) fn wrong(&mut self, path: &str, expected: &str, value: &Value) {
+        if has_template(value) {
+            return self.lose(path, "Fairway's chart evaluates no Helm templates; write what it becomes");
+        }
         let found = match value {
             Value::Null => "nothing".to_owned(),
             Value::Object(_) => "a mapping".to_owned(),

@@ -3,92 +3,68 @@
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
-use super::outcome::Outcome;
+use super::network::PROBE_PORT;
+use super::outcome::{Outcome, UNKNOWN};
 
 type Done = Result<(), &'static str>;
-
-/// A class other than `nginx`, which `ingressClass.compat` serves.
-pub(super) fn class(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
-    let name = value.as_str().ok_or("text")?;
-    if matches!(name, "" | "nginx") || outcome.value("ingressClass.name") == Some(value) {
-        return Ok(());
-    }
-    if let Some(Value::String(other)) = outcome.value("ingressClass.name") {
-        let what = format!("Fairway's chart has one name for both, and it is {other}");
-        outcome.lose(path, &what);
-        return Ok(());
-    }
-    outcome.set("ingressClass.name", name.into());
-    Ok(())
-}
-
-/// The controller of IngressClasses, besides Fairway's own.
-pub(super) fn controller(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
-    match value.as_str().ok_or("text")? {
-        "" | "k8s.io/ingress-nginx" => {}
-        other => {
-            let argument = format!("--controller-class=fairway.dev/ingress-controller,{other}");
-            outcome.push("extraArgs", argument.into());
-            outcome.set("ingressClass.compat", false.into());
-        }
-    }
-    Ok(())
-}
 
 pub(super) fn scope(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
     let scope = value.as_object().ok_or("a mapping")?;
     for key in
         scope.keys().filter(|key| !["enabled", "namespace", "namespaceSelector"].contains(&key.as_str()))
     {
-        outcome
-            .lose(&format!("{path}.{key}"), "Fairway does not know this value of the chart of ingress-nginx");
+        outcome.lose(&format!("{path}.{key}"), UNKNOWN);
     }
-    let text = |key: &str| scope.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let enabled = match scope.get("enabled") {
         Some(Value::Bool(enabled)) => *enabled,
         None | Some(Value::Null) => false,
         Some(_) => return Err("enabled: true or false"),
     };
-    match (enabled, text("namespace"), text("namespaceSelector")) {
-        (true, Some(namespace), _) => outcome.set("watch.namespaces", Value::from(vec![namespace])),
-        (true, None, _) => {
-            outcome
-                .lose(path, "set watch.namespaces to the namespace of the release, which was watched alone");
+    let empty = Value::Null;
+    let given = |key: &str, kind: Kind| kind.convert(scope.get(key).unwrap_or(&empty));
+    if !enabled {
+        if let Some(selector) = given("namespaceSelector", Kind::Text)? {
+            outcome.set("watch.namespaceSelector", selector);
         }
-        (false, _, Some(selector)) => outcome.set("watch.namespaceSelector", selector.into()),
-        (false, _, None) => {}
+        return Ok(());
     }
-    Ok(())
-}
-
-pub(super) fn host_ports(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
-    if value.get("enabled") != Some(&Value::Bool(true)) {
-        return if value.is_object() { Ok(()) } else { Err("a mapping") };
-    }
-    for (name, usual) in [("http", 80), ("https", 443)] {
-        let usual = Value::from(usual);
-        let port = value.get("ports").and_then(|ports| ports.get(name)).unwrap_or(&usual);
-        if let Some(port) = Kind::Number.convert(port)? {
-            outcome.set(&format!("hostPorts.{name}"), port);
+    match given("namespace", Kind::Name)? {
+        Some(namespace) => outcome.set("watch.namespaces", Value::from(vec![namespace])),
+        None => {
+            let what = "ingress-nginx served its own namespace alone: set watch.namespaces to it";
+            outcome.lose(path, what);
         }
     }
     Ok(())
 }
 
-/// Fairway's chart adds up the seconds; its defaults of `drain.delay` and `drain.margin` are 30 of them.
-pub(super) fn grace_period(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
-    match value.as_u64().ok_or("a number")? {
-        seconds @ 30.. => outcome.set("drain.timeout", (seconds - 30).into()),
-        _ => outcome.lose(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
-    }
-    Ok(())
+pub(super) fn default_certificate(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    reference("defaultCertificate", outcome, path, value)
 }
 
-pub(super) fn min_available(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
-    if let Some(value) = Kind::Share.convert(value)? {
-        outcome.set("podDisruptionBudget.minAvailable", value);
-        // The chart takes one of the two, and its default is the other one.
-        outcome.set("podDisruptionBudget.maxUnavailable", Value::Null);
+pub(super) fn existing_settings(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    reference("existingSettings", outcome, path, value)
+}
+
+pub(super) fn publish_service(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    reference("status.publishService", outcome, path, value)
+}
+
+/// A name may leave its namespace to a variable of the pod, which stands for another namespace now.
+fn reference(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    let Some(name) = value.as_str().and_then(|text| text.strip_prefix("$(POD_NAMESPACE)/")) else {
+        if let Some(reference) = Kind::Reference.convert(value)? {
+            outcome.set(own, reference);
+        }
+        return Ok(());
+    };
+    if let Some(name) = Kind::Name.convert(&name.into())? {
+        outcome.set(own, name);
+        let what = format!(
+            "the namespace was that of ingress-nginx and is that of Fairway now: write NAMESPACE/NAME into {own} if they \
+             differ"
+        );
+        outcome.note(path, &what);
     }
     Ok(())
 }
@@ -103,23 +79,46 @@ pub(super) fn sysctls(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
     Ok(())
 }
 
-/// Constraints without their label selectors, which name the pods of ingress-nginx: the chart adds its own.
-pub(super) fn spread(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
-    let mut constraints = value.as_array().ok_or("a list")?.clone();
-    for constraint in constraints.iter_mut().filter_map(Value::as_object_mut) {
-        constraint.remove("labelSelector");
-        constraint.remove("matchLabelKeys");
+pub(super) fn pod_security(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    security("podSecurityContext", outcome, path, value)
+}
+
+pub(super) fn container_security(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    security("securityContext", outcome, path, value)
+}
+
+/// Who the image of ingress-nginx runs as, and what it may do beyond that, is nothing for the image of Fairway.
+fn security(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    const OF_THE_IMAGE: [&str; 8] = [
+        "allowPrivilegeEscalation",
+        "capabilities",
+        "fsGroup",
+        "privileged",
+        "readOnlyRootFilesystem",
+        "runAsGroup",
+        "runAsNonRoot",
+        "runAsUser",
+    ];
+    let Some(Value::Object(context)) = Kind::Mapping.convert(value)? else { return Ok(()) };
+    for (key, value) in context {
+        if OF_THE_IMAGE.contains(&key.as_str()) {
+            let what = "Fairway's pods run as a user of their own without capabilities; see podSecurityContext and \
+                        securityContext";
+            outcome.note(&format!("{path}.{key}"), what);
+        } else {
+            outcome.set(&format!("{own}.{key}"), value);
+        }
     }
-    outcome.set("topologySpreadConstraints", constraints.into());
     Ok(())
 }
 
-pub(super) fn affinity(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
-    value.as_object().ok_or("a mapping")?;
-    if value.to_string().contains("labelSelector") {
-        outcome.lose(path, "kept; adapt its label selectors, which name the pods of ingress-nginx");
+pub(super) fn volume_mounts(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    let Some(mounts) = Kind::Named.convert(value)? else { return Ok(()) };
+    let of_nginx = |mount: &Value| mount["mountPath"].as_str().is_some_and(|path| path.starts_with("/etc/nginx"));
+    if mounts.as_array().into_iter().flatten().any(of_nginx) {
+        outcome.note(path, "Fairway reads no files in /etc/nginx");
     }
-    outcome.set("affinity", value.clone());
+    outcome.set("extraVolumeMounts", mounts);
     Ok(())
 }
 
@@ -131,14 +130,14 @@ pub(super) fn metrics_annotations(outcome: &mut Outcome, path: &str, value: &Val
     annotations("metrics.service.annotations", outcome, path, value)
 }
 
+/// Annotations by which Prometheus finds the port of metrics.
 fn annotations(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Done {
-    let Some(value) = Kind::Texts.convert(value)? else { return Ok(()) };
-    if value.get("prometheus.io/port").is_some() {
-        outcome.lose(
-            path,
-            "kept; change prometheus.io/port to the number of ports.probe (10255), where metrics are",
-        );
+    let Some(mut annotations) = Kind::Texts.convert(value)? else { return Ok(()) };
+    let probe = PROBE_PORT.to_string();
+    if let Some(port) = annotations.get_mut("prometheus.io/port").filter(|port| **port != probe.as_str()) {
+        *port = probe.into();
+        outcome.note(path, "prometheus.io/port is that of ports.probe, where Fairway's metrics are");
     }
-    outcome.set(own, value);
+    outcome.set(own, annotations);
     Ok(())
 }

@@ -1,0 +1,90 @@
+//! The Services: the one for clients from outside, and the internal one.
+
+use serde_json::{Map, Value};
+
+use super::input::Input;
+use super::kind::Kind;
+use super::outcome::Outcome;
+
+const OF: &str = "controller.service";
+
+/// Which Services there are, and what the internal one has from the other.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+    let is_off = |path: &str| input.is_false(&format!("{OF}.{path}"));
+    if is_off("enabled") || is_off("external.enabled") {
+        outcome.set("service.enabled", false.into());
+    }
+    internal(input, outcome);
+    labels(input, outcome);
+    ports(input, outcome);
+    for own in ["service", "internalService"] {
+        health_check(own, outcome);
+    }
+    if input.at(&format!("{OF}.annotations")).is_some_and(|it| it.to_string().contains("external-dns.")) {
+        outcome.note(
+            &format!("{OF}.annotations"),
+            "external-dns publishes Fairway's address under the name in these annotations as soon as the Service exists: \
+             leave them out until you move traffic",
+        );
+    }
+}
+
+fn internal(input: Input<'_>, outcome: &mut Outcome) {
+    if !input.is_true(&format!("{OF}.internal.enabled")) || input.is_false(&format!("{OF}.enabled")) {
+        return outcome.remove("internalService");
+    }
+    if outcome.value("internalService.annotations").is_none() {
+        outcome.note(&format!("{OF}.internal"), "the chart of ingress-nginx made no such Service without annotations");
+        return outcome.remove("internalService");
+    }
+    outcome.set("internalService.enabled", true.into());
+    for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
+        let own = format!("internalService.{path}");
+        if let (None, Some(of_both)) = (outcome.value(&own), outcome.value(&format!("service.{path}")).cloned()) {
+            outcome.set(&own, of_both);
+        }
+    }
+}
+
+/// Labels of both, then those of each.
+fn labels(input: Input<'_>, outcome: &mut Outcome) {
+    for (own, more) in [("service", "external.labels"), ("internalService", "internal.labels")] {
+        let given = [format!("{OF}.labels"), format!("{OF}.{more}")];
+        let given = given.iter().filter_map(|path| Kind::Texts.convert(input.at(path)?).ok()?);
+        let labels: Map<String, Value> =
+            given.filter_map(|labels| labels.as_object().cloned()).flatten().collect();
+        if !labels.is_empty() && (own == "service" || outcome.is_true("internalService.enabled")) {
+            outcome.set(&format!("{own}.labels"), Value::Object(labels));
+        }
+    }
+}
+
+/// A port that is switched off is null.
+fn ports(input: Input<'_>, outcome: &mut Outcome) {
+    let off: Vec<_> = [("enableHttp", "http"), ("enableHttps", "https")]
+        .into_iter()
+        .filter(|(switch, _)| input.is_false(&format!("{OF}.{switch}")))
+        .collect();
+    if off.len() == 2 {
+        return outcome.lose(&format!("{OF}.enableHttp"), "a Service of Fairway's chart has at least one port");
+    }
+    for (_, port) in off {
+        outcome.set(&format!("service.ports.{port}"), Value::Null);
+        if outcome.is_true("internalService.enabled") {
+            outcome.set(&format!("internalService.ports.{port}"), Value::Null);
+        }
+    }
+}
+
+fn health_check(own: &str, outcome: &mut Outcome) {
+    let path = format!("{own}.healthCheckNodePort");
+    let is = |of: &str, usual: bool, expected: &str| {
+        outcome.value(&format!("{own}.{of}")).map_or(usual, |value| value == expected)
+    };
+    let has_one = is("type", true, "LoadBalancer") && is("externalTrafficPolicy", false, "Local");
+    if outcome.value(&path).is_some() && !has_one {
+        outcome.remove(&path);
+        let what = "there is one only with type LoadBalancer and externalTrafficPolicy Local";
+        outcome.note(&format!("{OF}.healthCheckNodePort"), what);
+    }
+}
