@@ -138,12 +138,20 @@ impl Walk<'_> {
 
     /// A flag that has a row of its own, or else whatever the flag means.
     fn flag(&mut self, path: &str, value: &Value) {
-        if let Some(meaning) = meaning(path) {
-            return self.apply(path, meaning, value);
+        if value.is_null() {
+            return;
         }
         // A flag without a value is a switch.
-        let given = if is_empty(value) { Some("true".to_owned()) } else { scalar(value) };
-        let Some(given) = given.filter(|_| !has_template(value)) else {
+        let on = Value::Bool(true);
+        let value_of_switch = if is_empty(value) { &on } else { value };
+        match meaning(path) {
+            Some(meaning @ Meaning::Is(_, Kind::SwitchOfFlag)) => {
+                return self.apply(path, meaning, value_of_switch);
+            }
+            Some(meaning) => return self.apply(path, meaning, value),
+            None => {}
+        }
+        let Some(given) = scalar(value_of_switch).filter(|_| !has_template(value)) else {
             return self.outcome.wrong(path, "text", value);
         };
         let name = path.rsplit('.').next().unwrap_or(path);

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// Turns the installation of another controller into one of Fairway.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// What of it
+    /// What to turn
     #[command(subcommand)]
     pub(crate) what: MigrateWhat,
 }
@@ -26,15 +26,22 @@ Examples:
   fairway migrate values ingress-nginx.yaml --output fairway.yaml
   helm get values ingress-nginx --namespace ingress-nginx -o yaml | fairway migrate values - >fairway.yaml
 
-Standard error has a line per value: lost (with what to do by hand), or note (it means nothing with Fairway).
-Values that the input does not set are those of Fairway's chart.
+Standard error names what needs attention:
+  lost: PATHS: WHAT   Fairway does not do this as ingress-nginx did, or needs a value by hand
+  note: PATHS: WHAT   what to know about a value that was taken over, or why it is not needed
 
-Exit codes: 0 every value has a meaning, 1 something is lost, 2 the file cannot be read.")]
+Values that the input does not set take the defaults of Fairway's chart. So do empty values (\"\", {}, [], null): they ask
+for nothing. The keys of controller.config are judged as `fairway check` judges those of the settings ConfigMap.
+
+Exit codes:
+  0  nothing is lost
+  1  something is lost; the values are written all the same
+  2  the input cannot be read as values, or the output cannot be written")]
 pub(crate) struct ValuesArgs {
     /// The values, YAML or JSON; - is the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Write here instead of to standard output
+    /// Write the values here instead of to standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
