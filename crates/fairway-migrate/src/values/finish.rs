@@ -46,17 +46,29 @@ fn scaling(outcome: &mut Outcome) {
     }
 }
 
-/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other.
+/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other. A budget
+/// for one replica would keep its node from draining.
 fn disruption(input: Input<'_>, outcome: &mut Outcome) {
-    if outcome.value("podDisruptionBudget.minAvailable").is_none() {
+    let has = |name: &str| outcome.value(&format!("podDisruptionBudget.{name}")).is_some();
+    let replicas = match input.is_true("controller.autoscaling.enabled") {
+        true => "controller.autoscaling.minReplicas",
+        false => "controller.replicaCount",
+    };
+    if input.number(replicas).is_none_or(|replicas| replicas <= 1) {
+        if outcome.value("podDisruptionBudget").is_some() {
+            outcome.remove("podDisruptionBudget");
+            let what = "the chart of ingress-nginx makes no budget for one replica, and Fairway's has its own default";
+            outcome.note("controller.minAvailable", what);
+        }
         return;
     }
-    match outcome.value("podDisruptionBudget.maxUnavailable") {
-        Some(_) => {
+    match (has("minAvailable"), has("maxUnavailable")) {
+        (true, true) => {
             outcome.remove("podDisruptionBudget.minAvailable");
             outcome.note("controller.minAvailable", "controller.maxUnavailable goes before it");
         }
-        None => outcome.set("podDisruptionBudget.maxUnavailable", Value::Null),
+        (true, false) => outcome.set("podDisruptionBudget.maxUnavailable", Value::Null),
+        (false, _) => {}
     }
     let eviction = input.text(&["controller.unhealthyPodEvictionPolicy"]);
     if eviction == Some("IfHealthyBudget") {

@@ -50,14 +50,8 @@ pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Optio
 
 /// What a flag of ingress-nginx, as values of its chart have it, means to Fairway's chart.
 pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
-    let run = Cli::command();
-    let run = run.find_subcommand("run").expect("it is a subcommand");
-    let is_own = || run.get_arguments().any(|argument| argument.get_long() == Some(name));
     let Some(flag) = Dialect::IngressNginx.flag(name) else {
-        return match is_own() {
-            true => FlagMeaning::Argument(format!("--{name}={value}")),
-            false => FlagMeaning::Lost("Fairway does not know this flag".to_owned()),
-        };
+        return FlagMeaning::Lost("Fairway does not know this flag".to_owned());
     };
     match flag.meaning {
         Meaning::Is(own) => FlagMeaning::Argument(format!("--{own}={value}")),
