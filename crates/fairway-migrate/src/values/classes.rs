@@ -44,7 +44,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
         outcome.set("ingressClass.enabled", false.into());
     }
     if input.is_true("controller.ingressClassResource.default") {
-        let what = "the cluster would have two default classes: set ingressClass.default to true when ingress-nginx is removed";
+        let what = "the cluster would have two default classes: set ingressClass.default to true when ingress-nginx is \
+                    removed";
         outcome.note("controller.ingressClassResource.default", what);
     }
 }

@@ -83,12 +83,9 @@ fn published(input: Input<'_>, outcome: &mut Outcome) {
     ];
     let off = switches.into_iter().find(|path| input.is_false(path));
     let has_internal = off == Some(switches[2]) && outcome.is_true("internalService.enabled");
-    match off {
-        Some(path) if input.text(&given).is_none() && !has_internal => {
-            let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
-                        Service or none: name the nodes' addresses in status.publishAddresses";
-            outcome.lose(path, what);
-        }
-        _ => {}
+    if let Some(path) = off.filter(|_| input.text(&given).is_none() && !has_internal) {
+        let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
+                    Service or none: name the nodes' addresses in status.publishAddresses";
+        outcome.lose(path, what);
     }
 }
