@@ -36,16 +36,15 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     if name == Some(object) && is_made {
         outcome.set("ingressClass.enabled", false.into());
         let what = format!(
-            "the IngressClass {object} belongs to ingress-nginx: set ingressClass.enabled to true when ingress-nginx is \
-             removed"
+            "the IngressClass {object} belongs to ingress-nginx: set ingressClass.enabled to true when that is removed"
         );
         outcome.note(OBJECT, &what);
     } else if !is_made {
         outcome.set("ingressClass.enabled", false.into());
     }
     if input.is_true("controller.ingressClassResource.default") {
-        let what = "the cluster would have two default classes: set ingressClass.default to true when ingress-nginx is \
-                    removed";
+        let what = "the cluster would have two default classes: set ingressClass.default to true when \
+                    ingress-nginx is removed";
         outcome.note("controller.ingressClassResource.default", what);
     }
 }

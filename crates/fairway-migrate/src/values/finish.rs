@@ -46,8 +46,8 @@ fn scaling(outcome: &mut Outcome) {
     }
 }
 
-/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other. A budget
-/// for one replica would keep its node from draining.
+/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other.
+/// A budget for one replica would keep its node from draining.
 fn disruption(input: Input<'_>, outcome: &mut Outcome) {
     let has = |name: &str| outcome.value(&format!("podDisruptionBudget.{name}")).is_some();
     let replicas = match input.is_true("controller.autoscaling.enabled") {

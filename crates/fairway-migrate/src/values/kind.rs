@@ -1,5 +1,5 @@
-//! The types of values: what a value of the chart of ingress-nginx has to be for Fairway's chart, and the same value as that
-//! chart takes it.
+//! The types of values: what a value of the chart of ingress-nginx has to be for Fairway's chart, and the same value
+//! as that chart takes it.
 
 use serde_json::{Map, Value};
 

@@ -1,9 +1,8 @@
-//! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values in,
-//! values out.
+//! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values
+//! in, values out.
 //!
 //! [`table`] says what each path means, and [`convert`] walks over the input by it. [`special`], [`settings`] and
-//! [`selectors`] hold meanings that take a function. [`finish`] does what depends on several values at once, each in its own
-//! file.
+//! [`selectors`] hold meanings that take a function. [`finish`] does what depends on several values at once.
 
 mod amounts;
 mod classes;

@@ -45,8 +45,8 @@ fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
     outcome.note(
         "controller.hostNetwork",
         "Fairway does not run as root: its nodes have to let other users bind these ports (sysctl \
-         net.ipv4.ip_unprivileged_port_start=80), and beside ingress-nginx on the same node it needs other ports than 80, \
-         443 and 10254 (ports.http, ports.https, ports.admin)",
+         net.ipv4.ip_unprivileged_port_start=80), and on a node with ingress-nginx it needs other ports than 80, 443 \
+         and 10254 (ports.http, ports.https, ports.admin)",
     );
 }
 

@@ -23,8 +23,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     if input.at(&format!("{OF}.annotations")).is_some_and(|it| it.to_string().contains("external-dns.")) {
         outcome.note(
             &format!("{OF}.annotations"),
-            "external-dns publishes Fairway's address under the name in these annotations as soon as the Service exists: \
-             leave them out until you move traffic",
+            "external-dns publishes Fairway's address under the name in these annotations as soon as the Service \
+             exists: leave them out until you move traffic",
         );
     }
 }

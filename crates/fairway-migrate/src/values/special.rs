@@ -61,8 +61,8 @@ fn reference(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Don
     if let Some(name) = Kind::Name.convert(&name.into())? {
         outcome.set(own, name);
         let what = format!(
-            "the namespace was that of ingress-nginx and is that of Fairway now: write NAMESPACE/NAME into {own} if they \
-             differ"
+            "the namespace was that of ingress-nginx and is that of Fairway now: write NAMESPACE/NAME into {own} if \
+             they differ"
         );
         outcome.note(path, &what);
     }
