@@ -27,7 +27,8 @@ impl<'s> Judge<'s> {
             match keyword.as_str() {
                 "$schema" | "title" | "description" | "definitions" | "properties" => {}
                 "$ref" => {
-                    let pointer = rule.as_str().and_then(|rule| rule.strip_prefix('#')).expect("a local reference");
+                    let pointer =
+                        rule.as_str().and_then(|rule| rule.strip_prefix('#')).expect("a local reference");
                     let referred = self.root.pointer(pointer).expect("the definition exists");
                     self.judge(referred, value, path);
                 }

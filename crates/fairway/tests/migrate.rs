@@ -73,7 +73,8 @@ fn the_defaults_of_ingress_nginx_lose_nothing() {
 #[test]
 fn the_example_of_the_documents_is_what_the_command_says() {
     let text = fs::read_to_string(root().join("docs/operate.md")).unwrap();
-    let section = text.split("\n### ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
+    let section =
+        text.split("\n### ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
     let mut blocks: Vec<String> = Vec::new();
     let mut inside = false;
     for line in section.lines() {
@@ -126,7 +127,10 @@ fn what_is_said_of_several_values_is_said_once() {
     let (_, _, err) = migrated(&["-"], "controller: {image: {tag: a, registry: b}, name: c}");
     let lines: Vec<_> = err.lines().collect();
     assert_eq!(lines.len(), 2, "{err}");
-    assert!(lines[0].starts_with("note: controller.image.registry, controller.image.tag: it is about"), "{err}");
+    assert!(
+        lines[0].starts_with("note: controller.image.registry, controller.image.tag: it is about"),
+        "{err}"
+    );
 }
 
 #[test]

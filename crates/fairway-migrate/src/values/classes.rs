@@ -11,10 +11,8 @@ const OBJECT: &str = "controller.ingressClassResource.name";
 
 /// Serves what this ingress-nginx served, and makes no IngressClass that it has.
 pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
-    let controller = input.text(&[
-        "controller.extraArgs.controller-class",
-        "controller.ingressClassResource.controllerValue",
-    ]);
+    let controller = input
+        .text(&["controller.extraArgs.controller-class", "controller.ingressClassResource.controllerValue"]);
     let written = input.text(&["controller.extraArgs.ingress-class", "controller.ingressClass"]);
     let (controller, written) = (controller.unwrap_or(CONTROLLER), written.unwrap_or(CLASS));
     let object = input.text(&[OBJECT]).unwrap_or(CLASS);

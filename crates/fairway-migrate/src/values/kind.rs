@@ -80,7 +80,9 @@ impl Kind {
         match self {
             Self::List => text(|_| true),
             Self::Ranges => text(is_range),
-            Self::ListOf(words) => all(&|item: &Value| item.as_str().is_some_and(|item| words.contains(&item))),
+            Self::ListOf(words) => {
+                all(&|item: &Value| item.as_str().is_some_and(|item| words.contains(&item)))
+            }
             Self::Mappings => all(&Value::is_object),
             Self::Named => all(&|item: &Value| item["name"].as_str().is_some_and(|name| !name.is_empty())),
             Self::Commas => {

@@ -21,8 +21,8 @@ use serde_json::{Map, Value};
 
 use input::Input;
 use kind::{Kind, has_template, is_empty, is_off, scalar};
-use outcome::{Outcome, UNKNOWN};
 pub use outcome::{Converted, Finding};
+use outcome::{Outcome, UNKNOWN};
 use table::{Meaning, ROWS};
 
 /// What a flag of ingress-nginx that has no value of the chart means to Fairway.

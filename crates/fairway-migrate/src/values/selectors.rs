@@ -34,7 +34,8 @@ pub(super) fn affinity(outcome: &mut Outcome, path: &str, value: &Value) -> Done
         outcome.note(path, "its label selectors name the pods of Fairway instead of those of ingress-nginx");
     }
     if seen.contains(&Whose::IngressNginxByAnotherLabel) {
-        outcome.lose(path, "a label selector names pods of ingress-nginx by a label that Fairway's do not have");
+        outcome
+            .lose(path, "a label selector names pods of ingress-nginx by a label that Fairway's do not have");
     }
     outcome.set("affinity", affinity);
     Ok(())

@@ -34,13 +34,18 @@ fn internal(input: Input<'_>, outcome: &mut Outcome) {
         return outcome.remove("internalService");
     }
     if outcome.value("internalService.annotations").is_none() {
-        outcome.note(&format!("{OF}.internal"), "the chart of ingress-nginx made no such Service without annotations");
+        outcome.note(
+            &format!("{OF}.internal"),
+            "the chart of ingress-nginx made no such Service without annotations",
+        );
         return outcome.remove("internalService");
     }
     outcome.set("internalService.enabled", true.into());
     for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
         let own = format!("internalService.{path}");
-        if let (None, Some(of_both)) = (outcome.value(&own), outcome.value(&format!("service.{path}")).cloned()) {
+        if let (None, Some(of_both)) =
+            (outcome.value(&own), outcome.value(&format!("service.{path}")).cloned())
+        {
             outcome.set(&own, of_both);
         }
     }
@@ -66,7 +71,8 @@ fn ports(input: Input<'_>, outcome: &mut Outcome) {
         .filter(|(switch, _)| input.is_false(&format!("{OF}.{switch}")))
         .collect();
     if off.len() == 2 {
-        return outcome.lose(&format!("{OF}.enableHttp"), "a Service of Fairway's chart has at least one port");
+        return outcome
+            .lose(&format!("{OF}.enableHttp"), "a Service of Fairway's chart has at least one port");
     }
     for (_, port) in off {
         outcome.set(&format!("service.ports.{port}"), Value::Null);

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_translate::{Change, Diagnostic, Object, ObjectKey, Options, Resources, Scope, Severity, translate};
+use fairway_translate::{
+    Change, Diagnostic, Object, ObjectKey, Options, Resources, Scope, Severity, translate,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Map, Value};
 

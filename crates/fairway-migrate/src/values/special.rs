@@ -114,7 +114,8 @@ fn security(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Done
 
 pub(super) fn volume_mounts(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
     let Some(mounts) = Kind::Named.convert(value)? else { return Ok(()) };
-    let of_nginx = |mount: &Value| mount["mountPath"].as_str().is_some_and(|path| path.starts_with("/etc/nginx"));
+    let of_nginx =
+        |mount: &Value| mount["mountPath"].as_str().is_some_and(|path| path.starts_with("/etc/nginx"));
     if mounts.as_array().into_iter().flatten().any(of_nginx) {
         outcome.note(path, "Fairway reads no files in /etc/nginx");
     }

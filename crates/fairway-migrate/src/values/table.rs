@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::kind::Kind::{
-    self, Commas, List, ListOf, Mapping, Mappings, Name, Named, OneOf, Ranges, Share, Switch, SwitchOfFlag, Text, Texts,
-    Within,
+    self, Commas, List, ListOf, Mapping, Mappings, Name, Named, OneOf, Ranges, Share, Switch, SwitchOfFlag,
+    Text, Texts, Within,
 };
 use super::outcome::Outcome;
 use super::{selectors, settings, special};
@@ -52,8 +52,10 @@ const FAMILY_POLICY: Kind = OneOf(&["SingleStack", "PreferDualStack", "RequireDu
 const DISTRIBUTION: Kind = OneOf(&["PreferClose", "PreferSameZone", "PreferSameNode"]);
 
 const IMAGE: &str = "it is about the image of ingress-nginx; image.repository names that of Fairway";
-const NAMES: &str = "names of objects come from the release of Fairway, so that it can run beside ingress-nginx";
-const WEBHOOK: &str = "Fairway's chart makes the certificate of the webhook itself, without a job or cert-manager";
+const NAMES: &str =
+    "names of objects come from the release of Fairway, so that it can run beside ingress-nginx";
+const WEBHOOK: &str =
+    "Fairway's chart makes the certificate of the webhook itself, without a job or cert-manager";
 const PROTOCOLS: &str = "the ports of the Service name no protocol";
 const BY_HAND: &str = "Fairway's chart has no value for it";
 const ADD_HEADERS: &str =
@@ -89,7 +91,10 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("podSecurityPolicy", Nothing(NO_POLICY)),
     ("defaultBackend", IfEnabled("requests that no rule serves are answered 404 by Fairway itself")),
     ("rbac.create", Is("rbac.create", Switch)),
-    ("rbac.scope", Nothing("Fairway's chart makes Roles instead of a ClusterRole if watch.namespaces is set")),
+    (
+        "rbac.scope",
+        Nothing("Fairway's chart makes Roles instead of a ClusterRole if watch.namespaces is set"),
+    ),
     ("serviceAccount.create", Is("serviceAccount.create", Switch)),
     ("serviceAccount.name", Is("serviceAccount.name", Text)),
     ("serviceAccount.annotations", Is("serviceAccount.annotations", Texts)),
@@ -224,7 +229,10 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.scope", Does(special::scope)),
     ("controller.config", Does(settings::settings)),
     ("controller.configAnnotations", Lost(BY_HAND)),
-    ("controller.configMapNamespace", Lost("settings are in the namespace of the release, or see existingSettings")),
+    (
+        "controller.configMapNamespace",
+        Lost("settings are in the namespace of the release, or see existingSettings"),
+    ),
     ("controller.tcp", Nothing("it is about the ConfigMap for TCP")),
     ("controller.udp", Nothing("it is about the ConfigMap for UDP")),
     ("controller.addHeaders", EachLost(ADD_HEADERS)),
@@ -298,12 +306,24 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.service.trafficDistribution", Is("service.trafficDistribution", DISTRIBUTION)),
     ("controller.service.internal.type", Is("internalService.type", SERVICE_TYPE)),
     ("controller.service.internal.annotations", Is("internalService.annotations", Texts)),
-    ("controller.service.internal.externalTrafficPolicy", Is("internalService.externalTrafficPolicy", POLICY)),
-    ("controller.service.internal.healthCheckNodePort", Kept("internalService.healthCheckNodePort", PORT, TAKEN)),
+    (
+        "controller.service.internal.externalTrafficPolicy",
+        Is("internalService.externalTrafficPolicy", POLICY),
+    ),
+    (
+        "controller.service.internal.healthCheckNodePort",
+        Kept("internalService.healthCheckNodePort", PORT, TAKEN),
+    ),
     ("controller.service.internal.loadBalancerIP", Kept("internalService.loadBalancerIP", Text, TAKEN)),
     ("controller.service.internal.loadBalancerClass", Is("internalService.loadBalancerClass", Text)),
-    ("controller.service.internal.loadBalancerSourceRanges", Is("internalService.loadBalancerSourceRanges", Ranges)),
-    ("controller.service.internal.allocateLoadBalancerNodePorts", Is("internalService.allocateLoadBalancerNodePorts", Switch)),
+    (
+        "controller.service.internal.loadBalancerSourceRanges",
+        Is("internalService.loadBalancerSourceRanges", Ranges),
+    ),
+    (
+        "controller.service.internal.allocateLoadBalancerNodePorts",
+        Is("internalService.allocateLoadBalancerNodePorts", Switch),
+    ),
     ("controller.service.internal.clusterIP", Kept("internalService.clusterIP", Text, TAKEN)),
     ("controller.service.internal.clusterIPs", Lost("internalService.clusterIP takes one of them")),
     ("controller.service.internal.externalIPs", Is("internalService.externalIPs", List)),
@@ -319,7 +339,10 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.service.internal.targetPorts.https", Is("internalService.targetPorts.https", LISTENER)),
     ("controller.service.internal.appProtocol", Nothing(PROTOCOLS)),
     ("controller.service.internal.sessionAffinity", Is("internalService.sessionAffinity", AFFINITY)),
-    ("controller.service.internal.trafficDistribution", Is("internalService.trafficDistribution", DISTRIBUTION)),
+    (
+        "controller.service.internal.trafficDistribution",
+        Is("internalService.trafficDistribution", DISTRIBUTION),
+    ),
     // Metrics.
     ("controller.metrics.enabled", Later(Switch)),
     ("controller.metrics.port", Nothing("metrics are on ports.probe")),

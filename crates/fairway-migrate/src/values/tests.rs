@@ -140,7 +140,10 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
     let lost = ["list", "http-snippet", "keepalive", "no-such-key", "use-gzip"];
     assert_eq!(paths, lost.map(|key| format!("controller.config.{key}")));
     let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
-    assert_eq!(notes, ["proxy-buffering", "use-forwarded-headers"].map(|key| format!("controller.config.{key}")));
+    assert_eq!(
+        notes,
+        ["proxy-buffering", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
+    );
     assert_eq!(
         said(&input, "controller.config.use-gzip"),
         "answers are not compressed yet; clients get them as backends send them"
@@ -172,10 +175,13 @@ fn flags_are_values_or_arguments_or_lost() {
 
 #[test]
 fn a_class_of_another_name_stays_with_ingress_nginx_until_that_is_removed() {
-    let class = |resource: Value| json!({ "controller": { "ingressClass": "in", "ingressClassResource": resource } });
+    let class =
+        |resource: Value| json!({ "controller": { "ingressClass": "in", "ingressClassResource": resource } });
     let input = class(json!({ "name": "in" }));
     check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
-    assert!(said(&input, "controller.ingressClassResource.name").contains("set ingressClass.enabled to true"));
+    assert!(
+        said(&input, "controller.ingressClassResource.name").contains("set ingressClass.enabled to true")
+    );
     // No object is made, so there is none to wait for.
     let input = class(json!({ "name": "in", "enabled": false }));
     check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
@@ -252,7 +258,11 @@ fn a_port_that_is_off_is_left_out() {
     let http_only = service(json!({ "enableHttps": false, "ports": { "https": 444 } }));
     check(&http_only, &json!({ "service": { "ports": { "https": null } } }), &[]);
     let tls_ends_before = service(json!({ "targetPorts": { "http": "http", "https": "http" } }));
-    check(&tls_ends_before, &json!({ "service": { "targetPorts": { "http": "http", "https": "http" } } }), &[]);
+    check(
+        &tls_ends_before,
+        &json!({ "service": { "targetPorts": { "http": "http", "https": "http" } } }),
+        &[],
+    );
     let elsewhere = service(json!({ "targetPorts": { "http": "tohttps" } }));
     check(&elsewhere, &json!({}), &["controller.service.targetPorts.http"]);
     let none = service(json!({ "enableHttp": false, "enableHttps": false }));
@@ -306,7 +316,11 @@ fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
     let given = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
     check(&given, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
     let taken = nodes(json!({ "containerPort": { "https": 10255 } }));
-    check(&taken, &json!({ "hostNetwork": true, "ports": { "http": 80 } }), &["controller.containerPort.https"]);
+    check(
+        &taken,
+        &json!({ "hostNetwork": true, "ports": { "http": 80 } }),
+        &["controller.containerPort.https"],
+    );
 }
 
 #[test]
@@ -377,7 +391,8 @@ fn one_replica_has_no_budget_that_keeps_its_node_from_draining() {
     let input = json!({ "controller": { "minAvailable": 1, "replicaCount": 1 } });
     check(&input, &json!({ "replicas": 1 }), &[]);
     assert!(said(&input, "controller.minAvailable").contains("one replica"));
-    let scaled = json!({ "controller": { "minAvailable": 1, "autoscaling": { "enabled": true, "minReplicas": 3 } } });
+    let scaled =
+        json!({ "controller": { "minAvailable": 1, "autoscaling": { "enabled": true, "minReplicas": 3 } } });
     let values = converted(&scaled).values;
     assert_eq!(values["podDisruptionBudget"], json!({ "minAvailable": 1, "maxUnavailable": null }));
 }
@@ -433,7 +448,8 @@ fn a_grace_period_is_the_sum_that_fairways_chart_makes() {
     let controller = |controller: Value| json!({ "controller": controller });
     let period = json!({ "terminationGracePeriodSeconds": 300 });
     check(&controller(period), &json!({ "drain": { "timeout": 270 } }), &[]);
-    let period = json!({ "terminationGracePeriodSeconds": 300, "extraArgs": { "shutdown-grace-period": "60" } });
+    let period =
+        json!({ "terminationGracePeriodSeconds": 300, "extraArgs": { "shutdown-grace-period": "60" } });
     check(&controller(period), &json!({ "drain": { "delay": 60, "timeout": 220 } }), &[]);
     let path = "controller.terminationGracePeriodSeconds";
     check(&controller(json!({ "terminationGracePeriodSeconds": 5 })), &json!({}), &[path]);
