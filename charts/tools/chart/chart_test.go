@@ -477,7 +477,7 @@ func TestEveryObjectHasTheCommonLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, document := range strings.Split(manifests, "\n---\n") {
-		if !strings.Contains(document, "    team: edge\n") {
+		if !strings.Contains(document, "    team: edge") {
 			t.Errorf("no label in\n%s", document)
 		}
 	}
