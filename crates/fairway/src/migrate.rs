@@ -18,7 +18,7 @@ pub(crate) fn migrate(what: &MigrateWhat) -> Result<ExitCode> {
     let text = serde_saphyr::to_string(&values).context("cannot write the values as YAML")?;
     match &args.output {
         Some(path) => {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
         None => io::stdout().lock().write_all(text.as_bytes())?,
     }
