@@ -1,5 +1,5 @@
-//! Whether a value is one of a JSON Schema: the part of draft 7 that the schema of the chart uses. A keyword that is not
-//! known here is a panic, so that none is passed over.
+//! Whether a value is one of a JSON Schema: the part of draft 7 that the schema of the chart uses. A keyword that is
+//! not known here is a panic, so that none is passed over.
 
 use regex::Regex;
 use serde_json::{Map, Value};

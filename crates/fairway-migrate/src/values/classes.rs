@@ -13,9 +13,9 @@ const OBJECT: &str = "controller.ingressClassResource.name";
 pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     let controller = input
         .text(&["controller.extraArgs.controller-class", "controller.ingressClassResource.controllerValue"]);
-    let written = input.text(&["controller.extraArgs.ingress-class", "controller.ingressClass"]);
+    let written = input.name(&["controller.extraArgs.ingress-class", "controller.ingressClass"]);
     let (controller, written) = (controller.unwrap_or(CONTROLLER), written.unwrap_or(CLASS));
-    let object = input.text(&[OBJECT]).unwrap_or(CLASS);
+    let object = input.name(&[OBJECT]).unwrap_or(CLASS);
     let is_made = !input.is_false("controller.ingressClassResource.enabled");
     outcome.set("ingressClass.compat", (controller == CONTROLLER).into());
     if controller != CONTROLLER {

@@ -9,6 +9,8 @@ use super::{amounts, classes, network, service};
 /// The defaults of Fairway's chart.
 pub(super) const DRAIN_DELAY: u64 = 10;
 pub(super) const DRAIN_MARGIN: u64 = 20;
+/// What `drain.timeout` can be.
+const MOST_SECONDS: u64 = 86_400;
 pub(super) const MIN_REPLICAS: u64 = 2;
 pub(super) const MAX_REPLICAS: u64 = 10;
 
@@ -54,7 +56,7 @@ fn disruption(input: Input<'_>, outcome: &mut Outcome) {
         true => "controller.autoscaling.minReplicas",
         false => "controller.replicaCount",
     };
-    if input.number(replicas).is_none_or(|replicas| replicas <= 1) {
+    if input.number(replicas, 10_000).is_none_or(|replicas| replicas <= 1) {
         if outcome.value("podDisruptionBudget").is_some() {
             outcome.remove("podDisruptionBudget");
             let what = "the chart of ingress-nginx makes no budget for one replica, and Fairway's has its own default";
@@ -80,11 +82,11 @@ fn disruption(input: Input<'_>, outcome: &mut Outcome) {
 /// Fairway's chart adds up the grace period of the pod: delay, time for requests in flight, margin.
 fn drain(input: Input<'_>, outcome: &mut Outcome) {
     let path = "controller.terminationGracePeriodSeconds";
-    let Some(seconds) = input.number(path) else { return };
+    let Some(seconds) = input.number(path, MOST_SECONDS) else { return };
     let delay = outcome.value("drain.delay").and_then(Value::as_u64).unwrap_or(DRAIN_DELAY);
     match seconds.checked_sub(delay + DRAIN_MARGIN) {
-        Some(timeout @ 0..=86_400) => outcome.set("drain.timeout", timeout.into()),
-        _ => outcome.lose(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
+        Some(timeout) => outcome.set("drain.timeout", timeout.into()),
+        None => outcome.lose(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
     }
 }
 

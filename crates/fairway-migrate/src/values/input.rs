@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::kind::{has_template, is_empty};
+use super::kind::{Kind, has_template, is_empty};
 
 /// Values of the chart of ingress-nginx.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +23,18 @@ impl<'v> Input<'v> {
         paths.iter().find_map(|path| self.at(path)?.as_str())
     }
 
-    pub(super) fn number(self, path: &str) -> Option<u64> {
-        let value = self.at(path)?;
-        value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    /// The name of an object at the first of these paths that has one.
+    pub(super) fn name(self, paths: &[&str]) -> Option<&'v str> {
+        self.text(paths).filter(|name| Kind::Name.convert(&(*name).into()).is_ok())
+    }
+
+    /// The number at a path, unless it is more than that.
+    pub(super) fn number(self, path: &str, most: u64) -> Option<u64> {
+        Kind::Within(0, most).convert(self.at(path)?).ok()??.as_u64()
+    }
+
+    pub(super) fn port(self, path: &str) -> Option<u64> {
+        self.number(path, 65_535).filter(|port| *port > 0)
     }
 
     pub(super) fn is_true(self, path: &str) -> bool {

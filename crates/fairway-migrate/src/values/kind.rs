@@ -35,6 +35,8 @@ pub(super) enum Kind {
     Texts,
     /// Text with commas, or a list.
     Commas,
+    /// The same of names of objects.
+    Names,
 }
 
 impl Kind {
@@ -68,7 +70,10 @@ impl Kind {
             }
             (Self::SwitchOfFlag, Value::String(text)) => text.parse::<bool>().ok().map(Value::from),
             (Self::Texts, Value::Object(map)) => texts(map),
-            (Self::Commas, Value::String(text)) => Some(words(text.split(','))),
+            (Self::Commas | Self::Names, Value::String(text)) => {
+                let words: Vec<Value> = text.split(',').map(Value::from).collect();
+                self.converted_list(&words, value)
+            }
             (_, Value::Array(list)) => self.converted_list(list, value),
             _ => None,
         }
@@ -85,10 +90,10 @@ impl Kind {
             }
             Self::Mappings => all(&Value::is_object),
             Self::Named => all(&|item: &Value| item["name"].as_str().is_some_and(|name| !name.is_empty())),
-            Self::Commas => {
-                let texts: Option<Vec<_>> = list.iter().map(Value::as_str).collect();
-                texts.map(|texts| words(texts.into_iter()))
-            }
+            Self::Commas => words(list),
+            Self::Names => words(list).filter(|names| {
+                names.as_array().into_iter().flatten().all(|name| name.as_str().is_some_and(is_name))
+            }),
             _ => None,
         }
     }
@@ -110,6 +115,7 @@ impl Kind {
             Self::Mapping => "a mapping",
             Self::Texts => "a mapping to text",
             Self::Commas => "text with commas or a list of text",
+            Self::Names => "names with commas or a list of names",
         }
     }
 }
@@ -121,14 +127,15 @@ fn texts(map: &Map<String, Value>) -> Option<Value> {
 }
 
 /// Each once, in order.
-fn words<'w>(given: impl Iterator<Item = &'w str>) -> Value {
+fn words(given: &[Value]) -> Option<Value> {
     let mut words: Vec<&str> = Vec::new();
-    for word in given.map(str::trim).filter(|word| !word.is_empty()) {
-        if !words.contains(&word) {
+    for word in given {
+        let word = word.as_str()?.trim();
+        if !word.is_empty() && !words.contains(&word) {
             words.push(word);
         }
     }
-    words.into()
+    Some(words.into())
 }
 
 fn whole(value: &Value) -> Option<u64> {

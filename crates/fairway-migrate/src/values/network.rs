@@ -27,7 +27,7 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
 /// Pods listen on the ports of their node: those of ingress-nginx unless others are given.
 fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
     for (name, usual, paths) in LISTENERS {
-        let given = paths.into_iter().find_map(|path| Some((path, input.number(path)?)));
+        let given = paths.into_iter().find_map(|path| Some((path, input.port(path)?)));
         let (path, port) = given.unwrap_or(("controller.hostNetwork", usual));
         match OTHER_PORTS.iter().find(|(_, taken)| *taken == port) {
             Some((other, _)) => {
@@ -53,7 +53,7 @@ fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
 /// Ports inside of the pod are Fairway's own; those of the node that lead there are kept.
 fn of_pods(input: Input<'_>, outcome: &mut Outcome) {
     for (name, usual, paths) in LISTENERS {
-        for path in paths.into_iter().filter(|path| input.number(path).is_some_and(|port| port != usual)) {
+        for path in paths.into_iter().filter(|path| input.port(path).is_some_and(|port| port != usual)) {
             let what = format!("pods listen on ports.{name} of Fairway's chart, and its Service leads there");
             outcome.note(path, &what);
         }
@@ -62,7 +62,7 @@ fn of_pods(input: Input<'_>, outcome: &mut Outcome) {
         return;
     }
     for (name, usual, _) in LISTENERS {
-        let port = input.number(&format!("controller.hostPort.ports.{name}")).unwrap_or(usual);
+        let port = input.port(&format!("controller.hostPort.ports.{name}")).unwrap_or(usual);
         outcome.set(&format!("hostPorts.{name}"), port.into());
     }
     let what = "a pod of Fairway waits for a node on which ingress-nginx does not use these ports";
@@ -83,7 +83,8 @@ fn published(input: Input<'_>, outcome: &mut Outcome) {
     ];
     let off = switches.into_iter().find(|path| input.is_false(path));
     let has_internal = off == Some(switches[2]) && outcome.is_true("internalService.enabled");
-    if let Some(path) = off.filter(|_| input.text(&given).is_none() && !has_internal) {
+    let writes_status = outcome.value("status.enabled") != Some(&false.into());
+    if let Some(path) = off.filter(|_| writes_status && input.text(&given).is_none() && !has_internal) {
         let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
                     Service or none: name the nodes' addresses in status.publishAddresses";
         outcome.lose(path, what);

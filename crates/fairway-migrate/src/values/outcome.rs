@@ -109,6 +109,16 @@ impl Outcome {
         self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
+    /// Takes back what was said of a path and of those below it.
+    pub(super) fn unsay(&mut self, path: &str) {
+        let is_other = |finding: &Finding| match finding.path.strip_prefix(path) {
+            Some(rest) => !rest.is_empty() && !rest.starts_with('.'),
+            None => true,
+        };
+        self.lost.retain(is_other);
+        self.notes.retain(is_other);
+    }
+
     /// A value of a type that its path does not take.
     pub(super) fn wrong(&mut self, path: &str, expected: &str, value: &Value) {
         if has_template(value) {

@@ -17,9 +17,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     internal(input, outcome);
     labels(input, outcome);
     ports(input, outcome);
-    for own in ["service", "internalService"] {
-        health_check(own, outcome);
-    }
+    health_check("service", OF, outcome);
+    health_check("internalService", &format!("{OF}.internal"), outcome);
     if input.at(&format!("{OF}.annotations")).is_some_and(|it| it.to_string().contains("external-dns.")) {
         outcome.note(
             &format!("{OF}.annotations"),
@@ -30,15 +29,15 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
 }
 
 fn internal(input: Input<'_>, outcome: &mut Outcome) {
-    if !input.is_true(&format!("{OF}.internal.enabled")) || input.is_false(&format!("{OF}.enabled")) {
-        return outcome.remove("internalService");
-    }
-    if outcome.value("internalService.annotations").is_none() {
-        outcome.note(
-            &format!("{OF}.internal"),
-            "the chart of ingress-nginx made no such Service without annotations",
-        );
-        return outcome.remove("internalService");
+    let path = format!("{OF}.internal");
+    let is_on = input.is_true(&format!("{path}.enabled")) && !input.is_false(&format!("{OF}.enabled"));
+    if !is_on || outcome.value("internalService.annotations").is_none() {
+        outcome.remove("internalService");
+        outcome.unsay(&path);
+        if is_on {
+            outcome.note(&path, "the chart of ingress-nginx made no such Service without annotations");
+        }
+        return;
     }
     outcome.set("internalService.enabled", true.into());
     for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
@@ -82,15 +81,16 @@ fn ports(input: Input<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn health_check(own: &str, outcome: &mut Outcome) {
+fn health_check(own: &str, of: &str, outcome: &mut Outcome) {
     let path = format!("{own}.healthCheckNodePort");
-    let is = |of: &str, usual: bool, expected: &str| {
-        outcome.value(&format!("{own}.{of}")).map_or(usual, |value| value == expected)
+    let is = |name: &str, usual: bool, expected: &str| {
+        outcome.value(&format!("{own}.{name}")).map_or(usual, |value| value == expected)
     };
     let has_one = is("type", true, "LoadBalancer") && is("externalTrafficPolicy", false, "Local");
     if outcome.value(&path).is_some() && !has_one {
         outcome.remove(&path);
-        let what = "there is one only with type LoadBalancer and externalTrafficPolicy Local";
-        outcome.note(&format!("{OF}.healthCheckNodePort"), what);
+        let of = format!("{of}.healthCheckNodePort");
+        outcome.unsay(&of);
+        outcome.note(&of, "there is one only with type LoadBalancer and externalTrafficPolicy Local");
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::kind::Kind::{
-    self, Commas, List, ListOf, Mapping, Mappings, Name, Named, OneOf, Ranges, Share, Switch, SwitchOfFlag,
-    Text, Texts, Within,
+    self, Commas, List, ListOf, Mapping, Mappings, Name, Named, Names, OneOf, Ranges, Share, Switch,
+    SwitchOfFlag, Text, Texts, Within,
 };
 use super::outcome::Outcome;
 use super::{selectors, settings, special};
@@ -152,7 +152,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.podSecurityContext", Does(special::pod_security)),
     ("controller.containerSecurityContext", Does(special::container_security)),
     ("controller.sysctls", Does(special::sysctls)),
-    ("controller.terminationGracePeriodSeconds", Later(Within(1, 90_000))),
+    ("controller.terminationGracePeriodSeconds", Later(Within(1, 86_400))),
     ("controller.lifecycle", Nothing("Fairway drains connections itself; see drain.delay and drain.timeout")),
     ("controller.shareProcessNamespace", Lost(BY_HAND)),
     ("controller.extraContainers", Is("extraContainers", Named)),
@@ -262,7 +262,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.extraArgs.update-status", Is("status.enabled", SwitchOfFlag)),
     ("controller.extraArgs.shutdown-grace-period", Is("drain.delay", DELAY)),
     ("controller.extraArgs.watch-ingress-without-class", Is("ingressClass.withoutClass", SwitchOfFlag)),
-    ("controller.extraArgs.watch-namespace", Is("watch.namespaces", Commas)),
+    ("controller.extraArgs.watch-namespace", Is("watch.namespaces", Names)),
     ("controller.extraArgs.watch-namespace-selector", Is("watch.namespaceSelector", Text)),
     ("controller.extraArgs.http-port", Later(PORT)),
     ("controller.extraArgs.https-port", Later(PORT)),

@@ -65,7 +65,8 @@ fn nothing_is_the_classes_of_ingress_nginx() {
 
 #[test]
 fn unknown_paths_are_named_with_what_is_below_them() {
-    let input = json!({ "controller": { "hpa": { "a": 1, "b": 2 }, "replicaCount": 3 }, "controller.kind": "DaemonSet" });
+    let hpa = json!({ "a": 1, "b": 2 });
+    let input = json!({ "controller": { "hpa": hpa, "replicaCount": 3 }, "controller.kind": "DaemonSet" });
     check(&input, &json!({ "replicas": 3 }), &["controller.hpa", "controller.kind"]);
     assert!(said(&input, "controller.hpa").ends_with("(lost with it: a, b)"));
     let input = json!({ "defaultBackend": { "enabled": true, "image": { "tag": "1" }, "replicaCount": 2 } });
@@ -93,6 +94,27 @@ fn a_wrong_type_is_named_and_the_rest_goes_on() {
     assert_eq!(said(&input, "controller.replicaCount"), format!("{whole} \"three\""));
     assert_eq!(said(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{whole} 60"));
     assert_eq!(said(&input, "controller.service"), "expected a mapping, found a list");
+}
+
+#[test]
+fn what_fairways_chart_would_refuse_is_named_and_left_out() {
+    let input = json!({ "controller": {
+        "hostNetwork": true, "containerPort": { "http": 70000 }, "ingressClass": "My_Class",
+        "terminationGracePeriodSeconds": 100_000, "extraArgs": { "watch-namespace": "a,B" },
+        "service": { "loadBalancerSourceRanges": ["everywhere"], "ipFamilies": ["IPv5"] },
+    } });
+    check(
+        &input,
+        &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }),
+        &[
+            "controller.containerPort.http",
+            "controller.extraArgs.watch-namespace",
+            "controller.ingressClass",
+            "controller.service.ipFamilies",
+            "controller.service.loadBalancerSourceRanges",
+            "controller.terminationGracePeriodSeconds",
+        ],
+    );
 }
 
 #[test]
@@ -231,9 +253,11 @@ fn there_is_an_external_service_where_both_switches_are_on() {
 fn an_internal_service_has_what_both_have() {
     let service = |external: bool, annotations: Value| {
         json!({ "controller": { "service": {
-            "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" }, "external": { "enabled": external },
+            "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" },
+            "external": { "enabled": external },
             "internal": {
-                "enabled": true, "annotations": annotations, "labels": { "c": 1 }, "loadBalancerSourceRanges": ["10.0.0.0/8"],
+                "enabled": true, "annotations": annotations, "labels": { "c": 1 },
+                "loadBalancerSourceRanges": ["10.0.0.0/8"],
             },
         } } })
     };
@@ -250,6 +274,10 @@ fn an_internal_service_has_what_both_have() {
     let without = service(true, json!({}));
     check(&without, &json!({ "service": own }), &[]);
     assert!(said(&without, "controller.service.internal").contains("without annotations"));
+    let off = json!({ "enabled": false, "loadBalancerIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"] });
+    let off = json!({ "controller": { "service": { "internal": off } } });
+    check(&off, &json!({}), &[]);
+    assert!(converted(&off).notes.is_empty());
 }
 
 #[test]
@@ -332,6 +360,11 @@ fn addresses_of_nodes_are_lost_unless_others_are_published() {
         &json!({ "controller": { "publishService": { "enabled": false } } }),
         &json!({}),
         &["controller.publishService.enabled"],
+    );
+    check(
+        &json!({ "controller": { "publishService": { "enabled": false }, "extraArgs": { "update-status": "false" } } }),
+        &json!({ "status": { "enabled": false } }),
+        &[],
     );
     check(
         &json!({ "controller": { "service": { "enabled": false }, "publishService": { "pathOverride": "lb/front" } } }),

@@ -30,8 +30,8 @@ Standard error names what needs attention:
   lost: PATHS: WHAT   Fairway does not do this as ingress-nginx did, or needs a value by hand
   note: PATHS: WHAT   what to know about a value that was taken over, or why it is not needed
 
-Values that the input does not set take the defaults of Fairway's chart. So do empty values (\"\", {}, [], null): they ask
-for nothing. The keys of controller.config are judged as `fairway check` judges those of the settings ConfigMap.
+Values that the input does not set take the defaults of Fairway's chart. So do empty values (\"\", {}, [], null): they
+ask for nothing. The keys of controller.config are judged as `fairway check` judges those of the settings ConfigMap.
 
 Exit codes:
   0  nothing is lost
