@@ -85,7 +85,7 @@ fn the_example_of_the_documents_is_what_the_command_says() {
         }
         inside = line.starts_with("    ");
     }
-    let [input, command, said, values] = &blocks[..] else { panic!("{blocks:?}") };
+    let [input, command, said, values, ..] = &blocks[..] else { panic!("{blocks:?}") };
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ingress-nginx.yaml"), input).unwrap();
     let words: Vec<_> = command.split_whitespace().skip(1).collect();

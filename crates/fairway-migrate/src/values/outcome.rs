@@ -109,10 +109,10 @@ impl Outcome {
         self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
-    /// Takes back what was said of a path and of those below it.
-    pub(super) fn unsay(&mut self, path: &str) {
+    /// Takes back what was said of a path and of those below it but one.
+    pub(super) fn unsay(&mut self, path: &str, but: &str) {
         let is_other = |finding: &Finding| match finding.path.strip_prefix(path) {
-            Some(rest) => !rest.is_empty() && !rest.starts_with('.'),
+            Some(rest) => !rest.is_empty() && !rest.starts_with('.') || finding.path == but,
             None => true,
         };
         self.lost.retain(is_other);

@@ -30,14 +30,14 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
 
 fn internal(input: Input<'_>, outcome: &mut Outcome) {
     let path = format!("{OF}.internal");
-    let is_on = input.is_true(&format!("{path}.enabled")) && !input.is_false(&format!("{OF}.enabled"));
-    if !is_on || outcome.value("internalService.annotations").is_none() {
+    let switch = format!("{path}.enabled");
+    if !input.is_true(&switch) || input.is_false(&format!("{OF}.enabled")) {
         outcome.remove("internalService");
-        outcome.unsay(&path);
-        if is_on {
-            outcome.note(&path, "the chart of ingress-nginx made no such Service without annotations");
-        }
-        return;
+        return outcome.unsay(&path, &switch);
+    }
+    if outcome.value("internalService.annotations").is_none() {
+        outcome.remove("internalService");
+        return outcome.note(&path, "the chart of ingress-nginx made no such Service without annotations");
     }
     outcome.set("internalService.enabled", true.into());
     for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
@@ -90,7 +90,7 @@ fn health_check(own: &str, of: &str, outcome: &mut Outcome) {
     if outcome.value(&path).is_some() && !has_one {
         outcome.remove(&path);
         let of = format!("{of}.healthCheckNodePort");
-        outcome.unsay(&of);
+        outcome.unsay(&of, "");
         outcome.note(&of, "there is one only with type LoadBalancer and externalTrafficPolicy Local");
     }
 }

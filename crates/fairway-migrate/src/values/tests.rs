@@ -278,6 +278,9 @@ fn an_internal_service_has_what_both_have() {
     let off = json!({ "controller": { "service": { "internal": off } } });
     check(&off, &json!({}), &[]);
     assert!(converted(&off).notes.is_empty());
+    let wrong =
+        json!({ "controller": { "service": { "internal": { "enabled": "yes", "type": "NodePort" } } } });
+    check(&wrong, &json!({}), &["controller.service.internal.enabled"]);
 }
 
 #[test]
