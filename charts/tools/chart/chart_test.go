@@ -485,6 +485,12 @@ func TestEveryObjectHasTheCommonLabels(t *testing.T) {
 	if pod.Labels["team"] != "edge" {
 		t.Errorf("%v", pod.Labels)
 	}
+	closer := render(t, `commonLabels={"team":"edge"}`, `labels.team="a"`, `service.labels.team="b"`, `podLabels.team="c"`)
+	deployment, service := one[appsv1.Deployment](t, closer), one[corev1.Service](t, closer)
+	got := []string{deployment.Labels["team"], service.Labels["team"], deployment.Spec.Template.Labels["team"]}
+	if !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("common labels go before those of an object: %v", got)
+	}
 }
 
 // What `fairway migrate values` makes of values of the chart of ingress-nginx, as its own tests keep it.
