@@ -24,14 +24,15 @@ pub(crate) enum MigrateWhat {
 #[command(after_help = "\
 Examples:
   fairway migrate values ingress-nginx.yaml --output fairway.yaml
-  helm get values ingress-nginx --namespace ingress-nginx -o yaml | fairway migrate values - >fairway.yaml
+  helm get values ingress-nginx -n ingress-nginx -o yaml | fairway migrate values - >fairway.yaml
 
 Standard error names what needs attention:
   lost: PATHS: WHAT   Fairway does not do this as ingress-nginx did, or needs a value by hand
   note: PATHS: WHAT   what to know about a value that was taken over, or why it is not needed
 
-Values that the input does not set take the defaults of Fairway's chart. So do empty values (\"\", {}, [], null): they
-ask for nothing. The keys of controller.config are judged as `fairway check` judges those of the settings ConfigMap.
+Values that the input does not set take the defaults of Fairway's chart. So do empty values
+(\"\", {}, [], null): they ask for nothing. The keys of controller.config are judged as
+`fairway check` judges those of the settings ConfigMap.
 
 Exit codes:
   0  nothing is lost
