@@ -6,11 +6,14 @@
 - --https={{ .Values.bindAddress }}:{{ .Values.ports.https }}
 - --admin=127.0.0.1:{{ .Values.ports.admin }}
 - --probe={{ .Values.bindAddress }}:{{ .Values.ports.probe }}
-{{- if and .Values.service.enabled (ne (int .Values.service.ports.http) 80) }}
-- --public-http-port={{ .Values.service.ports.http }}
-{{- end }}
-{{- if and .Values.service.enabled (ne (int .Values.service.ports.https) 443) }}
-- --public-https-port={{ .Values.service.ports.https }}
+{{- $public := ternary .Values.service .Values.internalService .Values.service.enabled }}
+{{- if $public.enabled }}
+{{- with $public.ports.http }}{{ if ne (int .) 80 }}
+- --public-http-port={{ . }}
+{{- end }}{{ end }}
+{{- with $public.ports.https }}{{ if ne (int .) 443 }}
+- --public-https-port={{ . }}
+{{- end }}{{ end }}
 {{- end }}
 - --ingress-class={{ .Values.ingressClass.name }}
 {{- if .Values.ingressClass.compat }}
@@ -75,6 +78,8 @@
 {{- include "fairway.reference" (dict "root" . "name" .Values.status.publishService) -}}
 {{- else if .Values.service.enabled -}}
 {{- printf "%s/%s" .Release.Namespace (include "fairway.fullname" .) -}}
+{{- else if .Values.internalService.enabled -}}
+{{- printf "%s/%s-internal" .Release.Namespace (include "fairway.fullname" .) -}}
 {{- end -}}
 {{- end -}}
 
@@ -122,8 +127,14 @@
 {{- if and .Values.podDisruptionBudget.minAvailable (ne (toString .Values.podDisruptionBudget.maxUnavailable) "") (not (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) -}}
 {{- fail "podDisruptionBudget takes minAvailable or maxUnavailable: set the other one to null" -}}
 {{- end -}}
-{{- if and .Values.service.healthCheckNodePort (or (ne .Values.service.type "LoadBalancer") (ne .Values.service.externalTrafficPolicy "Local")) -}}
-{{- fail "service.healthCheckNodePort needs service.type LoadBalancer and service.externalTrafficPolicy Local" -}}
+{{- range $name := list "service" "internalService" -}}
+{{- $service := get $.Values $name -}}
+{{- if and $service.healthCheckNodePort (or (ne $service.type "LoadBalancer") (ne $service.externalTrafficPolicy "Local")) -}}
+{{- fail (printf "%s.healthCheckNodePort needs %s.type LoadBalancer and %s.externalTrafficPolicy Local" $name $name $name) -}}
+{{- end -}}
+{{- if and $service.enabled (not $service.ports.http) (not $service.ports.https) -}}
+{{- fail (printf "%s.ports has no port: set http or https" $name) -}}
+{{- end -}}
 {{- end -}}
 {{- $taken := dict -}}
 {{- range $name, $port := .Values.ports -}}

@@ -3,7 +3,7 @@
 metadata:
   labels:
     {{- include "fairway.selector" . | nindent 4 }}
-    {{- with .Values.podLabels }}
+    {{- with merge dict .Values.podLabels .Values.commonLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- with .Values.podAnnotations }}
@@ -19,15 +19,30 @@ spec:
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
+  {{- with .Values.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
   # After SIGTERM the process accepts on for drain.delay and finishes within drain.timeout; the kill comes later.
   terminationGracePeriodSeconds: {{ add .Values.drain.delay .Values.drain.timeout .Values.drain.margin }}
   {{- if .Values.hostNetwork }}
   hostNetwork: true
   {{- end }}
   dnsPolicy: {{ default (ternary "ClusterFirstWithHostNet" "ClusterFirst" .Values.hostNetwork) .Values.dnsPolicy }}
+  {{- with .Values.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.hostAliases }}
+  hostAliases:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   enableServiceLinks: false
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  {{- with .Values.extraInitContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: fairway
       image: {{ include "fairway.image" . }}
@@ -61,7 +76,7 @@ spec:
         {{- toYaml .Values.resources | nindent 8 }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- if or .Values.stateDir.enabled .Values.webhook.enabled }}
+      {{- if or .Values.stateDir.enabled .Values.webhook.enabled .Values.extraVolumeMounts }}
       volumeMounts:
         {{- if .Values.stateDir.enabled }}
         - name: state
@@ -72,8 +87,14 @@ spec:
           mountPath: /etc/fairway/webhook
           readOnly: true
         {{- end }}
+        {{- with .Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- end }}
-  {{- if or .Values.stateDir.enabled .Values.webhook.enabled }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- if or .Values.stateDir.enabled .Values.webhook.enabled .Values.extraVolumes }}
   volumes:
     {{- if .Values.stateDir.enabled }}
     - name: state
@@ -85,6 +106,9 @@ spec:
     - name: webhook
       secret:
         secretName: {{ include "fairway.webhookSecret" . }}
+    {{- end }}
+    {{- with .Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- end }}
   {{- with .Values.topologySpreadConstraints }}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,15 @@ import (
 // variants are values that reach every branch of the templates.
 var variants = map[string][]string{
 	"defaults": nil,
+	"labels of everything": {
+		`commonLabels={"team":"edge"}`, `labels={"c":"d"}`, `annotations={"a":"b"}`, `webhook.enabled=true`,
+		`autoscaling.enabled=true`, `metrics.service.enabled=true`, `networkPolicy.enabled=true`,
+	},
+	"an internal Service only": {
+		`service.enabled=false`,
+		`internalService={"enabled":true,"annotations":{"a":"b"},"ports":{"http":null,"https":8443},"nodePorts":{"https":30443}}`,
+	},
+	"two Services": {`internalService={"enabled":true,"type":"ClusterIP","labels":{"a":"b"}}`, `service.targetPorts.https="http"`},
 	"a daemon set in the network of the node": {
 		`kind="DaemonSet"`, `hostNetwork=true`, `ports={"http":80,"https":443}`, `service.enabled=false`,
 		`status.publishAddresses=["192.0.2.1","2001:db8::1"]`, `stateDir.enabled=false`,
@@ -32,7 +42,7 @@ var variants = map[string][]string{
 	"a webhook":              {`webhook.enabled=true`, `watch.namespaces=["a"]`},
 	"a webhook of one's own": {`webhook={"enabled":true,"existingSecret":"mine","caBundle":"QQ==","failurePolicy":"Fail","namespaceSelector":{"matchLabels":{"a":"b"}},"objectSelector":{"matchLabels":{"c":"d"}},"annotations":{"a":"b"}}`},
 	"scaling and metrics": {
-		`autoscaling={"enabled":true,"targetMemoryUtilizationPercentage":70,"behavior":{"scaleDown":{"stabilizationWindowSeconds":60}}}`,
+		`autoscaling={"enabled":true,"targetMemoryUtilizationPercentage":70,"behavior":{"scaleDown":{"stabilizationWindowSeconds":60}},"metrics":[{"type":"Pods","pods":{"metric":{"name":"m"},"target":{"type":"AverageValue","averageValue":"10"}}}]}`,
 		`metrics={"service":{"enabled":true,"annotations":{"a":"b"},"labels":{"c":"d"}},"serviceMonitor":{"enabled":true,"labels":{"e":"f"},"scrapeTimeout":"5s","relabelings":[{"action":"labelmap"}],"metricRelabelings":[{"action":"drop"}]}}`,
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`,
 		`podDisruptionBudget={"maxUnavailable":null,"minAvailable":"50%"}`,
@@ -41,7 +51,7 @@ var variants = map[string][]string{
 		`metrics={"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":false},"dashboard":{"enabled":true,"annotations":{"a":"b"}},"rules":{"enabled":true,"labels":{"release":"prometheus"},"annotations":{"c":"d"},"disabled":["FairwaySlow"],"additionalGroups":[{"name":"own","rules":[{"alert":"Own","expr":"vector(1)"}]}]}}`,
 	},
 	"a Service with everything": {
-		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"]}`,
+		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"],"allocateLoadBalancerNodePorts":false,"sessionAffinity":"ClientIP","trafficDistribution":"PreferClose"}`,
 		`proxyProtocol={"listeners":"both","trusted":["10.0.0.0/8"]}`, `trustedForwarders=["10.0.0.0/8","fd00::/8"]`,
 	},
 	"pods with everything": {
@@ -52,6 +62,10 @@ var variants = map[string][]string{
 		`priorityClassName="system-cluster-critical"`, `podAnnotations={"a":"b"}`, `podLabels={"c":"d"}`,
 		`updateStrategy={"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%"}}`, `fullnameOverride="edge"`,
 		`settings={"hsts":"false"}`, `status={"publishService":"other/balancer","electionId":"leader"}`,
+		`extraVolumes=[{"name":"v","emptyDir":{}}]`, `extraVolumeMounts=[{"name":"v","mountPath":"/v"}]`,
+		`extraInitContainers=[{"name":"i","image":"i"}]`, `extraContainers=[{"name":"c","image":"c"}]`,
+		`runtimeClassName="gvisor"`, `dnsConfig={"options":[{"name":"ndots","value":"2"}]}`,
+		`hostAliases=[{"ip":"192.0.2.9","hostnames":["a.test"]}]`,
 		`bindAddress="0.0.0.0"`, `existingSettings="shared/settings"`, `rbac.create=false`,
 	},
 }
@@ -143,6 +157,10 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 		{"minReplicas is larger", []string{`autoscaling={"enabled":true,"minReplicas":5,"maxReplicas":4}`}},
 		{"podDisruptionBudget takes", []string{`podDisruptionBudget.minAvailable=1`}},
 		{"service.healthCheckNodePort needs", []string{`service.healthCheckNodePort=30000`}},
+		{"internalService.healthCheckNodePort needs", []string{`internalService.healthCheckNodePort=30000`}},
+		{"service.ports has no port", []string{`service.ports={"http":null,"https":null}`}},
+		{"targetPorts/https", []string{`service.targetPorts.https="tohttps"`}},
+		{"extraVolumeMounts", []string{`extraVolumeMounts=[{"name":"v"}]`}},
 		{"ports.admin and ports.probe are both 10255", []string{`ports.admin=10255`}},
 	} {
 		t.Run(strings.Join(wrong.values, " "), func(t *testing.T) {
@@ -491,6 +509,90 @@ func first(t *testing.T, prefix string, path ...string) string {
 	}
 	t.Fatalf("no line of %s begins with %q", path, prefix)
 	return ""
+}
+
+// services returns the rendered Services by name.
+func services(t *testing.T, values ...string) map[string]*corev1.Service {
+	t.Helper()
+	found := map[string]*corev1.Service{}
+	for _, object := range render(t, values...) {
+		if service, ok := object.Typed.(*corev1.Service); ok {
+			found[object.Name] = service
+		}
+	}
+	return found
+}
+
+func TestAPortOfAServiceCanBeLeftOutAndLeadElsewhere(t *testing.T) {
+	ports := services(t, `service.ports.http=null`, `service.targetPorts.https="http"`)["fairway"].Spec.Ports
+	if len(ports) != 1 || ports[0].Name != "https" || ports[0].Port != 443 || ports[0].TargetPort.StrVal != "http" {
+		t.Errorf("%v", ports)
+	}
+	for _, argument := range one[appsv1.Deployment](t, render(t, `service.ports.http=null`)).Spec.Template.Spec.Containers[0].Args {
+		if strings.HasPrefix(argument, "--public-") {
+			t.Errorf("%s for a port that the Service does not have", argument)
+		}
+	}
+}
+
+func TestTheAddressOfTheInternalServiceIsPublishedWhereThereIsNoOther(t *testing.T) {
+	for _, published := range []struct {
+		service string
+		values  []string
+	}{
+		{"edge/fairway", []string{`internalService.enabled=true`}},
+		{"edge/fairway-internal", []string{`internalService.enabled=true`, `service.enabled=false`}},
+	} {
+		arguments := one[appsv1.Deployment](t, render(t, published.values...)).Spec.Template.Spec.Containers[0].Args
+		if !slices.Contains(arguments, "--publish-service="+published.service) {
+			t.Errorf("%v: %v", published.values, arguments)
+		}
+	}
+	both := services(t, `internalService={"enabled":true,"annotations":{"a":"b"}}`)
+	if len(both) != 2 || both["fairway-internal"].Annotations["a"] != "b" || len(both["fairway"].Annotations) != 0 {
+		t.Errorf("%v", both)
+	}
+}
+
+func TestEveryObjectHasTheCommonLabels(t *testing.T) {
+	manifests, err := Render(variants["labels of everything"]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range strings.Split(manifests, "\n---\n") {
+		if !strings.Contains(document, "    team: edge") {
+			t.Errorf("no label in\n%s", document)
+		}
+	}
+	pod := one[appsv1.Deployment](t, render(t, variants["labels of everything"]...)).Spec.Template
+	if pod.Labels["team"] != "edge" {
+		t.Errorf("%v", pod.Labels)
+	}
+	closer := render(t, `commonLabels={"team":"edge"}`, `labels.team="a"`, `service.labels.team="b"`, `podLabels.team="c"`)
+	deployment, service := one[appsv1.Deployment](t, closer), one[corev1.Service](t, closer)
+	got := []string{deployment.Labels["team"], service.Labels["team"], deployment.Spec.Template.Labels["team"]}
+	if !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("common labels go before those of an object: %v", got)
+	}
+}
+
+// What `fairway migrate values` makes of values of the chart of ingress-nginx, as its own tests keep it.
+func TestMigratedValuesAreValuesOfTheChart(t *testing.T) {
+	files, err := filepath.Glob(Path("crates", "fairway", "tests", "fixtures", "values", "*", "out.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			manifests, err := Helm("template", "fairway", Path("charts", "fairway"), "--namespace", Namespace, "--values", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decode(manifests); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestVersionsAgree(t *testing.T) {

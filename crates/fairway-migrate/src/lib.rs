@@ -1,10 +1,12 @@
 //! What moving from ingress-nginx means for the objects of an installation: a [`Report`] on each Ingress, from what translation says of
-//! it and from what it depends on. Pure: objects in, a report out; it reads and sends nothing.
+//! it and from what it depends on, and its Helm [`values`] as Fairway's. Pure: objects and values in, a report and values out; it reads
+//! and sends nothing.
 
 mod quirks;
 mod report;
 mod show;
 mod snippets;
+pub mod values;
 
 pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};

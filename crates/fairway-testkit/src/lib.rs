@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod certificates;
 pub mod client;
+pub mod json_schema;
 pub mod manifests;
 pub mod process;
 pub mod proof;

@@ -59,6 +59,16 @@ const GROUND: &[Ground] = &[
         why: "what a stream is asked to do: the words of the generator",
     },
     Ground {
+        name: "fairway-migrate",
+        module: "values/kind",
+        why: "what a value may be, which every rule of the conversion asks",
+    },
+    Ground {
+        name: "fairway-migrate",
+        module: "values/outcome",
+        why: "what every rule of the conversion adds to",
+    },
+    Ground {
         name: "fairway-model",
         module: "backend",
         why: "the key of a backend, which rules, guards and streams name",

@@ -8,6 +8,7 @@ mod check;
 mod echo;
 mod explain;
 mod logging;
+mod migrate;
 mod nginx_flags;
 mod offline;
 mod own_addresses;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&run, &lost),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Migrate(migrate) => migrate::migrate(&migrate.what),
         Command::Wait(wait) => wait::wait(&wait),
         Command::Echo(echo) => echo::echo(echo),
         Command::Version => version::print(),

@@ -2,6 +2,7 @@
 
 mod inspect;
 mod limits;
+mod migrate;
 mod run;
 mod seconds;
 mod source;
@@ -12,6 +13,7 @@ mod wait;
 use clap::{Parser, Subcommand};
 
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
+pub(crate) use migrate::{MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, ReportArgs, Source, WebhookArgs};
 pub(crate) use wait::{FleetArgs, WaitArgs};
@@ -25,6 +27,7 @@ Examples:
   fairway check examples/quickstart
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
   fairway explain https://shop.example.com/cart --admin 127.0.0.1:10254
+  fairway migrate values ingress-nginx.yaml >fairway.yaml
   fairway wait --namespace ingress --ingress shop/web
 
 Every flag can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
@@ -44,6 +47,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say which rule serves a request, which others lost and why, and what decided
     Explain(ExplainArgs),
+    /// Turn the installation of another controller into one of Fairway
+    Migrate(MigrateArgs),
     /// Wait until a configuration serves on every replica
     Wait(WaitArgs),
     /// Run a small backend that answers with what it received

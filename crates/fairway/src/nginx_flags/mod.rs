@@ -7,6 +7,7 @@ mod line;
 mod table;
 
 use clap::CommandFactory;
+use fairway_migrate::values::FlagMeaning;
 
 use crate::args::Cli;
 use line::Given;
@@ -45,6 +46,25 @@ pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Optio
         }
     }
     Some(translation.finish())
+}
+
+/// What a flag of ingress-nginx, as values of its chart have it, means to Fairway's chart.
+pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
+    let Some(flag) = Dialect::IngressNginx.flag(name) else {
+        return FlagMeaning::Lost("Fairway does not know this flag".to_owned());
+    };
+    match flag.meaning {
+        Meaning::Is(own) => FlagMeaning::Argument(format!("--{own}={value}")),
+        Meaning::Switch(own) if value == "true" => FlagMeaning::Argument(format!("--{own}")),
+        Meaning::Switch(_) => FlagMeaning::Nothing("it is off by default".to_owned()),
+        Meaning::Lost { without, what } if !without.contains(&value) => FlagMeaning::Lost(what.to_owned()),
+        Meaning::Lost { .. } => FlagMeaning::Nothing("Fairway does the same without it".to_owned()),
+        Meaning::Needless(why) => FlagMeaning::Nothing(why.to_owned()),
+        Meaning::Address(own) | Meaning::OfThisNamespace(own) => {
+            FlagMeaning::Lost(format!("give --{own} in extraArgs by hand"))
+        }
+        Meaning::Port(_) | Meaning::Status => FlagMeaning::Lost("set it by hand".to_owned()),
+    }
 }
 
 /// Whose program it is, by the name of its file.
@@ -91,7 +111,7 @@ impl<'n> Translation<'n> {
             Meaning::Switch(_) => {}
             Meaning::Status => self.writes_status = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
-            Meaning::Lost { what, .. } => self.lose(given, what),
+            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.lose(given, what),
         }
     }
 

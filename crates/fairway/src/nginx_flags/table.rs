@@ -41,6 +41,8 @@ pub(super) enum Meaning {
     Status,
     /// Nothing. `what` is lost, or why there is nothing to lose; not with one of the values `without`.
     Lost { without: &'static [&'static str], what: &'static str },
+    /// Nothing, and nothing is lost: it is about what Fairway does not have or need.
+    Needless(&'static str),
 }
 
 /// What listens.
@@ -176,7 +178,7 @@ impl Dialect {
             | Meaning::Address(own)
             | Meaning::OfThisNamespace(own)
             | Meaning::Switch(own) => Some(own),
-            Meaning::Port(_) | Meaning::Status | Meaning::Lost { .. } => None,
+            Meaning::Port(_) | Meaning::Status | Meaning::Lost { .. } | Meaning::Needless(_) => None,
         });
         flags.chain(self.defaults().iter().map(|(own, _)| *own))
     }
@@ -202,7 +204,7 @@ const fn unless(name: &'static str, without: &'static [&'static str], what: &'st
 
 /// A flag about nginx or the controller's own inside.
 const fn inner(name: &'static str) -> Flag {
-    lost(name, "nothing here corresponds to it, and nothing is lost")
+    value(name, Meaning::Needless("nothing here corresponds to it, and nothing is lost"))
 }
 
 const OFF: &[&str] = &["false"];
@@ -292,7 +294,10 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("stderrthreshold"),
     inner("stream-port"),
     inner("sync-period"),
-    lost("sync-rate-limit", "nothing is held back: a change serves within milliseconds and never reloads"),
+    value(
+        "sync-rate-limit",
+        Meaning::Needless("nothing is held back: a change serves within milliseconds and never reloads"),
+    ),
     lost("tcp-services-configmap", "TCP is not served yet"),
     value("time-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),
     lost("udp-services-configmap", "UDP is not served yet"),

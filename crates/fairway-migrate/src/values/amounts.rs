@@ -1,0 +1,63 @@
+//! Requests and limits of memory and CPU: Fairway's chart has defaults for some of them, and a request above its limit
+//! would be refused.
+
+use serde_json::Value;
+
+use super::input::Input;
+use super::kind::scalar;
+use super::outcome::Outcome;
+
+/// The defaults of Fairway's chart. It has no limit of CPU.
+pub(super) const REQUESTED_MEMORY: &str = "128Mi";
+pub(super) const MEMORY_LIMIT: &str = "512Mi";
+pub(super) const REQUESTED_CPU: &str = "200m";
+
+/// Gives a request or a limit that was not given, where the default would contradict the other one.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+    let given = |which: &str| input.at(&format!("controller.resources.{which}"));
+    if given("limits.memory").is_none()
+        && let Some(request) = given("requests.memory").filter(|it| is_more(it, &MEMORY_LIMIT.into()))
+    {
+        outcome.set("resources.limits.memory", request.clone());
+        let what = format!(
+            "Fairway's chart has a limit of memory, {MEMORY_LIMIT}, which is raised to this request; above 85% of it \
+             Fairway sheds load"
+        );
+        outcome.note("controller.resources.requests.memory", &what);
+    }
+    for (request, limit, usual) in [
+        ("requests.memory", "limits.memory", REQUESTED_MEMORY),
+        ("requests.cpu", "limits.cpu", REQUESTED_CPU),
+    ] {
+        if given(request).is_none()
+            && let Some(limit) = given(limit).filter(|it| is_more(&usual.into(), it))
+        {
+            outcome.set(&format!("resources.{request}"), limit.clone());
+        }
+    }
+}
+
+fn is_more(one: &Value, other: &Value) -> bool {
+    amount(one).zip(amount(other)).is_some_and(|(one, other)| one > other)
+}
+
+/// A quantity of Kubernetes.
+fn amount(value: &Value) -> Option<f64> {
+    let text = scalar(value)?;
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let unit = match suffix {
+        "" => 1.0,
+        "m" => 1e-3,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
+        "Ti" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * unit)
+}

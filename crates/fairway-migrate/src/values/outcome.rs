@@ -1,0 +1,139 @@
+//! What a conversion has found so far: values of Fairway's chart, and what to say about the input.
+
+use serde_json::{Map, Value};
+
+use super::kind::has_template;
+
+/// What is lost with a path that no row of the table has.
+pub(super) const UNKNOWN: &str = "Fairway does not know this value of the chart of ingress-nginx";
+
+/// What is said about a value of the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its path, e.g. `controller.service.type`.
+    pub path: String,
+    /// What is lost and what to do about it, or what to know.
+    pub what: String,
+}
+
+/// Values of Fairway's chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// Only paths that the chart has.
+    pub values: Value,
+    /// What Fairway does not do as ingress-nginx did, or not without a value that is given by hand.
+    pub lost: Vec<Finding>,
+    /// What to know about values that were taken over, and why others mean nothing with Fairway.
+    pub notes: Vec<Finding>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    values: Map<String, Value>,
+    lost: Vec<Finding>,
+    notes: Vec<Finding>,
+}
+
+impl Outcome {
+    /// Sets the value at a path of Fairway's chart.
+    pub(super) fn set(&mut self, path: &str, value: Value) {
+        if let Some(place) = self.place(path) {
+            *place = value;
+        }
+    }
+
+    /// Adds to the list at a path.
+    pub(super) fn push(&mut self, path: &str, value: Value) {
+        match self.place(path) {
+            Some(Value::Array(list)) => list.push(value),
+            Some(place) => *place = Value::Array(vec![value]),
+            None => {}
+        }
+    }
+
+    /// The value at a path, made if there is none. None below a value that is no mapping.
+    fn place(&mut self, path: &str) -> Option<&mut Value> {
+        let (parents, last) =
+            path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
+        let mut values = &mut self.values;
+        for parent in parents.into_iter().flat_map(|parents| parents.split('.')) {
+            let below = values.entry(parent).or_insert_with(|| Value::Object(Map::new()));
+            values = below.as_object_mut()?;
+        }
+        Some(values.entry(last).or_insert(Value::Null))
+    }
+
+    pub(super) fn value(&self, path: &str) -> Option<&Value> {
+        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let first = self.values.get(first)?;
+        rest.map_or(Some(first), |rest| rest.split('.').try_fold(first, |value, key| value.get(key)))
+    }
+
+    pub(super) fn is_true(&self, path: &str) -> bool {
+        self.value(path) == Some(&Value::Bool(true))
+    }
+
+    /// Takes a value away again, and the mappings around it that are empty then.
+    pub(super) fn remove(&mut self, path: &str) {
+        if self.value(path).is_none() {
+            return;
+        }
+        let Some((parents, last)) = path.rsplit_once('.') else {
+            self.values.remove(path);
+            return;
+        };
+        if let Some(Value::Object(around)) = self.place(parents) {
+            around.remove(last);
+            if around.is_empty() {
+                self.remove(parents);
+            }
+        }
+    }
+
+    pub(super) fn lose(&mut self, path: &str, what: &str) {
+        self.lost.push(Finding { path: path.to_owned(), what: what.to_owned() });
+    }
+
+    /// Loses a value with everything below it, whose names are said.
+    pub(super) fn lose_all(&mut self, path: &str, value: &Value, what: &str) {
+        let keys = value.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "enabled");
+        let keys: Vec<&str> = keys.map(String::as_str).collect();
+        match keys.is_empty() {
+            true => self.lose(path, what),
+            false => self.lose(path, &format!("{what} (lost with it: {})", keys.join(", "))),
+        }
+    }
+
+    pub(super) fn note(&mut self, path: &str, what: &str) {
+        self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
+    }
+
+    /// Takes back what was said of a path and of those below it but one.
+    pub(super) fn unsay(&mut self, path: &str, but: &str) {
+        let is_other = |finding: &Finding| match finding.path.strip_prefix(path) {
+            Some(rest) => !rest.is_empty() && !rest.starts_with('.') || finding.path == but,
+            None => true,
+        };
+        self.lost.retain(is_other);
+        self.notes.retain(is_other);
+    }
+
+    /// A value of a type that its path does not take.
+    pub(super) fn wrong(&mut self, path: &str, expected: &str, value: &Value) {
+        if has_template(value) {
+            return self.lose(path, "Fairway's chart evaluates no Helm templates; write what it becomes");
+        }
+        let found = match value {
+            Value::Null => "nothing".to_owned(),
+            Value::Object(_) => "a mapping".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        };
+        self.lose(path, &format!("expected {expected}, found {found}"));
+    }
+
+    pub(super) fn converted(self) -> Converted {
+        Converted { values: Value::Object(self.values), lost: self.lost, notes: self.notes }
+    }
+}

@@ -1,0 +1,66 @@
+//! The settings of the values (`controller.config`): what translation says of each key, as `fairway check` says it of a
+//! ConfigMap. Owns no key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_translate::{
+    Change, Diagnostic, Object, ObjectKey, Options, Resources, Scope, Severity, translate,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Map, Value};
+
+use super::kind::{has_template, scalar};
+use super::outcome::Outcome;
+
+/// Takes every key over, also those without an effect: one that may protect closes all paths as long as it is there.
+pub(super) fn settings(outcome: &mut Outcome, path: &str, value: &Value) -> Result<(), &'static str> {
+    let mut texts = BTreeMap::new();
+    for (key, value) in value.as_object().ok_or("a mapping")? {
+        match scalar(value) {
+            Some(text) if !has_template(value) => drop(texts.insert(key.clone(), text)),
+            None if value.is_null() => {}
+            _ => outcome.wrong(&format!("{path}.{key}"), "text", value),
+        }
+    }
+    if texts.is_empty() {
+        return Ok(());
+    }
+    let values = texts.iter().map(|(key, text)| (key.clone(), Value::from(text.as_str())));
+    outcome.set("settings", Value::Object(Map::from_iter(values)));
+    report(outcome, path, texts);
+    Ok(())
+}
+
+fn report(outcome: &mut Outcome, path: &str, texts: BTreeMap<String, String>) {
+    let key = ObjectKey::new("fairway", "fairway");
+    let mut map = ConfigMap { data: Some(texts), ..ConfigMap::default() };
+    map.metadata.namespace = Some(key.namespace.to_string());
+    map.metadata.name = Some(key.name.to_string());
+    let mut resources = Resources::default();
+    resources.apply(Change::Set(Object::ConfigMap(Arc::new(map)), None));
+    let options = Options { configmap: Some(key), ..Options::default() };
+    let diagnostics = translate(&resources, &options, 0).diagnostics;
+    for found in diagnostics.of(&Scope::Settings) {
+        let (path, what) = finding(path, found);
+        match found.severity {
+            Severity::Error | Severity::Warning => outcome.lose(&path, &what),
+            Severity::Note => outcome.note(&path, &what),
+        }
+    }
+    // ingress-nginx believes the same clients: nothing is lost.
+    for found in diagnostics.of(&Scope::Trust) {
+        let (path, what) = finding(path, found);
+        outcome.note(&path, &what);
+    }
+}
+
+/// The path of the key, and what is said without its name.
+fn finding(path: &str, found: &Diagnostic) -> (String, String) {
+    let Diagnostic { origin, problem, consequence, .. } = found;
+    let Some(key) = origin.field.strip_prefix("data.") else {
+        return (path.to_owned(), format!("{problem}; {consequence}"));
+    };
+    let problem = problem.strip_prefix(key).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(problem);
+    (format!("{path}.{key}"), format!("{problem}; {consequence}"))
+}

@@ -1,0 +1,411 @@
+//! What the values of the chart of ingress-nginx mean: a row for each path of its versions 4.0.15, 4.7.0 and 4.15.0.
+
+use serde_json::Value;
+
+use super::kind::Kind::{
+    self, Commas, List, ListOf, Mapping, Mappings, Name, Named, Names, OneOf, Ranges, Share, Switch,
+    SwitchOfFlag, Text, Texts, Within,
+};
+use super::outcome::Outcome;
+use super::{selectors, settings, special};
+
+/// What a value means.
+#[derive(Clone, Copy)]
+pub(super) enum Meaning {
+    /// This value of Fairway's chart.
+    Is(&'static str, Kind),
+    /// The same, with something to know.
+    Kept(&'static str, Kind, &'static str),
+    /// It has this type and counts together with others, when all are read.
+    Later(Kind),
+    /// Nothing with Fairway, and why.
+    Nothing(&'static str),
+    /// What is lost, unless the value is empty, false or 0.
+    Lost(&'static str),
+    /// The same unless it is one of these words.
+    Without(&'static [&'static str], &'static str),
+    /// What is lost if `enabled` below it is true.
+    IfEnabled(&'static str),
+    /// What is lost with each key.
+    EachLost(&'static str),
+    /// What a function does.
+    Does(fn(&mut Outcome, &str, &Value) -> Result<(), &'static str>),
+    /// Flags of the program.
+    Flags,
+}
+
+use Meaning::{Does, EachLost, Flags, IfEnabled, Is, Kept, Later, Lost, Nothing, Without};
+
+const PORT: Kind = Within(1, 65_535);
+const REPLICAS: Kind = Within(0, 10_000);
+const REPLICAS_OF_SCALING: Kind = Within(1, 10_000);
+const PERCENT: Kind = Within(1, 1_000);
+const PERIOD: Kind = Within(1, 3_600);
+const DELAY: Kind = Within(0, 3_600);
+const REVISIONS: Kind = Within(0, 1_000);
+const SERVICE_TYPE: Kind = OneOf(&["LoadBalancer", "NodePort", "ClusterIP"]);
+const POLICY: Kind = OneOf(&["Cluster", "Local"]);
+const AFFINITY: Kind = OneOf(&["None", "ClientIP"]);
+const LISTENER: Kind = OneOf(&["http", "https"]);
+const FAMILIES: Kind = ListOf(&["IPv4", "IPv6"]);
+const FAMILY_POLICY: Kind = OneOf(&["SingleStack", "PreferDualStack", "RequireDualStack"]);
+const DISTRIBUTION: Kind = OneOf(&["PreferClose", "PreferSameZone", "PreferSameNode"]);
+
+const IMAGE: &str = "it is about the image of ingress-nginx; image.repository names that of Fairway";
+const NAMES: &str =
+    "names of objects come from the release of Fairway, so that it can run beside ingress-nginx";
+const WEBHOOK: &str =
+    "Fairway's chart makes the certificate of the webhook itself, without a job or cert-manager";
+const PROTOCOLS: &str = "the ports of the Service name no protocol";
+const BY_HAND: &str = "Fairway's chart has no value for it";
+const ADD_HEADERS: &str =
+    "headers of all answers cannot be set yet; fairway.dev/response-headers sets them for an Ingress";
+const PROXY_SET_HEADERS: &str =
+    "headers of all requests cannot be set yet; fairway.dev/request-headers sets them for an Ingress";
+const NODE_ADDRESSES: &str = "it counts only where ingress-nginx publishes the addresses of its nodes";
+const PROBE: &str = "paths and ports of probes are Fairway's own";
+const LEASE: &str = "the replicas agree through a Lease with the name of their release";
+const MONITOR: &str = "the ServiceMonitor of Fairway's chart has no such value";
+const FOR_THE_CLUSTER: &str = "the Service for metrics is for the cluster only";
+const NO_COUNTRIES: &str = "there are no variables about countries";
+const NO_TCP: &str = "TCP is not served yet";
+const NO_UDP: &str = "UDP is not served yet";
+const NO_POLICY: &str = "Kubernetes has had no PodSecurityPolicy since 1.25";
+const TAKEN: &str =
+    "kept, but the Service of ingress-nginx holds it: leave it out until that Service gives it up";
+const ADAPT_METRICS: &str = "kept; metrics of nginx itself do not exist";
+
+/// Path and meaning. A path that is none here but begins some is a mapping with those below it.
+pub(super) const ROWS: &[(&str, Meaning)] = &[
+    ("commonLabels", Is("commonLabels", Texts)),
+    ("fullnameOverride", Nothing(NAMES)),
+    ("nameOverride", Nothing(NAMES)),
+    ("namespaceOverride", Nothing("helm --namespace names the namespace")),
+    ("portNamePrefix", Nothing("it is about ports for TCP and UDP")),
+    ("revisionHistoryLimit", Is("revisionHistoryLimit", REVISIONS)),
+    ("imagePullSecrets", Is("imagePullSecrets", Named)),
+    ("global", Nothing(IMAGE)),
+    ("dhParam", Lost("there is no key exchange with these parameters; ECDHE is used")),
+    ("tcp", EachLost(NO_TCP)),
+    ("udp", EachLost(NO_UDP)),
+    ("podSecurityPolicy", Nothing(NO_POLICY)),
+    ("defaultBackend", IfEnabled("requests that no rule serves are answered 404 by Fairway itself")),
+    ("rbac.create", Is("rbac.create", Switch)),
+    (
+        "rbac.scope",
+        Nothing("Fairway's chart makes Roles instead of a ClusterRole if watch.namespaces is set"),
+    ),
+    ("serviceAccount.create", Is("serviceAccount.create", Switch)),
+    ("serviceAccount.name", Is("serviceAccount.name", Text)),
+    ("serviceAccount.annotations", Is("serviceAccount.annotations", Texts)),
+    (
+        "serviceAccount.automountServiceAccountToken",
+        Nothing("the token is mounted, because Fairway asks the API server"),
+    ),
+    // What runs.
+    ("controller.name", Nothing(NAMES)),
+    ("controller.containerName", Nothing("the container is called fairway")),
+    ("controller.kind", Is("kind", OneOf(&["Deployment", "DaemonSet"]))),
+    ("controller.replicaCount", Is("replicas", REPLICAS)),
+    ("controller.minReadySeconds", Is("minReadySeconds", DELAY)),
+    (
+        "controller.updateStrategy.type",
+        Is("updateStrategy.type", OneOf(&["RollingUpdate", "Recreate", "OnDelete"])),
+    ),
+    ("controller.updateStrategy.rollingUpdate.maxSurge", Is("updateStrategy.rollingUpdate.maxSurge", Share)),
+    (
+        "controller.updateStrategy.rollingUpdate.maxUnavailable",
+        Is("updateStrategy.rollingUpdate.maxUnavailable", Share),
+    ),
+    ("controller.progressDeadlineSeconds", Lost(BY_HAND)),
+    ("controller.image.pullPolicy", Is("image.pullPolicy", OneOf(&["Always", "IfNotPresent", "Never"]))),
+    ("controller.image.registry", Nothing(IMAGE)),
+    ("controller.image.image", Nothing(IMAGE)),
+    ("controller.image.repository", Nothing(IMAGE)),
+    ("controller.image.tag", Nothing(IMAGE)),
+    ("controller.image.digest", Nothing(IMAGE)),
+    ("controller.image.digestChroot", Nothing(IMAGE)),
+    ("controller.image.chroot", Nothing(IMAGE)),
+    ("controller.image.runAsUser", Nothing(IMAGE)),
+    ("controller.image.runAsGroup", Nothing(IMAGE)),
+    ("controller.image.runAsNonRoot", Nothing(IMAGE)),
+    ("controller.image.allowPrivilegeEscalation", Nothing(IMAGE)),
+    ("controller.image.readOnlyRootFilesystem", Nothing(IMAGE)),
+    ("controller.image.seccompProfile", Nothing(IMAGE)),
+    ("controller.enableMimalloc", Nothing("Fairway has its own allocator")),
+    ("controller.existingPsp", Nothing(NO_POLICY)),
+    ("controller.extraEnvs", Is("extraEnv", Named)),
+    ("controller.resources.requests", Is("resources.requests", Mapping)),
+    ("controller.resources.limits", Is("resources.limits", Mapping)),
+    ("controller.resources.claims", Is("resources.claims", Mappings)),
+    ("controller.resizePolicy", Lost(BY_HAND)),
+    ("controller.nodeSelector", Is("nodeSelector", Texts)),
+    ("controller.tolerations", Is("tolerations", Mappings)),
+    ("controller.affinity", Does(selectors::affinity)),
+    ("controller.topologySpreadConstraints", Does(selectors::spread)),
+    ("controller.priorityClassName", Is("priorityClassName", Text)),
+    ("controller.runtimeClassName", Is("runtimeClassName", Text)),
+    ("controller.annotations", Is("annotations", Texts)),
+    ("controller.labels", Is("labels", Texts)),
+    ("controller.podAnnotations", Does(special::pod_annotations)),
+    ("controller.podLabels", Is("podLabels", Texts)),
+    ("controller.podSecurityContext", Does(special::pod_security)),
+    ("controller.containerSecurityContext", Does(special::container_security)),
+    ("controller.sysctls", Does(special::sysctls)),
+    ("controller.terminationGracePeriodSeconds", Later(Within(1, 86_400))),
+    ("controller.lifecycle", Nothing("Fairway drains connections itself; see drain.delay and drain.timeout")),
+    ("controller.shareProcessNamespace", Lost(BY_HAND)),
+    ("controller.extraContainers", Is("extraContainers", Named)),
+    ("controller.extraInitContainers", Is("extraInitContainers", Named)),
+    ("controller.extraVolumes", Is("extraVolumes", Named)),
+    ("controller.extraVolumeMounts", Does(special::volume_mounts)),
+    ("controller.extraModules", Lost("there are no modules of nginx")),
+    ("controller.hostAliases", Is("hostAliases", Mappings)),
+    ("controller.hostname", Lost(BY_HAND)),
+    ("controller.dnsConfig", Is("dnsConfig", Mapping)),
+    ("controller.dnsPolicy", Is("dnsPolicy", OneOf(&["ClusterFirst", "ClusterFirstWithHostNet", "Default"]))),
+    ("controller.hostNetwork", Is("hostNetwork", Switch)),
+    ("controller.hostPort.enabled", Later(Switch)),
+    ("controller.hostPort.ports.http", Later(PORT)),
+    ("controller.hostPort.ports.https", Later(PORT)),
+    ("controller.containerPort.http", Later(PORT)),
+    ("controller.containerPort.https", Later(PORT)),
+    ("controller.healthCheckHost", Nothing(PROBE)),
+    ("controller.healthCheckPath", Nothing(PROBE)),
+    ("controller.startupProbe.httpGet", Nothing(PROBE)),
+    ("controller.startupProbe.initialDelaySeconds", Is("probes.startup.initialDelaySeconds", DELAY)),
+    ("controller.startupProbe.periodSeconds", Is("probes.startup.periodSeconds", PERIOD)),
+    ("controller.startupProbe.timeoutSeconds", Is("probes.startup.timeoutSeconds", PERIOD)),
+    ("controller.startupProbe.successThreshold", Is("probes.startup.successThreshold", PERIOD)),
+    ("controller.startupProbe.failureThreshold", Is("probes.startup.failureThreshold", PERIOD)),
+    ("controller.livenessProbe.httpGet", Nothing(PROBE)),
+    ("controller.livenessProbe.initialDelaySeconds", Is("probes.liveness.initialDelaySeconds", DELAY)),
+    ("controller.livenessProbe.periodSeconds", Is("probes.liveness.periodSeconds", PERIOD)),
+    ("controller.livenessProbe.timeoutSeconds", Is("probes.liveness.timeoutSeconds", PERIOD)),
+    ("controller.livenessProbe.successThreshold", Is("probes.liveness.successThreshold", PERIOD)),
+    ("controller.livenessProbe.failureThreshold", Is("probes.liveness.failureThreshold", PERIOD)),
+    ("controller.readinessProbe.httpGet", Nothing(PROBE)),
+    ("controller.readinessProbe.initialDelaySeconds", Is("probes.readiness.initialDelaySeconds", DELAY)),
+    ("controller.readinessProbe.periodSeconds", Is("probes.readiness.periodSeconds", PERIOD)),
+    ("controller.readinessProbe.timeoutSeconds", Is("probes.readiness.timeoutSeconds", PERIOD)),
+    ("controller.readinessProbe.successThreshold", Is("probes.readiness.successThreshold", PERIOD)),
+    ("controller.readinessProbe.failureThreshold", Is("probes.readiness.failureThreshold", PERIOD)),
+    ("controller.minAvailable", Is("podDisruptionBudget.minAvailable", Share)),
+    ("controller.maxUnavailable", Is("podDisruptionBudget.maxUnavailable", Share)),
+    ("controller.unhealthyPodEvictionPolicy", Later(OneOf(&["AlwaysAllow", "IfHealthyBudget"]))),
+    ("controller.autoscaling.enabled", Is("autoscaling.enabled", Switch)),
+    ("controller.autoscaling.annotations", Lost(BY_HAND)),
+    ("controller.autoscaling.minReplicas", Is("autoscaling.minReplicas", REPLICAS_OF_SCALING)),
+    ("controller.autoscaling.maxReplicas", Is("autoscaling.maxReplicas", REPLICAS_OF_SCALING)),
+    (
+        "controller.autoscaling.targetCPUUtilizationPercentage",
+        Is("autoscaling.targetCPUUtilizationPercentage", PERCENT),
+    ),
+    (
+        "controller.autoscaling.targetMemoryUtilizationPercentage",
+        Is("autoscaling.targetMemoryUtilizationPercentage", PERCENT),
+    ),
+    ("controller.autoscaling.behavior", Is("autoscaling.behavior", Mapping)),
+    ("controller.autoscalingTemplate", Kept("autoscaling.metrics", Mappings, ADAPT_METRICS)),
+    ("controller.keda", IfEnabled("make the ScaledObject by hand, or use autoscaling")),
+    ("controller.networkPolicy.enabled", Is("networkPolicy.enabled", Switch)),
+    // What is served.
+    ("controller.ingressClass", Later(Name)),
+    ("controller.ingressClassByName", Lost("of IngressClass objects the controller counts, not the name")),
+    ("controller.ingressClassResource.name", Later(Name)),
+    ("controller.ingressClassResource.enabled", Later(Switch)),
+    ("controller.ingressClassResource.default", Later(Switch)),
+    ("controller.ingressClassResource.annotations", Is("ingressClass.annotations", Texts)),
+    (
+        "controller.ingressClassResource.aliases",
+        Lost("Fairway's chart makes one IngressClass: keep these objects when ingress-nginx is removed"),
+    ),
+    ("controller.ingressClassResource.controllerValue", Later(Text)),
+    ("controller.ingressClassResource.parameters", Lost("Fairway reads no parameters of an IngressClass")),
+    ("controller.watchIngressWithoutClass", Is("ingressClass.withoutClass", Switch)),
+    ("controller.electionID", Nothing(LEASE)),
+    ("controller.electionTTL", Nothing(LEASE)),
+    ("controller.disableLeaderElection", Nothing(LEASE)),
+    ("controller.scope", Does(special::scope)),
+    ("controller.config", Does(settings::settings)),
+    ("controller.configAnnotations", Lost(BY_HAND)),
+    (
+        "controller.configMapNamespace",
+        Lost("settings are in the namespace of the release, or see existingSettings"),
+    ),
+    ("controller.tcp", Nothing("it is about the ConfigMap for TCP")),
+    ("controller.udp", Nothing("it is about the ConfigMap for UDP")),
+    ("controller.addHeaders", EachLost(ADD_HEADERS)),
+    ("controller.proxySetHeaders", EachLost(PROXY_SET_HEADERS)),
+    (
+        "controller.allowSnippetAnnotations",
+        Lost("snippets are never run; fairway check --report proposes annotations for them"),
+    ),
+    ("controller.enableAnnotationValidations", Nothing("annotations are validated always")),
+    ("controller.enableTopologyAwareRouting", Lost("requests go to the endpoints of all zones")),
+    ("controller.publishService.enabled", Later(Switch)),
+    ("controller.publishService.pathOverride", Does(special::publish_service)),
+    ("controller.reportNodeInternalIp", Nothing(NODE_ADDRESSES)),
+    ("controller.maxmindLicenseKey", Lost(NO_COUNTRIES)),
+    ("controller.opentelemetry", IfEnabled("Fairway sends no traces yet")),
+    ("controller.customTemplate.configMapName", Lost("there are no templates")),
+    ("controller.customTemplate.configMapKey", Nothing("there are no templates")),
+    // Flags that are values of Fairway's chart; the binary knows the others.
+    ("controller.extraArgs", Flags),
+    ("controller.extraArgs.default-ssl-certificate", Does(special::default_certificate)),
+    ("controller.extraArgs.configmap", Does(special::existing_settings)),
+    ("controller.extraArgs.controller-class", Later(Text)),
+    ("controller.extraArgs.ingress-class", Later(Name)),
+    ("controller.extraArgs.election-id", Nothing(LEASE)),
+    ("controller.extraArgs.publish-service", Does(special::publish_service)),
+    ("controller.extraArgs.publish-status-address", Is("status.publishAddresses", Commas)),
+    ("controller.extraArgs.update-status", Is("status.enabled", SwitchOfFlag)),
+    ("controller.extraArgs.shutdown-grace-period", Is("drain.delay", DELAY)),
+    ("controller.extraArgs.watch-ingress-without-class", Is("ingressClass.withoutClass", SwitchOfFlag)),
+    ("controller.extraArgs.watch-namespace", Is("watch.namespaces", Names)),
+    ("controller.extraArgs.watch-namespace-selector", Is("watch.namespaceSelector", Text)),
+    ("controller.extraArgs.http-port", Later(PORT)),
+    ("controller.extraArgs.https-port", Later(PORT)),
+    ("controller.extraArgs.healthz-port", Nothing(PROBE)),
+    ("controller.extraArgs.v", Nothing("logs.level chooses the messages")),
+    ("controller.extraArgs.validating-webhook", Lost("set webhook.enabled")),
+    ("controller.extraArgs.validating-webhook-certificate", Nothing(WEBHOOK)),
+    ("controller.extraArgs.validating-webhook-key", Nothing(WEBHOOK)),
+    // The Services.
+    ("controller.service.enabled", Later(Switch)),
+    ("controller.service.external.enabled", Later(Switch)),
+    ("controller.service.external.labels", Later(Texts)),
+    ("controller.service.labels", Later(Texts)),
+    ("controller.service.enableHttp", Later(Switch)),
+    ("controller.service.enableHttps", Later(Switch)),
+    ("controller.service.internal.enabled", Later(Switch)),
+    ("controller.service.internal.labels", Later(Texts)),
+    ("controller.service.type", Is("service.type", SERVICE_TYPE)),
+    ("controller.service.annotations", Is("service.annotations", Texts)),
+    ("controller.service.externalTrafficPolicy", Is("service.externalTrafficPolicy", POLICY)),
+    ("controller.service.healthCheckNodePort", Kept("service.healthCheckNodePort", PORT, TAKEN)),
+    ("controller.service.loadBalancerIP", Kept("service.loadBalancerIP", Text, TAKEN)),
+    ("controller.service.loadBalancerClass", Is("service.loadBalancerClass", Text)),
+    ("controller.service.loadBalancerSourceRanges", Is("service.loadBalancerSourceRanges", Ranges)),
+    ("controller.service.allocateLoadBalancerNodePorts", Is("service.allocateLoadBalancerNodePorts", Switch)),
+    ("controller.service.clusterIP", Kept("service.clusterIP", Text, TAKEN)),
+    ("controller.service.clusterIPs", Lost("service.clusterIP takes one of them")),
+    ("controller.service.externalIPs", Is("service.externalIPs", List)),
+    ("controller.service.ipFamilies", Is("service.ipFamilies", FAMILIES)),
+    ("controller.service.ipFamilyPolicy", Is("service.ipFamilyPolicy", FAMILY_POLICY)),
+    ("controller.service.nodePorts.http", Kept("service.nodePorts.http", PORT, TAKEN)),
+    ("controller.service.nodePorts.https", Kept("service.nodePorts.https", PORT, TAKEN)),
+    ("controller.service.nodePorts.tcp", Lost(NO_TCP)),
+    ("controller.service.nodePorts.udp", Lost(NO_UDP)),
+    ("controller.service.ports.http", Is("service.ports.http", PORT)),
+    ("controller.service.ports.https", Is("service.ports.https", PORT)),
+    ("controller.service.targetPorts.http", Is("service.targetPorts.http", LISTENER)),
+    ("controller.service.targetPorts.https", Is("service.targetPorts.https", LISTENER)),
+    ("controller.service.appProtocol", Nothing(PROTOCOLS)),
+    ("controller.service.sessionAffinity", Is("service.sessionAffinity", AFFINITY)),
+    ("controller.service.trafficDistribution", Is("service.trafficDistribution", DISTRIBUTION)),
+    ("controller.service.internal.type", Is("internalService.type", SERVICE_TYPE)),
+    ("controller.service.internal.annotations", Is("internalService.annotations", Texts)),
+    (
+        "controller.service.internal.externalTrafficPolicy",
+        Is("internalService.externalTrafficPolicy", POLICY),
+    ),
+    (
+        "controller.service.internal.healthCheckNodePort",
+        Kept("internalService.healthCheckNodePort", PORT, TAKEN),
+    ),
+    ("controller.service.internal.loadBalancerIP", Kept("internalService.loadBalancerIP", Text, TAKEN)),
+    ("controller.service.internal.loadBalancerClass", Is("internalService.loadBalancerClass", Text)),
+    (
+        "controller.service.internal.loadBalancerSourceRanges",
+        Is("internalService.loadBalancerSourceRanges", Ranges),
+    ),
+    (
+        "controller.service.internal.allocateLoadBalancerNodePorts",
+        Is("internalService.allocateLoadBalancerNodePorts", Switch),
+    ),
+    ("controller.service.internal.clusterIP", Kept("internalService.clusterIP", Text, TAKEN)),
+    ("controller.service.internal.clusterIPs", Lost("internalService.clusterIP takes one of them")),
+    ("controller.service.internal.externalIPs", Is("internalService.externalIPs", List)),
+    ("controller.service.internal.ipFamilies", Is("internalService.ipFamilies", FAMILIES)),
+    ("controller.service.internal.ipFamilyPolicy", Is("internalService.ipFamilyPolicy", FAMILY_POLICY)),
+    ("controller.service.internal.nodePorts.http", Kept("internalService.nodePorts.http", PORT, TAKEN)),
+    ("controller.service.internal.nodePorts.https", Kept("internalService.nodePorts.https", PORT, TAKEN)),
+    ("controller.service.internal.nodePorts.tcp", Lost(NO_TCP)),
+    ("controller.service.internal.nodePorts.udp", Lost(NO_UDP)),
+    ("controller.service.internal.ports.http", Is("internalService.ports.http", PORT)),
+    ("controller.service.internal.ports.https", Is("internalService.ports.https", PORT)),
+    ("controller.service.internal.targetPorts.http", Is("internalService.targetPorts.http", LISTENER)),
+    ("controller.service.internal.targetPorts.https", Is("internalService.targetPorts.https", LISTENER)),
+    ("controller.service.internal.appProtocol", Nothing(PROTOCOLS)),
+    ("controller.service.internal.sessionAffinity", Is("internalService.sessionAffinity", AFFINITY)),
+    (
+        "controller.service.internal.trafficDistribution",
+        Is("internalService.trafficDistribution", DISTRIBUTION),
+    ),
+    // Metrics.
+    ("controller.metrics.enabled", Later(Switch)),
+    ("controller.metrics.port", Nothing("metrics are on ports.probe")),
+    ("controller.metrics.portName", Nothing("the port of the Service is called metrics")),
+    ("controller.metrics.service.enabled", Later(Switch)),
+    ("controller.metrics.service.annotations", Does(special::metrics_annotations)),
+    ("controller.metrics.service.labels", Is("metrics.service.labels", Texts)),
+    ("controller.metrics.service.servicePort", Nothing("metrics are on ports.probe")),
+    ("controller.metrics.service.type", Without(&["ClusterIP"], FOR_THE_CLUSTER)),
+    ("controller.metrics.service.clusterIP", Nothing("the Service for metrics has no address of its own")),
+    ("controller.metrics.service.externalIPs", Lost(FOR_THE_CLUSTER)),
+    ("controller.metrics.service.loadBalancerIP", Lost(FOR_THE_CLUSTER)),
+    ("controller.metrics.service.loadBalancerSourceRanges", Lost(FOR_THE_CLUSTER)),
+    ("controller.metrics.service.nodePort", Lost(FOR_THE_CLUSTER)),
+    ("controller.metrics.service.externalTrafficPolicy", Lost(FOR_THE_CLUSTER)),
+    ("controller.metrics.serviceMonitor.enabled", Is("metrics.serviceMonitor.enabled", Switch)),
+    ("controller.metrics.serviceMonitor.additionalLabels", Is("metrics.serviceMonitor.labels", Texts)),
+    ("controller.metrics.serviceMonitor.scrapeInterval", Is("metrics.serviceMonitor.interval", Text)),
+    ("controller.metrics.serviceMonitor.scrapeTimeout", Is("metrics.serviceMonitor.scrapeTimeout", Text)),
+    ("controller.metrics.serviceMonitor.relabelings", Is("metrics.serviceMonitor.relabelings", Mappings)),
+    (
+        "controller.metrics.serviceMonitor.metricRelabelings",
+        Is("metrics.serviceMonitor.metricRelabelings", Mappings),
+    ),
+    ("controller.metrics.serviceMonitor.honorLabels", Nothing("labels of metrics are always kept")),
+    (
+        "controller.metrics.serviceMonitor.namespaceSelector",
+        Nothing("only the namespace of the release is scraped"),
+    ),
+    (
+        "controller.metrics.serviceMonitor.namespace",
+        Lost("the ServiceMonitor is in the namespace of the release"),
+    ),
+    ("controller.metrics.serviceMonitor.annotations", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.jobLabel", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.targetLabels", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.labelLimit", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.labelNameLengthLimit", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.labelValueLengthLimit", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.sampleLimit", Lost(MONITOR)),
+    ("controller.metrics.serviceMonitor.targetLimit", Lost(MONITOR)),
+    (
+        "controller.metrics.prometheusRule",
+        IfEnabled("make the PrometheusRule by hand; metrics keep their names"),
+    ),
+    // The webhook.
+    ("controller.admissionWebhooks.enabled", Is("webhook.enabled", Switch)),
+    ("controller.admissionWebhooks.annotations", Is("webhook.annotations", Texts)),
+    ("controller.admissionWebhooks.failurePolicy", Is("webhook.failurePolicy", OneOf(&["Ignore", "Fail"]))),
+    ("controller.admissionWebhooks.timeoutSeconds", Is("webhook.timeoutSeconds", Within(1, 30))),
+    ("controller.admissionWebhooks.port", Nothing("the webhook is on ports.webhook")),
+    ("controller.admissionWebhooks.namespaceSelector", Is("webhook.namespaceSelector", Mapping)),
+    ("controller.admissionWebhooks.objectSelector", Is("webhook.objectSelector", Mapping)),
+    ("controller.admissionWebhooks.labels", Lost(BY_HAND)),
+    ("controller.admissionWebhooks.name", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.extraEnvs", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.certificate", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.key", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.existingPsp", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.networkPolicyEnabled", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.service", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.createSecretJob", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.patchWebhookJob", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.patch", Nothing(WEBHOOK)),
+    ("controller.admissionWebhooks.certManager", Nothing(WEBHOOK)),
+];

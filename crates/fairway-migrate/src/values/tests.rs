@@ -1,0 +1,576 @@
+//! Tests of the conversion. Every outcome is held to the schema of Fairway's chart.
+
+use std::path::Path;
+
+use fairway_testkit::json_schema;
+use serde_json::json;
+
+use super::*;
+
+/// A file of Fairway's chart.
+fn chart(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    std::fs::read_to_string(root.join("charts/fairway").join(name)).unwrap()
+}
+
+/// Values over values, as Helm merges them.
+fn merge(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(under.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over.clone(),
+    }
+}
+
+/// The outcome of values, with a flag `known` that is one of Fairway's and one, `usual`, that changes nothing.
+fn converted(input: &Value) -> Converted {
+    let flag = |name: &str, value: &str| match name {
+        "known" => FlagMeaning::Argument(format!("--known={value}")),
+        "usual" => FlagMeaning::Nothing("nothing".to_owned()),
+        _ => FlagMeaning::Lost("unknown".to_owned()),
+    };
+    let converted = convert(input.as_object().unwrap(), &flag);
+    let mut all: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    merge(&mut all, &converted.values);
+    let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
+    assert_eq!(json_schema::problems(&schema, &all), [""; 0], "{input}");
+    converted
+}
+
+/// The values, without the one that is always there, and the paths of what is lost.
+fn check(input: &Value, expected: &Value, lost: &[&str]) {
+    let mut it = converted(input);
+    let values = it.values.as_object_mut().unwrap();
+    if values.get("ingressClass") == Some(&json!({ "compat": true })) {
+        values.remove("ingressClass");
+    }
+    let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!((&it.values, paths), (expected, lost.to_vec()), "{input}");
+}
+
+/// What is lost or noted of a path; empty if nothing.
+fn said(input: &Value, path: &str) -> String {
+    let it = converted(input);
+    let found = it.lost.into_iter().chain(it.notes).find(|finding| finding.path == path);
+    found.map(|finding| finding.what).unwrap_or_default()
+}
+
+#[test]
+fn nothing_is_the_classes_of_ingress_nginx() {
+    assert_eq!(converted(&json!({})).values, json!({ "ingressClass": { "compat": true } }));
+}
+
+#[test]
+fn unknown_paths_are_named_with_what_is_below_them() {
+    let hpa = json!({ "a": 1, "b": 2 });
+    let input = json!({ "controller": { "hpa": hpa, "replicaCount": 3 }, "controller.kind": "DaemonSet" });
+    check(&input, &json!({ "replicas": 3 }), &["controller.hpa", "controller.kind"]);
+    assert!(said(&input, "controller.hpa").ends_with("(lost with it: a, b)"));
+    let input = json!({ "defaultBackend": { "enabled": true, "image": { "tag": "1" }, "replicaCount": 2 } });
+    check(&input, &json!({}), &["defaultBackend"]);
+    assert!(said(&input, "defaultBackend").ends_with("(lost with it: image, replicaCount)"));
+    check(&json!({ "defaultBackend": { "enabled": false, "replicaCount": 2 } }), &json!({}), &[]);
+}
+
+#[test]
+fn a_wrong_type_is_named_and_the_rest_goes_on() {
+    let input = json!({ "controller": {
+        "replicaCount": "three", "kind": "DaemonSet", "service": [1],
+        "ingressClass": 4, "admissionWebhooks": { "timeoutSeconds": 60 }, "extraEnvs": [{ "value": "b" }],
+    }, "rbac": true });
+    let lost = [
+        "controller.admissionWebhooks.timeoutSeconds",
+        "controller.extraEnvs",
+        "controller.ingressClass",
+        "controller.replicaCount",
+        "controller.service",
+        "rbac",
+    ];
+    check(&input, &json!({ "kind": "DaemonSet" }), &lost);
+    let whole = "expected a whole number that Fairway's chart takes here, found";
+    assert_eq!(said(&input, "controller.replicaCount"), format!("{whole} \"three\""));
+    assert_eq!(said(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{whole} 60"));
+    assert_eq!(said(&input, "controller.service"), "expected a mapping, found a list");
+}
+
+#[test]
+fn what_fairways_chart_would_refuse_is_named_and_left_out() {
+    let input = json!({ "controller": {
+        "hostNetwork": true, "containerPort": { "http": 70000 }, "ingressClass": "My_Class",
+        "terminationGracePeriodSeconds": 100_000, "extraArgs": { "watch-namespace": "a,B" },
+        "service": { "loadBalancerSourceRanges": ["everywhere"], "ipFamilies": ["IPv5"] },
+    } });
+    check(
+        &input,
+        &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }),
+        &[
+            "controller.containerPort.http",
+            "controller.extraArgs.watch-namespace",
+            "controller.ingressClass",
+            "controller.service.ipFamilies",
+            "controller.service.loadBalancerSourceRanges",
+            "controller.terminationGracePeriodSeconds",
+        ],
+    );
+}
+
+#[test]
+fn empty_values_ask_for_nothing() {
+    let input = json!({ "tcp": {}, "dhParam": "", "controller": {
+        "extraVolumes": [], "addHeaders": {}, "allowSnippetAnnotations": false, "topologySpreadConstraints": [],
+        "nodeSelector": {}, "progressDeadlineSeconds": 0, "somethingNew": {},
+        "service": { "nodePorts": { "http": "" }, "healthCheckNodePort": 0, "ipFamilies": [] },
+        "keda": { "enabled": false, "minReplicas": 1 }, "admissionWebhooks": null,
+    } });
+    check(&input, &json!({}), &[]);
+}
+
+#[test]
+fn templates_are_not_passed_on() {
+    let template = "{{ .Release.Name }}";
+    let input = json!({ "controller": {
+        "podLabels": { "a": template }, "config": { "keep-alive": template, "keep-alive-requests": 7 },
+        "extraArgs": { "known": template }, "ingressClass": template,
+    } });
+    check(
+        &input,
+        &json!({ "settings": { "keep-alive-requests": "7" } }),
+        &[
+            "controller.config.keep-alive",
+            "controller.extraArgs.known",
+            "controller.ingressClass",
+            "controller.podLabels",
+        ],
+    );
+    assert!(said(&input, "controller.podLabels").contains("Helm templates"));
+}
+
+#[test]
+fn settings_become_text_and_each_is_judged_as_check_does() {
+    let input = json!({ "controller": { "config": {
+        "keep-alive": 75, "ssl-redirect": false, "proxy-buffering": "on",
+        "use-gzip": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "deny all;", "list": [],
+        "use-forwarded-headers": true,
+    } } });
+    let it = converted(&input);
+    assert_eq!(it.values["settings"]["keep-alive"], "75");
+    assert_eq!(it.values["settings"]["http-snippet"], "deny all;", "what it protects stays closed");
+    let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
+    let lost = ["list", "http-snippet", "keepalive", "no-such-key", "use-gzip"];
+    assert_eq!(paths, lost.map(|key| format!("controller.config.{key}")));
+    let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(
+        notes,
+        ["proxy-buffering", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
+    );
+    assert_eq!(
+        said(&input, "controller.config.use-gzip"),
+        "answers are not compressed yet; clients get them as backends send them"
+    );
+    check(&json!({ "controller": { "config": [1] } }), &json!({}), &["controller.config"]);
+}
+
+#[test]
+fn flags_are_values_or_arguments_or_lost() {
+    let input = json!({ "controller": { "extraArgs": {
+        "default-ssl-certificate": "$(POD_NAMESPACE)/tls", "known": "", "usual": "1", "other": 2, "gone": null,
+        "watch-namespace": "a, b,a", "watch-ingress-without-class": "",
+        "update-status": "false", "publish-status-address": "192.0.2.1",
+    } } });
+    let mut it = converted(&input);
+    it.values.as_object_mut().unwrap().remove("ingressClass");
+    assert_eq!(
+        it.values,
+        json!({
+            "defaultCertificate": "tls", "extraArgs": ["--known=true"], "watch": { "namespaces": ["a", "b"] },
+            "status": { "enabled": false, "publishAddresses": ["192.0.2.1"] },
+        })
+    );
+    assert_eq!(it.lost.len(), 1);
+    assert_eq!(it.lost[0].path, "controller.extraArgs.other");
+    assert!(said(&input, "controller.extraArgs.default-ssl-certificate").contains("NAMESPACE/NAME"));
+    assert_eq!(converted(&input).values["ingressClass"]["withoutClass"], true);
+}
+
+#[test]
+fn a_class_of_another_name_stays_with_ingress_nginx_until_that_is_removed() {
+    let class =
+        |resource: Value| json!({ "controller": { "ingressClass": "in", "ingressClassResource": resource } });
+    let input = class(json!({ "name": "in" }));
+    check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
+    assert!(
+        said(&input, "controller.ingressClassResource.name").contains("set ingressClass.enabled to true")
+    );
+    // No object is made, so there is none to wait for.
+    let input = class(json!({ "name": "in", "enabled": false }));
+    check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
+    assert_eq!(said(&input, "controller.ingressClassResource.name"), "");
+    // The annotation has the name, and the object is found by its controller.
+    let input = class(json!({ "name": "other", "default": true }));
+    check(&input, &json!({ "ingressClass": { "compat": true, "name": "in" } }), &[]);
+    assert!(said(&input, "controller.ingressClassResource.default").contains("two default classes"));
+}
+
+#[test]
+fn the_classes_of_ingress_nginx_are_served_unless_its_controller_had_another_name() {
+    check(
+        &json!({ "controller": { "ingressClassResource": { "controllerValue": "k8s.io/in" } } }),
+        &json!({
+            "extraArgs": ["--controller-class=fairway.dev/ingress-controller,k8s.io/in"],
+            "ingressClass": { "compat": false, "enabled": false, "name": "nginx" },
+        }),
+        &[],
+    );
+    check(
+        &json!({ "controller": {
+            "ingressClass": "nginx",
+            "ingressClassResource": { "name": "nginx", "enabled": true, "controllerValue": "k8s.io/ingress-nginx" },
+        } }),
+        &json!({}),
+        &[],
+    );
+}
+
+#[test]
+fn there_is_an_external_service_where_both_switches_are_on() {
+    let addresses = |path: &str| format!("controller.service.{path}");
+    for (enabled, external, made) in
+        [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
+    {
+        let service = json!({ "enabled": enabled, "external": { "enabled": external } });
+        let it = converted(&json!({ "controller": { "service": service } }));
+        assert_eq!(it.values.get("service").is_none(), made, "{service}");
+        let lost = if enabled { "external.enabled" } else { "enabled" };
+        let lost = if made { vec![] } else { vec![addresses(lost)] };
+        assert_eq!(it.lost.into_iter().map(|finding| finding.path).collect::<Vec<_>>(), lost, "{service}");
+    }
+}
+
+#[test]
+fn an_internal_service_has_what_both_have() {
+    let service = |external: bool, annotations: Value| {
+        json!({ "controller": { "service": {
+            "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" },
+            "external": { "enabled": external },
+            "internal": {
+                "enabled": true, "annotations": annotations, "labels": { "c": 1 },
+                "loadBalancerSourceRanges": ["10.0.0.0/8"],
+            },
+        } } })
+    };
+    let own = json!({ "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" } });
+    let internal = json!({
+        "enabled": true, "annotations": { "x": "y" }, "labels": { "a": "b", "c": "1" }, "type": "LoadBalancer",
+        "ports": { "https": 8443 }, "loadBalancerSourceRanges": ["10.0.0.0/8"],
+    });
+    let both = json!({ "service": own, "internalService": internal });
+    check(&service(true, json!({ "x": "y" })), &both, &[]);
+    let it = converted(&service(false, json!({ "x": "y" })));
+    assert_eq!(it.values["service"]["enabled"], false);
+    assert_eq!((&it.values["internalService"], it.lost.len()), (&internal, 0), "its address is published");
+    let without = service(true, json!({}));
+    check(&without, &json!({ "service": own }), &[]);
+    assert!(said(&without, "controller.service.internal").contains("without annotations"));
+    let off = json!({ "enabled": false, "loadBalancerIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"] });
+    let off = json!({ "controller": { "service": { "internal": off } } });
+    check(&off, &json!({}), &[]);
+    assert!(converted(&off).notes.is_empty());
+    let wrong =
+        json!({ "controller": { "service": { "internal": { "enabled": "yes", "type": "NodePort" } } } });
+    check(&wrong, &json!({}), &["controller.service.internal.enabled"]);
+}
+
+#[test]
+fn a_port_that_is_off_is_left_out() {
+    let service = |service: Value| json!({ "controller": { "service": service } });
+    let http_only = service(json!({ "enableHttps": false, "ports": { "https": 444 } }));
+    check(&http_only, &json!({ "service": { "ports": { "https": null } } }), &[]);
+    let tls_ends_before = service(json!({ "targetPorts": { "http": "http", "https": "http" } }));
+    check(
+        &tls_ends_before,
+        &json!({ "service": { "targetPorts": { "http": "http", "https": "http" } } }),
+        &[],
+    );
+    let elsewhere = service(json!({ "targetPorts": { "http": "tohttps" } }));
+    check(&elsewhere, &json!({}), &["controller.service.targetPorts.http"]);
+    let none = service(json!({ "enableHttp": false, "enableHttps": false }));
+    check(&none, &json!({}), &["controller.service.enableHttp"]);
+}
+
+#[test]
+fn what_the_service_of_ingress_nginx_holds_is_kept_with_a_note() {
+    let input = json!({ "controller": { "service": {
+        "loadBalancerIP": "192.0.2.8", "nodePorts": { "http": 32080 }, "healthCheckNodePort": 32000,
+        "annotations": { "external-dns.alpha.kubernetes.io/hostname": "shop.example.com" },
+    } } });
+    check(
+        &input,
+        &json!({ "service": {
+            "loadBalancerIP": "192.0.2.8", "nodePorts": { "http": 32080 },
+            "annotations": { "external-dns.alpha.kubernetes.io/hostname": "shop.example.com" },
+        } }),
+        &[],
+    );
+    for path in ["loadBalancerIP", "nodePorts.http"] {
+        let said = said(&input, &format!("controller.service.{path}"));
+        assert!(said.contains("the Service of ingress-nginx holds it"), "{path}: {said}");
+    }
+    assert!(said(&input, "controller.service.annotations").contains("until you move traffic"));
+}
+
+#[test]
+fn ports_inside_of_pods_are_fairways_own() {
+    let ports = json!({ "http": 8080, "https": 8443 });
+    let input = json!({ "controller": { "containerPort": ports } });
+    check(&input, &json!({}), &[]);
+    assert!(said(&input, "controller.containerPort.https").contains("ports.https"));
+    let input = json!({ "controller": { "hostPort": { "enabled": true, "ports": { "https": "8443" } } } });
+    check(&input, &json!({ "hostPorts": { "http": 80, "https": 8443 } }), &[]);
+    let input = json!({ "controller": { "hostPort": { "enabled": false, "ports": ports } } });
+    check(&input, &json!({}), &[]);
+}
+
+#[test]
+fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
+    let nodes = |more: Value| {
+        let mut controller = json!({ "hostNetwork": true, "hostPort": { "enabled": true } });
+        merge(&mut controller, &more);
+        json!({ "controller": controller })
+    };
+    let input = nodes(json!({}));
+    check(&input, &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }), &[]);
+    assert!(said(&input, "controller.hostNetwork").contains("net.ipv4.ip_unprivileged_port_start"));
+    let ports = json!({ "http": 8080, "https": 8443 });
+    let given = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
+    check(&given, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
+    let taken = nodes(json!({ "containerPort": { "https": 10255 } }));
+    check(
+        &taken,
+        &json!({ "hostNetwork": true, "ports": { "http": 80 } }),
+        &["controller.containerPort.https"],
+    );
+}
+
+#[test]
+fn addresses_of_nodes_are_lost_unless_others_are_published() {
+    let nodes = json!({ "service": { "enabled": false }, "reportNodeInternalIp": true });
+    let lost = ["controller.service.enabled"];
+    check(&json!({ "controller": nodes }), &json!({ "service": { "enabled": false } }), &lost);
+    check(
+        &json!({ "controller": { "publishService": { "enabled": false } } }),
+        &json!({}),
+        &["controller.publishService.enabled"],
+    );
+    check(
+        &json!({ "controller": { "publishService": { "enabled": false }, "extraArgs": { "update-status": "false" } } }),
+        &json!({ "status": { "enabled": false } }),
+        &[],
+    );
+    check(
+        &json!({ "controller": { "service": { "enabled": false }, "publishService": { "pathOverride": "lb/front" } } }),
+        &json!({ "service": { "enabled": false }, "status": { "publishService": "lb/front" } }),
+        &[],
+    );
+}
+
+#[test]
+fn values_that_fairways_chart_refuses_together_do_not_come_together() {
+    check(
+        &json!({ "controller": { "kind": "DaemonSet", "autoscaling": { "enabled": true, "minReplicas": 2 } } }),
+        &json!({ "kind": "DaemonSet" }),
+        &[],
+    );
+    let scaling = |given: Value| json!({ "controller": { "autoscaling": given } });
+    check(
+        &scaling(json!({ "enabled": true, "minReplicas": 11 })),
+        &json!({ "autoscaling": { "enabled": true, "minReplicas": 11, "maxReplicas": 11 } }),
+        &[],
+    );
+    check(
+        &scaling(json!({ "enabled": true, "maxReplicas": 1 })),
+        &json!({ "autoscaling": { "enabled": true, "minReplicas": 1, "maxReplicas": 1 } }),
+        &[],
+    );
+    let monitor = json!({ "serviceMonitor": { "enabled": true } });
+    let off = json!({ "metrics": { "serviceMonitor": { "enabled": false } } });
+    check(&json!({ "controller": { "metrics": monitor } }), &off, &[]);
+    check(
+        &json!({ "controller": { "metrics": { "enabled": true, "service": { "enabled": false } } } }),
+        &json!({ "metrics": { "service": { "enabled": false } } }),
+        &[],
+    );
+}
+
+#[test]
+fn a_disruption_budget_has_one_of_the_two() {
+    let three = |given: Value| {
+        let mut controller = json!({ "replicaCount": 3 });
+        merge(&mut controller, &given);
+        json!({ "controller": controller })
+    };
+    let budget = |budget: Value| json!({ "replicas": 3, "podDisruptionBudget": budget });
+    let two = budget(json!({ "minAvailable": 2, "maxUnavailable": null }));
+    check(&three(json!({ "minAvailable": 2 })), &two, &[]);
+    let share = budget(json!({ "maxUnavailable": "25%" }));
+    check(&three(json!({ "minAvailable": 2, "maxUnavailable": "25%" })), &share, &[]);
+    let path = "controller.unhealthyPodEvictionPolicy";
+    for (policy, lost) in [("AlwaysAllow", &[][..]), ("IfHealthyBudget", &[path][..])] {
+        check(&three(json!({ "minAvailable": 2, "unhealthyPodEvictionPolicy": policy })), &two, lost);
+    }
+}
+
+#[test]
+fn one_replica_has_no_budget_that_keeps_its_node_from_draining() {
+    let input = json!({ "controller": { "minAvailable": 1, "replicaCount": 1 } });
+    check(&input, &json!({ "replicas": 1 }), &[]);
+    assert!(said(&input, "controller.minAvailable").contains("one replica"));
+    let scaled =
+        json!({ "controller": { "minAvailable": 1, "autoscaling": { "enabled": true, "minReplicas": 3 } } });
+    let values = converted(&scaled).values;
+    assert_eq!(values["podDisruptionBudget"], json!({ "minAvailable": 1, "maxUnavailable": null }));
+}
+
+#[test]
+fn requests_and_limits_do_not_contradict_the_defaults() {
+    let resources = |given: Value| json!({ "controller": { "resources": given } });
+    let input = resources(json!({ "requests": { "memory": "2Gi", "cpu": 1 } }));
+    let expected = json!({ "resources": {
+        "requests": { "memory": "2Gi", "cpu": 1 }, "limits": { "memory": "2Gi" },
+    } });
+    check(&input, &expected, &[]);
+    assert!(said(&input, "controller.resources.requests.memory").contains("sheds load"));
+    let input = resources(json!({ "limits": { "memory": "90Mi", "cpu": "100m" } }));
+    let expected = json!({ "resources": {
+        "requests": { "memory": "90Mi", "cpu": "100m" }, "limits": { "memory": "90Mi", "cpu": "100m" },
+    } });
+    check(&input, &expected, &[]);
+    let input = resources(json!({ "requests": { "memory": "512Mi" } }));
+    check(&input, &json!({ "resources": { "requests": { "memory": "512Mi" } } }), &[]);
+}
+
+#[test]
+fn label_selectors_of_ingress_nginx_name_the_pods_of_fairway() {
+    let selector = json!({ "matchLabels": { "app.kubernetes.io/name": "ingress-nginx" } });
+    check(
+        &json!({ "controller": {
+            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone", "labelSelector": selector }],
+        } }),
+        &json!({ "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone" }] }),
+        &[],
+    );
+    let affinity = |selector: &Value| json!({ "podAntiAffinity": { "x": [{ "labelSelector": selector }] } });
+    let own = affinity(&json!({ "matchLabels": { "app.kubernetes.io/name": "fairway" } }));
+    let expressions = json!({ "matchExpressions": [
+        { "key": "app.kubernetes.io/name", "operator": "In", "values": ["{{ include \"ingress-nginx.name\" . }}"] },
+        { "key": "app.kubernetes.io/component", "operator": "In", "values": ["controller"] },
+    ] });
+    for selector in [&selector, &expressions] {
+        check(&json!({ "controller": { "affinity": affinity(selector) } }), &json!({ "affinity": own }), &[]);
+    }
+    let of_another = affinity(&json!({ "matchLabels": { "app.kubernetes.io/name": "cache" } }));
+    check(&json!({ "controller": { "affinity": of_another } }), &json!({ "affinity": of_another }), &[]);
+    let by_another = affinity(&json!({ "matchLabels": { "app": "ingress-nginx" } }));
+    let lost = ["controller.affinity"];
+    check(&json!({ "controller": { "affinity": by_another } }), &json!({ "affinity": by_another }), &lost);
+    let template = json!({ "controller": { "affinity": { "nodeAffinity": "{{ .Values.x }}" } } });
+    check(&template, &json!({}), &lost);
+}
+
+#[test]
+fn a_grace_period_is_the_sum_that_fairways_chart_makes() {
+    let controller = |controller: Value| json!({ "controller": controller });
+    let period = json!({ "terminationGracePeriodSeconds": 300 });
+    check(&controller(period), &json!({ "drain": { "timeout": 270 } }), &[]);
+    let period =
+        json!({ "terminationGracePeriodSeconds": 300, "extraArgs": { "shutdown-grace-period": "60" } });
+    check(&controller(period), &json!({ "drain": { "delay": 60, "timeout": 220 } }), &[]);
+    let path = "controller.terminationGracePeriodSeconds";
+    check(&controller(json!({ "terminationGracePeriodSeconds": 5 })), &json!({}), &[path]);
+}
+
+#[test]
+fn a_scope_is_a_namespace_or_a_selector() {
+    let scope = |scope: Value| json!({ "controller": { "scope": scope } });
+    check(
+        &scope(json!({ "enabled": true, "namespace": "shop", "namespaceSelector": "a=b" })),
+        &json!({ "watch": { "namespaces": ["shop"] } }),
+        &[],
+    );
+    check(
+        &scope(json!({ "enabled": false, "namespace": "shop", "namespaceSelector": "a=b" })),
+        &json!({ "watch": { "namespaceSelector": "a=b" } }),
+        &[],
+    );
+    check(&scope(json!({ "enabled": true })), &json!({}), &["controller.scope"]);
+    let input = json!({ "controller": {
+        "scope": { "enabled": true, "namespace": "a" }, "extraArgs": { "watch-namespace-selector": "b=c" },
+    } });
+    check(&input, &json!({}), &["controller.scope"]);
+}
+
+#[test]
+fn users_and_capabilities_of_the_image_stay_with_it() {
+    let input = json!({ "controller": {
+        "podSecurityContext": { "fsGroup": 101, "supplementalGroups": [5] }, "sysctls": { "net.core.somaxconn": 8192 },
+        "containerSecurityContext": { "runAsUser": 101, "capabilities": { "add": ["NET_BIND_SERVICE"] } },
+    } });
+    check(
+        &input,
+        &json!({ "podSecurityContext": {
+            "supplementalGroups": [5], "sysctls": [{ "name": "net.core.somaxconn", "value": "8192" }],
+        } }),
+        &[],
+    );
+    assert!(said(&input, "controller.containerSecurityContext.runAsUser").contains("securityContext"));
+}
+
+#[test]
+fn prometheus_finds_the_port_of_metrics() {
+    let annotations = json!({ "prometheus.io/port": 10254, "prometheus.io/scrape": true });
+    check(
+        &json!({ "controller": { "podAnnotations": annotations } }),
+        &json!({ "podAnnotations": { "prometheus.io/port": "10255", "prometheus.io/scrape": "true" } }),
+        &[],
+    );
+}
+
+#[test]
+fn each_path_has_one_row() {
+    let mut paths: Vec<_> = ROWS.iter().map(|(path, _)| *path).collect();
+    paths.sort_unstable();
+    assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
+    let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
+    let property = |of: &'_ Value, key: &str| {
+        let referred = of["$ref"].as_str().map(|it| schema.pointer(it.trim_start_matches('#')).unwrap());
+        referred.unwrap_or(of)["properties"].get(key).cloned()
+    };
+    for (of, meaning) in ROWS {
+        let (Meaning::Is(own, _) | Meaning::Kept(own, ..)) = meaning else { continue };
+        let found = own.split('.').try_fold(schema.clone(), |schema, key| property(&schema, key));
+        assert!(found.is_some(), "{of}: {own}");
+    }
+}
+
+#[test]
+fn the_defaults_that_are_taken_for_granted_are_those_of_the_chart() {
+    let chart: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    assert_eq!(chart["drain"]["delay"], finish::DRAIN_DELAY);
+    assert_eq!(chart["drain"]["margin"], finish::DRAIN_MARGIN);
+    assert_eq!(chart["autoscaling"]["minReplicas"], finish::MIN_REPLICAS);
+    assert_eq!(chart["autoscaling"]["maxReplicas"], finish::MAX_REPLICAS);
+    assert_eq!(chart["resources"]["requests"]["memory"], amounts::REQUESTED_MEMORY);
+    assert_eq!(chart["resources"]["requests"]["cpu"], amounts::REQUESTED_CPU);
+    assert_eq!(chart["resources"]["limits"], json!({ "memory": amounts::MEMORY_LIMIT }));
+    for (name, port) in network::OTHER_PORTS {
+        assert_eq!(chart["ports"][name], port);
+    }
+    assert_eq!(chart["service"]["type"], "LoadBalancer");
+    assert_eq!(chart["service"]["externalTrafficPolicy"], "Cluster");
+}

@@ -1,0 +1,160 @@
+//! What `migrate values` makes of values of the chart of ingress-nginx, word for word. `UPDATE_GOLDEN=1` writes what is
+//! expected; the tests of the chart render it.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fairway_testkit::json_schema;
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// Exit code, standard output and standard error.
+fn migrated(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairway"));
+    command.args(["migrate", "values"]).args(arguments);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A file that is missing is reported without a look at the standard input.
+    _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Fails unless Fairway's chart has these values.
+fn assert_in_the_chart(values: &str, name: &str) {
+    fn merge(under: &mut Value, over: &Value) {
+        match (under, over) {
+            (Value::Object(under), Value::Object(over)) => {
+                over.iter().for_each(|(key, value)| merge(under.entry(key).or_insert(Value::Null), value));
+            }
+            (under, over) => *under = over.clone(),
+        }
+    }
+    let chart = |file: &str| fs::read_to_string(root().join("charts/fairway").join(file)).unwrap();
+    let mut all: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    merge(&mut all, &serde_saphyr::from_str(values).unwrap());
+    let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
+    assert_eq!(json_schema::problems(&schema, &all), [""; 0], "{name}");
+}
+
+#[test]
+fn whole_installations() {
+    let cases = root().join("crates/fairway/tests/fixtures/values");
+    for case in ["bare-metal", "cloud", "defaults", "internal"] {
+        let folder = cases.join(case);
+        let (code, out, err) = migrated(&[folder.join("in.yaml").to_str().unwrap()], "");
+        assert_in_the_chart(&out, case);
+        for (file, text) in [("out.yaml", out), ("said.txt", format!("{err}exit code {code}\n"))] {
+            let file = folder.join(file);
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(&file, &text).unwrap();
+            }
+            let expected = fs::read_to_string(&file).unwrap_or_default();
+            assert_eq!(text, expected, "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_defaults_of_ingress_nginx_lose_nothing() {
+    let said = root().join("crates/fairway/tests/fixtures/values/defaults/said.txt");
+    let said = fs::read_to_string(said).unwrap();
+    assert!(!said.contains("lost:") && said.ends_with("exit code 0\n"), "{said}");
+}
+
+#[test]
+fn the_example_of_the_documents_is_what_the_command_says() {
+    let text = fs::read_to_string(root().join("docs/operate.md")).unwrap();
+    let section =
+        text.split("\n### ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
+    let mut blocks: Vec<String> = Vec::new();
+    let mut inside = false;
+    for line in section.lines() {
+        match line.strip_prefix("    ") {
+            Some(line) if inside => *blocks.last_mut().unwrap() += &format!("{line}\n"),
+            Some(line) => blocks.push(format!("{line}\n")),
+            None => {}
+        }
+        inside = line.starts_with("    ");
+    }
+    let [input, command, said, values, ..] = &blocks[..] else { panic!("{blocks:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ingress-nginx.yaml"), input).unwrap();
+    let words: Vec<_> = command.split_whitespace().skip(1).collect();
+    let run = Command::new(env!("CARGO_BIN_EXE_fairway")).args(words).current_dir(&folder).output().unwrap();
+    assert_eq!(String::from_utf8(run.stderr).unwrap(), *said);
+    assert_eq!(fs::read_to_string(folder.path().join("fairway.yaml")).unwrap(), *values);
+    assert_eq!(run.status.code(), Some(1));
+    assert_in_the_chart(values, "the example");
+}
+
+#[test]
+fn exit_codes_say_whether_something_is_lost() {
+    let compat = "ingressClass:\n  compat: true\n";
+    assert_eq!(migrated(&["-"], ""), (0, compat.to_owned(), String::new()));
+    let (code, out, err) = migrated(&["-"], "controller: {replicaCount: 3}");
+    assert_eq!((code, out, err), (0, format!("{compat}replicas: 3\n"), String::new()));
+    let (code, _, err) = migrated(&["-"], "controller: {hpa: 3}");
+    assert_eq!(code, 1);
+    assert!(err.starts_with("lost: controller.hpa: "), "{err}");
+    let (code, _, err) = migrated(&["-"], "controller: {hostNetwork: true}");
+    assert_eq!(code, 0, "{err}");
+    assert!(err.starts_with("note: controller.hostNetwork: "), "{err}");
+    let (code, out, err) = migrated(&["-"], "controller: {config: {use-gzip: 'true'}}");
+    assert_eq!((code, out.contains("use-gzip")), (1, true), "{err}");
+}
+
+#[test]
+fn flags_are_read_as_the_program_reads_them() {
+    let flags = "{stream-port: 1, v: 3, enable-ssl-passthrough: '', annotations-prefix: a.test, new: x}";
+    let (code, out, err) = migrated(&["-"], &format!("controller: {{extraArgs: {flags}}}"));
+    assert_eq!(code, 1);
+    assert!(out.contains("extraArgs:\n- --annotations-prefix=a.test\n"), "{out}");
+    let said: Vec<_> = err.lines().filter_map(|line| line.split(": ").nth(1)?.rsplit('.').next()).collect();
+    assert_eq!(said, ["enable-ssl-passthrough", "new", "stream-port", "v"], "{err}");
+}
+
+#[test]
+fn what_is_said_of_several_values_is_said_once() {
+    let (_, _, err) = migrated(&["-"], "controller: {image: {tag: a, registry: b}, name: c}");
+    let lines: Vec<_> = err.lines().collect();
+    assert_eq!(lines.len(), 2, "{err}");
+    assert!(
+        lines[0].starts_with("note: controller.image.registry, controller.image.tag: it is about"),
+        "{err}"
+    );
+}
+
+#[test]
+fn input_that_is_no_mapping_is_named_with_file_and_line() {
+    for (input, line) in [("- a\n", 1), ("text", 1), ("a: 1\na: 2\n", 2), ("a: b\nc: [1\n", 2)] {
+        let (code, out, err) = migrated(&["-"], input);
+        assert_eq!((code, out.as_str()), (2, ""), "{input}");
+        assert!(err.starts_with(&format!("fairway: standard input:{line}: ")), "{input}: {err}");
+        assert!(!err.contains("DuplicateKeyPolicy"), "advice for programmers: {err}");
+    }
+    let (code, _, err) = migrated(&["missing.yaml"], "");
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot read missing.yaml"), "{err}");
+}
+
+#[test]
+fn the_output_may_be_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fairway.yaml");
+    let (code, out, _) =
+        migrated(&["-", "--output", file.to_str().unwrap()], "controller: {replicaCount: 3}");
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(fs::read_to_string(file).unwrap().contains("replicas: 3"));
+    let (code, _, err) = migrated(&["-", "--output", folder.path().to_str().unwrap()], "");
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot write"), "{err}");
+}
