@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Amounts, Line, Parties, Process, Target, WallClock};
+use fairway_log::{Amounts, Connection, Line, Parties, Process, Target, WallClock};
 use fairway_message::Head;
 use fairway_message::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
@@ -124,8 +124,15 @@ fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
         answer: None,
         target,
         parties: Parties { remote: client, client: Some(client), sender: None, named: None },
-        certificate: None,
-        amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: Duration::ZERO },
+        connection: Connection { requests: 1, noted: None, tls: None, certificate: None },
+        amounts: Amounts {
+            status: 200,
+            request: 1,
+            body: 2,
+            sent: 3,
+            took: Duration::ZERO,
+            grpc_status: None,
+        },
         rule: None,
         server: None,
         upstream: None,
