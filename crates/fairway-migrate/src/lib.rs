@@ -8,4 +8,4 @@ mod snippets;
 
 pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
-pub use show::{html, markdown, text};
+pub use show::{STYLE, escaped, html, markdown, text};
