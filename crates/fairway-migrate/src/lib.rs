@@ -10,4 +10,4 @@ pub mod values;
 
 pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
-pub use show::{html, markdown, text};
+pub use show::{STYLE, escaped, html, markdown, text};

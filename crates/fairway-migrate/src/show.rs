@@ -110,7 +110,8 @@ pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
+/// The style of a page; its classes are `v` with `same`, `differs` or `refused`, and `w` around wide tables.
+pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d8dee6;vertical-align:top}\
 td.n,th:not(:first-child){text-align:right}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}\
 .v{display:inline-block;min-width:4.5rem;padding:0 .4rem;border-radius:.2rem;font-size:14px;text-align:center}\
@@ -205,6 +206,7 @@ fn badge(verdict: Verdict) -> String {
 }
 
 /// Text of objects, which anybody may have written.
-fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

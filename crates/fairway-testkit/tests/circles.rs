@@ -27,6 +27,16 @@ const GROUND: &[Ground] = &[
         why: "each command and each part of `run` reads its own flags",
     },
     Ground {
+        name: "fairway-compare",
+        module: "answer",
+        why: "the parts of an answer, which are seen, compared, explained and shown",
+    },
+    Ground {
+        name: "fairway-compare",
+        module: "probe",
+        why: "what is asked, which is made, sent, located and shown",
+    },
+    Ground {
         name: "fairway-http2",
         module: "fault",
         why: "the errors of the protocol, one of which every broken rule has",

@@ -103,11 +103,17 @@ const CRATES: &[Place] = &[
         never: &["httparse", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-migrate", may: &["fairway-model", "fairway-translate"], never: &["kube"] },
+    Place {
+        name: "fairway-compare",
+        may: &["fairway-message", "fairway-migrate", "fairway-model", "fairway-routing", "fairway-translate"],
+        never: &["httparse", "kube", "k8s-openapi"],
+    },
     Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
     Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
         name: "fairway",
         may: &[
+            "fairway-compare",
             "fairway-control",
             "fairway-echo",
             "fairway-message",

@@ -5,6 +5,7 @@
 mod args;
 mod ask;
 mod check;
+mod compare;
 mod echo;
 mod explain;
 mod logging;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Migrate(migrate) => migrate::migrate(&migrate.what),
+        Command::Compare(compare) => compare::compare(&compare),
         Command::Wait(wait) => wait::wait(&wait),
         Command::Echo(echo) => echo::echo(echo),
         Command::Version => version::print(),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fairway_compare::Annotated;
 use fairway_control::{Engine, Outcome, clock, cluster, directory};
 use fairway_migrate::Ingresses;
 use fairway_translate::{Change, Diagnostic, Options};
@@ -22,6 +23,8 @@ pub(crate) struct Offline {
     pub(crate) objects: usize,
     /// Its Ingresses, and where each was read.
     pub(crate) ingresses: Ingresses,
+    /// Its Ingresses as they are written.
+    pub(crate) annotated: Annotated,
 }
 
 /// Reads a directory or a file.
@@ -67,13 +70,14 @@ pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Of
 fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
     let objects = changes.len();
     let ingresses = Ingresses::among(&changes);
+    let annotated = Annotated::among(&changes);
     let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
     let outcome = engine.current().cloned().context("the first update always has an outcome")?;
     let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();
     let mut diagnostics: Vec<_> = found.into_iter().chain(translated).collect();
     diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
-    Ok(Offline { outcome, diagnostics, files: None, objects, ingresses })
+    Ok(Offline { outcome, diagnostics, files: None, objects, ingresses, annotated })
 }
 
 fn place(diagnostic: &Diagnostic) -> (&str, u32, &str) {

@@ -81,6 +81,21 @@ fn every_flag_of_run_is_described_and_every_described_flag_exists() {
 }
 
 #[test]
+fn the_flags_of_compare_that_are_described_exist_and_its_own_are_described() {
+    let text = document("docs/compare.md");
+    let described: BTreeSet<_> = quoted(&text).flat_map(flags_in).collect();
+    let help = help("compare");
+    let flags = |help: &str| -> BTreeSet<String> {
+        let lines = help.lines().map(str::trim).filter(|line| line.starts_with("--"));
+        lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    nothing_beyond(&described, &flags(&help), "do not exist");
+    let own = help.split("\nWhat is sent:").nth(1).unwrap().split("\n\nThe cluster:").next().unwrap();
+    assert!(flags(own).len() >= 7, "{own}");
+    nothing_beyond(&flags(own), &described, "not described");
+}
+
+#[test]
 fn every_key_of_the_settings_that_is_described_is_read() {
     let text = document("docs/operate.md");
     let keys = first_column(&text, "key");

@@ -1,5 +1,6 @@
 //! The command line: every flag is also an environment variable `FAIRWAY_*`.
 
+mod compare;
 mod inspect;
 mod limits;
 mod migrate;
@@ -12,6 +13,7 @@ mod wait;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use migrate::{MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
@@ -28,6 +30,7 @@ Examples:
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
   fairway explain https://shop.example.com/cart --admin 127.0.0.1:10254
   fairway migrate values ingress-nginx.yaml >fairway.yaml
+  fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8
   fairway wait --namespace ingress --ingress shop/web
 
 Every flag can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Turn the installation of another controller into one of Fairway
     Migrate(MigrateArgs),
+    /// Ask two controllers the same and explain where they answer differently
+    Compare(Box<CompareArgs>),
     /// Wait until a configuration serves on every replica
     Wait(WaitArgs),
     /// Run a small backend that answers with what it received

@@ -1,0 +1,86 @@
+//! What is known of the objects that both controllers serve. Reads nothing: the caller did.
+
+use std::collections::BTreeMap;
+
+use fairway_model::Config;
+use fairway_routing::Snapshot;
+use fairway_translate::{Change, Diagnostic, Object, ObjectKey, Translation};
+
+/// The objects, and what Fairway makes of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'o> {
+    /// The compiled configuration: it says which rule a probe belongs to.
+    pub snapshot: &'o Snapshot,
+    /// The translation, with the Ingresses of each host.
+    pub translation: &'o Translation,
+    /// All that is said about the objects.
+    pub diagnostics: &'o [Diagnostic],
+    /// The annotations.
+    pub annotated: &'o Annotated,
+    /// The prefix of annotations.
+    pub prefix: &'o str,
+    /// `NAMESPACE/NAME` of the settings ConfigMap.
+    pub settings: Option<&'o str>,
+}
+
+impl<'o> Objects<'o> {
+    pub(crate) fn config(&self) -> &'o Config {
+        self.snapshot.config()
+    }
+
+    /// What is said about an object of a kind.
+    pub(crate) fn said_about(&self, kind: &str, key: &ObjectKey) -> impl Iterator<Item = &'o Diagnostic> {
+        let (kind, key) = (kind.to_owned(), key.clone());
+        self.diagnostics.iter().filter(move |it| {
+            *it.origin.kind == *kind && it.origin.namespace == key.namespace && it.origin.name == key.name
+        })
+    }
+}
+
+/// The Ingresses as they are written.
+#[derive(Clone, Debug, Default)]
+pub struct Annotated(BTreeMap<ObjectKey, Object>);
+
+impl Annotated {
+    /// Those among objects that were read.
+    #[must_use]
+    pub fn among(changes: &[Change]) -> Self {
+        let ingresses = changes.iter().filter_map(|change| match change {
+            Change::Set(object @ Object::Ingress(ingress), _) => {
+                Some((ObjectKey::of(&ingress.metadata), object.clone()))
+            }
+            _ => None,
+        });
+        Self(ingresses.collect())
+    }
+
+    /// The annotations of one.
+    pub(crate) fn of(&self, key: &ObjectKey) -> Option<&BTreeMap<String, String>> {
+        match self.0.get(key) {
+            Some(Object::Ingress(ingress)) => ingress.metadata.annotations.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Those that are otherwise in `later`, or in one of the two only. A written status changes nothing.
+    #[must_use]
+    pub fn changed_until(&self, later: &Self) -> Vec<ObjectKey> {
+        let gone_or_other = self
+            .0
+            .iter()
+            .filter(|(key, object)| !later.0.get(key).is_some_and(|later| asks_the_same(object, later)));
+        let new = later.0.keys().filter(|key| !self.0.contains_key(key));
+        let mut changed: Vec<_> = gone_or_other.map(|(key, _)| key).chain(new).cloned().collect();
+        changed.sort();
+        changed
+    }
+}
+
+fn asks_the_same(one: &Object, other: &Object) -> bool {
+    match (one, other) {
+        (Object::Ingress(one), Object::Ingress(other)) => {
+            one.metadata.annotations == other.metadata.annotations && one.spec == other.spec
+        }
+        _ => false,
+    }
+}

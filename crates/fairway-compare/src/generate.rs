@@ -1,0 +1,383 @@
+//! Probes from a configuration: for each rule its path, the end of its path type, CORS, and each header and cookie that it
+//! mentions. Sends nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fairway_model::{
+    Config, CorsOrigin, Filter, HostPattern, ListenerProtocol, Match, PathMatch, Rule, VirtualHost,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+
+use crate::address::Schemes;
+use crate::located::is_of_object;
+use crate::probe::{Ask, Probe, Purpose, Scheme};
+use crate::sample::{self, NOWHERE};
+
+/// An origin that no object allows by name.
+const STRANGER: &str = "https://fairway-compare.invalid";
+
+/// Probes without repetition.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    /// In the order of the hosts.
+    pub(crate) probes: Vec<Probe>,
+    /// What no request can ask for.
+    pub(crate) unaskable: usize,
+    seen: HashSet<String>,
+}
+
+/// Where the probes of a rule go.
+struct Place<'h> {
+    host: &'h VirtualHost,
+    name: Arc<str>,
+    schemes: Schemes,
+    /// With TLS where the host has a certificate.
+    main: Scheme,
+}
+
+/// All probes that the configuration gives.
+pub(crate) fn collected(config: &Config, schemes: Schemes) -> Collected {
+    let mut all = Collected::default();
+    let tables: HashSet<&str> = config
+        .listeners
+        .values()
+        .filter(|it| matches!(it.protocol, ListenerProtocol::Http | ListenerProtocol::Https))
+        .map(|listener| &*listener.table)
+        .collect();
+    let mut catches_all = false;
+    for host in config.hosts.values().filter(|host| tables.contains(&*host.key.table)) {
+        catches_all |= host.key.host == HostPattern::Any;
+        all.add_host(host, schemes);
+    }
+    if !catches_all && !all.probes.is_empty() {
+        all.add_stranger(schemes);
+    }
+    all
+}
+
+impl Collected {
+    /// Adds a probe that is not there yet.
+    pub(crate) fn add(&mut self, probe: Probe) {
+        if !is_askable(&probe) {
+            self.unaskable += 1;
+        } else if self.seen.insert(format!("{:?}", probe.question())) {
+            self.probes.push(probe);
+        }
+    }
+
+    fn add_host(&mut self, host: &VirtualHost, schemes: Schemes) {
+        let wanted = if host.certificate.is_some() { Scheme::Https } else { Scheme::Http };
+        let place = Place { host, name: name_of(&host.key.host), schemes, main: schemes.preferred(wanted) };
+        if schemes.has(Scheme::Https) {
+            self.add(Probe::handshake(&place.name));
+        }
+        for rule in host.routes.iter().flat_map(|route| &route.rules) {
+            for of in &rule.matches {
+                self.add_match(&place, rule, of);
+            }
+            for of in denied(rule) {
+                self.add_denied(&place, rule, of);
+            }
+        }
+        self.add(place.request(Ask::Get, &format!("/{NOWHERE}-no-such-path"), Purpose::NoRule));
+    }
+
+    fn add_match(&mut self, place: &Place<'_>, rule: &Rule, of: &Match) {
+        if !is_of_object(rule) {
+            return self.add(place.request(Ask::Get, "/", Purpose::NoRule));
+        }
+        let paths = sample::paths(&of.path, place.host.path_form);
+        let Some(first) = paths.first() else { return };
+        let first = with_query(first, of);
+        if !(of.headers.is_empty() && of.cookies.is_empty()) {
+            return self.add_conditions(place, of, &first);
+        }
+        for scheme in place.schemes.all() {
+            self.add(Probe::request(scheme, &place.name, Ask::Get, &first, Purpose::Path));
+        }
+        self.add(place.request(Ask::Head, &first, Purpose::Path));
+        for path in &paths[1..] {
+            self.add(place.request(Ask::Get, &with_query(path, of), Purpose::PathType));
+        }
+        self.add_cors(place, rule, &first);
+        if rule.filters.iter().any(changes_the_target) {
+            let sign = if first.contains('?') { '&' } else { '?' };
+            let target = format!("{first}{sign}{NOWHERE}=1");
+            for scheme in place.schemes.all() {
+                self.add(Probe::request(scheme, &place.name, Ask::Get, &target, Purpose::Query));
+            }
+        }
+    }
+
+    /// With what the headers and cookies must be, and with something else in the place of each.
+    fn add_conditions(&mut self, place: &Place<'_>, of: &Match, target: &str) {
+        let headers: Vec<_> =
+            of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+        let cookies: Vec<_> =
+            of.cookies.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+        let purpose = if headers.is_empty() { Purpose::Cookie } else { Purpose::Header };
+        self.add(place.request(Ask::Get, target, purpose).with(fields(&headers, &cookies)));
+        for at in 0..headers.len() {
+            let other = with_other(&headers, at);
+            self.add(place.request(Ask::Get, target, Purpose::Header).with(fields(&other, &cookies)));
+        }
+        for at in 0..cookies.len() {
+            let other = with_other(&cookies, at);
+            self.add(place.request(Ask::Get, target, Purpose::Cookie).with(fields(&headers, &other)));
+        }
+    }
+
+    /// A request that the rule refuses: on its own path where the condition is on every path.
+    fn add_denied(&mut self, place: &Place<'_>, rule: &Rule, of: &Match) {
+        let path = match (&of.path, rule.matches.first()) {
+            (PathMatch::Prefix(path), Some(own)) if **path == *"/" => &own.path,
+            (path, _) => path,
+        };
+        let Some(first) = sample::paths(path, place.host.path_form).into_iter().next() else { return };
+        self.add_conditions(place, of, &with_query(&first, of));
+    }
+
+    fn add_cors(&mut self, place: &Place<'_>, rule: &Rule, target: &str) {
+        let cors = rule.filters.iter().find_map(|filter| match filter {
+            Filter::Cors(cors) => Some(cors),
+            _ => None,
+        });
+        let mut origins = vec![STRANGER.to_owned()];
+        origins.extend(cors.iter().flat_map(|cors| &cors.origins).filter_map(allowed));
+        origins.dedup();
+        for origin in origins {
+            let from = ("origin".to_owned(), origin);
+            let method = ("access-control-request-method".to_owned(), "GET".to_owned());
+            let preflight = place.request(Ask::Options, target, Purpose::Cors);
+            self.add(preflight.with([from.clone(), method]));
+            if cors.is_some() {
+                self.add(place.request(Ask::Get, target, Purpose::Cors).with([from]));
+            }
+        }
+    }
+
+    /// A host that no object mentions.
+    fn add_stranger(&mut self, schemes: Schemes) {
+        let name = name_of(&HostPattern::Any);
+        if schemes.has(Scheme::Https) {
+            self.add(Probe::handshake(&name));
+        }
+        for scheme in schemes.all() {
+            self.add(Probe::request(scheme, &name, Ask::Get, "/", Purpose::NoRule));
+        }
+    }
+}
+
+impl Place<'_> {
+    fn request(&self, ask: Ask, target: &str, purpose: Purpose) -> Probe {
+        Probe::request(self.main, &self.name, ask, target, purpose)
+    }
+}
+
+/// A name that the pattern covers.
+pub(crate) fn name_of(host: &HostPattern) -> Arc<str> {
+    match host {
+        HostPattern::Exact(name) => Arc::clone(name),
+        HostPattern::Wildcard { suffix, .. } => format!("{NOWHERE}.{suffix}").into(),
+        HostPattern::Any => format!("{NOWHERE}.invalid").into(),
+    }
+}
+
+/// An origin that is allowed by name.
+fn allowed(origin: &CorsOrigin) -> Option<String> {
+    match origin {
+        CorsOrigin::Any => None,
+        CorsOrigin::Exact(origin) => Some(origin.to_string()),
+        CorsOrigin::OneLabel { before, after } => {
+            let before = if before.is_empty() { "https://" } else { &**before };
+            Some(format!("{before}{NOWHERE}{after}"))
+        }
+    }
+}
+
+/// What the rule's own filters refuse.
+fn denied(rule: &Rule) -> impl Iterator<Item = &Match> {
+    rule.filters.iter().flat_map(|filter| match filter {
+        Filter::Deny(deny) => deny.when.as_slice(),
+        _ => &[],
+    })
+}
+
+fn changes_the_target(filter: &Filter) -> bool {
+    matches!(filter, Filter::HttpsRedirect(_) | Filter::Redirect(_) | Filter::RewritePath(_))
+}
+
+fn with_query(path: &str, of: &Match) -> String {
+    let pairs = of.query.iter().map(|it| {
+        format!("{}={}", sample::query_part(&it.name), sample::query_part(&sample::value(&it.value)))
+    });
+    let query = pairs.collect::<Vec<_>>().join("&");
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+fn with_other(pairs: &[(String, String)], at: usize) -> Vec<(String, String)> {
+    let mut other = pairs.to_vec();
+    if let Some((_, value)) = other.get_mut(at) {
+        NOWHERE.clone_into(value);
+    }
+    other
+}
+
+fn fields(headers: &[(String, String)], cookies: &[(String, String)]) -> Vec<(String, String)> {
+    let mut fields = headers.to_vec();
+    if !cookies.is_empty() {
+        let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        fields.push(("cookie".to_owned(), pairs.join("; ")));
+    }
+    fields
+}
+
+/// Whether a request can say it.
+fn is_askable(probe: &Probe) -> bool {
+    let target = probe.ask == Ask::Handshake
+        || (probe.target.starts_with('/') && PathAndQuery::try_from(probe.target.as_str()).is_ok());
+    let field = |(name, value): &(String, String)| {
+        HeaderName::from_bytes(name.as_bytes()).is_ok() && HeaderValue::from_str(value).is_ok()
+    };
+    target && HeaderValue::from_str(&probe.host).is_ok() && probe.fields.iter().all(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::{
+        Action, Answer, AnswerReason, CertificateKey, Cors, FieldMatch, HostKey, Listener, Origin, PathForm,
+        Policy, Route, RuleLabels, RuleOrder, TextMatch,
+    };
+
+    use super::*;
+
+    fn rule(matches: Vec<Match>, filters: Vec<Filter>) -> Rule {
+        Rule {
+            origin: Origin::object("Ingress", "a", "web").at("spec.rules[0]"),
+            matches,
+            filters,
+            action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
+            policy: Policy::default(),
+            labels: RuleLabels::default(),
+        }
+    }
+
+    fn prefix(path: &str) -> Match {
+        Match { path: PathMatch::Prefix(path.into()), ..Match::default() }
+    }
+
+    fn config(certificate: Option<CertificateKey>, rules: Vec<Rule>) -> Config {
+        let key = HostKey { table: "ingress".into(), host: HostPattern::Exact("a.test".into()) };
+        let route = Route { origin: Origin::object("Ingress", "a", "web"), created: None, rules };
+        let host = VirtualHost {
+            key: key.clone(),
+            order: RuleOrder::Precedence,
+            path_form: PathForm::Normalised,
+            routes: vec![Arc::new(route)],
+            certificate,
+            clients: None,
+            suites: None,
+            falls_through: false,
+        };
+        let mut config = Config::default();
+        for (name, protocol, port) in
+            [("http", ListenerProtocol::Http, 80), ("https", ListenerProtocol::Https, 443)]
+        {
+            config.listeners.insert(name.into(), Arc::new(Listener::new(name, protocol, port, "ingress")));
+        }
+        config.hosts.insert(key, Arc::new(host));
+        config
+    }
+
+    fn asked(config: &Config, schemes: Schemes) -> Vec<String> {
+        collected(config, schemes).probes.iter().map(Probe::to_string).collect()
+    }
+
+    #[test]
+    fn a_plain_rule_gives_its_path_the_ends_of_its_type_and_a_preflight() {
+        let found = asked(&config(None, vec![rule(vec![prefix("/a")], Vec::new())]), Schemes::Both);
+        assert_eq!(
+            found,
+            [
+                "TLS handshake for a.test",
+                "GET http://a.test/a",
+                "GET https://a.test/a",
+                "HEAD http://a.test/a",
+                "GET http://a.test/a/",
+                "GET http://a.test/a/fairway-compare",
+                "GET http://a.test/a-fairway-compare",
+                "OPTIONS http://a.test/a (origin: https://fairway-compare.invalid, access-control-request-method: GET)",
+                "GET http://a.test/fairway-compare-no-such-path",
+                "TLS handshake for fairway-compare.invalid",
+                "GET http://fairway-compare.invalid/",
+                "GET https://fairway-compare.invalid/",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_host_with_a_certificate_is_asked_over_tls_unless_only_plain_requests_are_wanted() {
+        let config = config(Some("a/cert".into()), vec![rule(vec![prefix("/")], Vec::new())]);
+        let found = asked(&config, Schemes::Both);
+        assert!(found.contains(&"HEAD https://a.test/".to_owned()), "{found:?}");
+        let plain = asked(&config, Schemes::Http);
+        assert!(!plain.is_empty() && plain.iter().all(|probe| probe.contains(" http://")), "{plain:?}");
+        let tls = asked(&config, Schemes::Https);
+        assert!(tls.iter().all(|probe| !probe.contains(" http://")), "{tls:?}");
+    }
+
+    #[test]
+    fn headers_and_cookies_of_a_rule_are_sent_as_they_fit_and_otherwise() {
+        let condition =
+            |name: &str, value: &str| FieldMatch { name: name.into(), value: TextMatch::Exact(value.into()) };
+        let by_header = Match { headers: vec![condition("x-canary", "always")], ..prefix("/") };
+        let by_cookie = Match { cookies: vec![condition("beta", "yes")], ..prefix("/") };
+        let by_query = Match { query: vec![condition("v", "2 3")], ..prefix("/q") };
+        let rules = vec![rule(vec![by_header, by_cookie, by_query], Vec::new())];
+        let found = asked(&config(None, rules), Schemes::Http);
+        for wanted in [
+            "GET http://a.test/ (x-canary: always)",
+            "GET http://a.test/ (x-canary: fairway-compare)",
+            "GET http://a.test/ (cookie: beta=yes)",
+            "GET http://a.test/ (cookie: beta=fairway-compare)",
+            "GET http://a.test/q?v=2%203",
+        ] {
+            assert!(found.iter().any(|probe| probe == wanted), "{wanted} in {found:#?}");
+        }
+    }
+
+    #[test]
+    fn allowed_origins_are_asked_with_and_what_is_asked_twice_is_sent_once() {
+        let cors = Cors {
+            origins: vec![
+                CorsOrigin::Exact("https://shop.test".into()),
+                CorsOrigin::OneLabel { before: "https://".into(), after: ".b.test".into() },
+            ],
+            methods: "GET".into(),
+            headers: "".into(),
+            expose: "".into(),
+            credentials: false,
+            max_age: 1,
+        };
+        let one = rule(vec![prefix("/"), prefix("/")], vec![Filter::Cors(cors)]);
+        let found = asked(&config(None, vec![one]), Schemes::Http);
+        for origin in ["https://shop.test", "https://fairway-compare.b.test", STRANGER] {
+            assert!(found.contains(&format!("GET http://a.test/ (origin: {origin})")), "{found:#?}");
+        }
+        let mut once = found.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), found.len());
+    }
+
+    #[test]
+    fn what_no_request_can_say_is_counted_and_not_asked() {
+        let odd = FieldMatch { name: "x-a".into(), value: TextMatch::Exact("a\nb".into()) };
+        let rules = vec![rule(vec![Match { headers: vec![odd], ..prefix("/") }], Vec::new())];
+        let all = collected(&config(None, rules), Schemes::Http);
+        assert_eq!(all.unaskable, 1);
+        assert!(all.probes.iter().all(is_askable));
+    }
+}

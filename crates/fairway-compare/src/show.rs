@@ -1,0 +1,337 @@
+//! A plan and a report for people: as text, and a report as one HTML page that needs nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use fairway_migrate::{STYLE, escaped};
+
+use crate::explain::Cause;
+use crate::plan::Plan;
+use crate::probe::MARK;
+use crate::report::{Difference, Report};
+use crate::session::Pacing;
+use crate::side::Target;
+
+/// Examples of each difference with the same cause.
+const EXAMPLES: usize = 3;
+/// Hosts that the plan names.
+const HOSTS: usize = 20;
+
+/// Columns here hold text.
+const LEFT: &str = "th:not(:first-child){text-align:left}";
+
+/// What would be sent.
+///
+/// # Errors
+/// Those of `out`.
+pub fn intention(
+    out: &mut impl Write,
+    plan: &Plan,
+    targets: [&Target; 2],
+    pacing: &Pacing,
+) -> io::Result<()> {
+    let kinds = plan.kinds().into_iter().map(|(ask, count)| match ask.method() {
+        Some(method) => format!("{count} {method}"),
+        None => format!("{count} TLS handshakes"),
+    });
+    writeln!(out, "{} probes ({}) to each of", plan.probes.len(), kinds.collect::<Vec<_>>().join(", "))?;
+    for target in targets {
+        writeln!(out, "  {target} (ports {} and {})", target.address.http, target.address.https)?;
+    }
+    let seconds = plan.duration(pacing.rate).as_secs_f64().ceil();
+    writeln!(
+        out,
+        "Each is sent twice, and those that differ up to four times more, at {} per second and side with at most {} connections: \
+         about {seconds} s. Requests have no body and the field {}: {}. Redirects are not followed.",
+        pacing.rate, pacing.connections, MARK.0, MARK.1
+    )?;
+    let hosts = plan.hosts();
+    writeln!(out, "Hosts:")?;
+    for (host, count) in hosts.iter().take(HOSTS) {
+        writeln!(out, "  {host}: {count}")?;
+    }
+    if hosts.len() > HOSTS {
+        writeln!(out, "  and {} more", hosts.len() - HOSTS)?;
+    }
+    for skipped in &plan.skipped {
+        writeln!(out, "Not asked: {} {}", skipped.count, skipped.why)?;
+    }
+    Ok(())
+}
+
+/// Differences of the same kind, for the same reason.
+struct Group<'r> {
+    /// The causes; they name different objects.
+    causes: BTreeSet<&'r Cause>,
+    all: Vec<&'r Difference>,
+}
+
+/// What differs, by its cause: those with the most probes first. Objects with the same differences are one group.
+fn groups(report: &Report) -> Vec<Group<'_>> {
+    let mut by_cause: BTreeMap<&Cause, Vec<&Difference>> = BTreeMap::new();
+    for difference in &report.differences {
+        by_cause.entry(&difference.cause).or_default().push(difference);
+    }
+    let mut alike: BTreeMap<(&str, BTreeSet<String>), Group<'_>> = BTreeMap::new();
+    for (cause, all) in by_cause {
+        let cases = all.iter().map(|difference| case(difference)).collect();
+        let group = alike.entry((cause.why.as_str(), cases));
+        let group = group.or_insert_with(|| Group { causes: BTreeSet::new(), all: Vec::new() });
+        group.causes.insert(cause);
+        group.all.extend(all);
+    }
+    let mut groups: Vec<_> = alike.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.all.len()));
+    groups
+}
+
+impl<'r> Group<'r> {
+    /// By what differs and how, the probes.
+    fn cases(&self) -> Vec<(String, Vec<&'r Difference>)> {
+        let mut cases: BTreeMap<String, Vec<&Difference>> = BTreeMap::new();
+        for difference in &self.all {
+            cases.entry(case(difference)).or_default().push(difference);
+        }
+        cases.into_iter().collect()
+    }
+
+    fn said(&self) -> BTreeSet<&'r str> {
+        self.all.iter().flat_map(|difference| &difference.said).map(String::as_str).collect()
+    }
+
+    fn has_changed(&self) -> bool {
+        self.all.iter().any(|difference| difference.changed)
+    }
+
+    fn place(&self) -> String {
+        let mut places =
+            self.causes.iter().map(|cause| format!("{} {}", cause.object, cause.field).trim_end().to_owned());
+        let first = places.next().unwrap_or_default();
+        match places.count() {
+            0 => first,
+            1 => format!("{first} and 1 more object"),
+            more => format!("{first} and {more} more objects"),
+        }
+    }
+
+    fn why(&self) -> &'r str {
+        self.causes.first().map_or("", |cause| &cause.why)
+    }
+}
+
+fn case(difference: &Difference) -> String {
+    let value = |value: &Option<String>| match value.as_deref() {
+        None => "none".to_owned(),
+        Some("") => "empty".to_owned(),
+        Some(value) => value.to_owned(),
+    };
+    let also = if difference.also.is_empty() { "" } else { " (and other parts of the answer)" };
+    format!("{}: {} -> {}{also}", difference.part, value(&difference.from), value(&difference.to))
+}
+
+/// One sentence.
+fn summary(report: &Report) -> String {
+    let counts = &report.probes;
+    let mut text = format!("{} of {} probes got identical answers", counts.identical, counts.compared);
+    if counts.different > 0 {
+        let causes = groups(report).len();
+        let noun = if causes == 1 { "cause" } else { "causes" };
+        text += &format!("; {} differ, with {causes} {noun}", counts.different);
+    }
+    text
+}
+
+/// What a reader must know before the rest.
+fn warnings(report: &Report) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(why) = &report.partial {
+        let Report { probes, .. } = report;
+        all.push(format!(
+            "PARTIAL: {why}; {} of {} planned probes were compared",
+            probes.compared, probes.planned
+        ));
+    }
+    if !report.changed.is_empty() {
+        all.push(format!("changed while comparing: {}", report.changed.join(", ")));
+    }
+    all.extend(report.notes.iter().cloned());
+    all
+}
+
+fn left_out(report: &Report) -> Option<String> {
+    let parts: Vec<_> = report.left_out.iter().map(|(part, count)| format!("{part} ({count})")).collect();
+    (!parts.is_empty()).then(|| {
+        format!("left out, because it changes by itself or is made anew each time: {}", parts.join(", "))
+    })
+}
+
+fn examples(all: &[&Difference]) -> String {
+    let shown = all
+        .iter()
+        .take(EXAMPLES)
+        .map(|difference| difference.probe.to_string())
+        .collect::<Vec<_>>()
+        .join("; ");
+    match all.len().saturating_sub(EXAMPLES) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
+/// Text for a terminal.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for warning in warnings(report) {
+        writeln!(out, "{warning}")?;
+    }
+    for group in groups(report) {
+        let changed = if group.has_changed() { " (it changed while comparing)" } else { "" };
+        writeln!(out, "{}{changed}\n  because {}", group.place(), group.why())?;
+        for (case, all) in group.cases() {
+            writeln!(out, "  {case}\n    {}", examples(&all))?;
+        }
+        for said in group.said() {
+            writeln!(out, "  see also {said}")?;
+        }
+    }
+    if let Some(left_out) = left_out(report) {
+        writeln!(out, "{left_out}")?;
+    }
+    for skipped in &report.skipped {
+        writeln!(out, "not asked: {} {}", skipped.count, skipped.why)?;
+    }
+    writeln!(out, "{} ({} -> {})", summary(report), report.from, report.to)
+}
+
+/// One page.
+///
+/// # Errors
+/// Those of `out`.
+pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let title = format!("{} compared with {}", report.to, report.from);
+    writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">")?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
+    writeln!(
+        out,
+        "<title>{}</title>\n<style>{STYLE}{LEFT}</style>\n<h1>{}</h1>",
+        escaped(&title),
+        escaped(&title)
+    )?;
+    writeln!(out, "<p>{}.</p>", escaped(&summary(report)))?;
+    for warning in warnings(report) {
+        writeln!(out, "<p><strong>{}</strong></p>", escaped(&warning))?;
+    }
+    for group in groups(report) {
+        html_group(out, report, &group)?;
+    }
+    if let Some(left_out) = left_out(report) {
+        writeln!(out, "<p>{}.</p>", escaped(&left_out))?;
+    }
+    if !report.skipped.is_empty() {
+        writeln!(out, "<h2>Not asked</h2>\n<ul>")?;
+        for skipped in &report.skipped {
+            writeln!(out, "<li>{} {}", skipped.count, escaped(&skipped.why))?;
+        }
+        writeln!(out, "</ul>")?;
+    }
+    writeln!(out, "</html>")
+}
+
+fn html_group(out: &mut impl Write, report: &Report, group: &Group<'_>) -> io::Result<()> {
+    let changed = if group.has_changed() { " (it changed while comparing)" } else { "" };
+    let count = group.all.len();
+    writeln!(
+        out,
+        "<details open><summary><span class=\"v differs\">{count}</span> <code>{}</code>{changed}</summary>\n<p>{}.</p>",
+        escaped(&group.place()),
+        escaped(group.why())
+    )?;
+    let (from, to) = (escaped(&report.from), escaped(&report.to));
+    writeln!(out, "<div class=\"w\"><table>\n<tr><th>part<th>{from}<th>{to}<th>probes")?;
+    for (_, all) in group.cases() {
+        let Some(one) = all.first() else { continue };
+        let value = |value: &Option<String>| value.as_deref().map_or("none".to_owned(), escaped);
+        writeln!(
+            out,
+            "<tr><td>{}<td><code>{}</code><td><code>{}</code><td>{}",
+            escaped(&one.part.to_string()),
+            value(&one.from),
+            value(&one.to),
+            escaped(&examples(&all))
+        )?;
+    }
+    writeln!(out, "</table></div>")?;
+    for said in group.said() {
+        writeln!(out, "<p>See also <code>{}</code></p>", escaped(said))?;
+    }
+    writeln!(out, "</details>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Part;
+    use crate::probe::{Ask, Probe, Purpose, Scheme};
+    use crate::report::Counts;
+
+    fn difference(path: &str) -> Difference {
+        let host = "a<b>.test".into();
+        Difference {
+            probe: Probe::request(Scheme::Http, &host, Ask::Get, path, Purpose::Path),
+            part: Part::Status,
+            from: Some("200".to_owned()),
+            to: None,
+            also: vec![Part::Body],
+            cause: Cause {
+                object: "Ingress a/web".to_owned(),
+                field: "spec.rules[0]".to_owned(),
+                why: "of <this>".to_owned(),
+            },
+            said: vec!["warned".to_owned()],
+            changed: true,
+        }
+    }
+
+    fn report() -> Report {
+        Report {
+            from: "one".to_owned(),
+            to: "two".to_owned(),
+            partial: Some("interrupted".to_owned()),
+            probes: Counts { planned: 9, compared: 8, identical: 3, different: 5 },
+            differences: ["/1", "/2", "/3", "/4", "/5"].map(difference).into(),
+            left_out: [("body".to_owned(), 2)].into(),
+            changed: vec!["Ingress a/web".to_owned()],
+            notes: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn text_groups_differences_by_cause_and_marks_what_is_partial() {
+        let mut out = Vec::new();
+        text(&mut out, &report()).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "PARTIAL: interrupted; 8 of 9 planned probes were compared\n\
+             changed while comparing: Ingress a/web\n\
+             Ingress a/web spec.rules[0] (it changed while comparing)\n  \
+             because of <this>\n  \
+             status: 200 -> none (and other parts of the answer)\n    \
+             GET http://a<b>.test/1; GET http://a<b>.test/2; GET http://a<b>.test/3; and 2 more\n  \
+             see also warned\n\
+             left out, because it changes by itself or is made anew each time: body (2)\n\
+             3 of 8 probes got identical answers; 5 differ, with 1 cause (one -> two)\n"
+        );
+    }
+
+    #[test]
+    fn the_page_escapes_what_objects_and_answers_say() {
+        let mut out = Vec::new();
+        html(&mut out, &report()).unwrap();
+        let page = String::from_utf8(out).unwrap();
+        assert!(page.contains("of &lt;this&gt;") && page.contains("a&lt;b&gt;.test"), "{page}");
+        assert!(!page.contains("<this>") && !page.contains("a<b>"), "{page}");
+    }
+}
