@@ -24,6 +24,7 @@ pub mod route;
 pub mod settings;
 pub mod stream;
 pub mod tls;
+pub mod variables;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
 pub use authentication::{

@@ -23,7 +23,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::downstream;
-use crate::fault::Fault;
 use crate::handshake::Shaken;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::Choice;
@@ -31,6 +30,7 @@ use crate::network::Network;
 use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::worker::{Open, Worker};
 use crate::{handshake, proxy_protocol};
+use fairway_metrics::Fault;
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);

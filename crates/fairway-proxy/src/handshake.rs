@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::peer::Proof;
 use crate::worker::{Adopted, ServerSide, Trusts};
+use fairway_metrics::Fault;
 use fairway_sides::sides::Hop;
 
 /// A client that has shaken hands.

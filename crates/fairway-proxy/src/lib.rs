@@ -3,7 +3,7 @@
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`]; the codecs
-//! are behind the two sides of an exchange, in [`fairway_sides`]. Beside them stand [`worker`], [`publish`], [`metrics`]
+//! are behind the two sides of an exchange, in [`fairway_sides`]. Beside them stand [`worker`], [`publish`]
 //! and [`access_log`].
 //! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
 //! bounds them, memory and descriptors.
@@ -13,20 +13,16 @@ mod access_log;
 mod buffers;
 mod downstream;
 mod exchange;
-mod fault;
 mod filter;
-mod grpc;
 mod handshake;
 mod listener;
 mod listening;
-mod metrics;
 mod network;
 mod options;
 mod peer;
 mod proxy;
 mod proxy_protocol;
 mod publish;
-mod record;
 mod request;
 #[cfg(test)]
 mod testing;
@@ -34,9 +30,9 @@ mod thread;
 mod upstream;
 mod worker;
 
+pub use fairway_metrics::{Fault, Party};
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
 pub use fairway_tls::{IdentityError, SelfSigned};
-pub use fault::{Fault, Party};
 pub use listener::BindError;
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
 pub use proxy::{Proxy, ProxyHandle, StartError};

@@ -14,11 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::listener::BindError;
-use crate::metrics::{Sample, write_cpu, write_memory, write_spent, write_spread, write_text};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::worker::{Neighbours, SharedGuards};
+use fairway_metrics::{Sample, write_cpu, write_memory, write_spent, write_spread, write_text};
 use fairway_tls::IdentityError;
 use fairway_tls::ServerTls;
 

@@ -7,8 +7,8 @@ use fairway_runtime::proxy_header::ProxyHeader;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::fault::Fault;
 use crate::options::ProxyProtocol;
+use fairway_metrics::Fault;
 
 /// Reads the header that must come first.
 pub(crate) async fn read(

@@ -64,6 +64,11 @@ const GROUND: &[Ground] = &[
         why: "which streams are one row or one curve, and in which order",
     },
     Ground {
+        name: "fairway-metrics",
+        module: "fault",
+        why: "the list of reasons why something was not served, which whoever counts, remembers or tells it names",
+    },
+    Ground {
         name: "fairway-lab-traffic",
         module: "load/plan",
         why: "what a stream is asked to do: the words of the generator",
@@ -92,8 +97,13 @@ const GROUND: &[Ground] = &[
     Ground { name: "fairway-pattern", module: "refusal", why: "the error of the crate" },
     Ground {
         name: "fairway-proxy",
-        module: "fault",
-        why: "the list of reasons why something was not served, which whoever refuses, counts or logs it names",
+        module: "buffers",
+        why: "both heads of an exchange and who asks, which every step reads or edits",
+    },
+    Ground {
+        name: "fairway-proxy",
+        module: "network",
+        why: "what tests put in the place of sockets, so that all that leads to an endpoint is generic in it",
     },
     Ground { name: "fairway-routing", module: "request", why: "what is matched" },
     Ground {

@@ -19,7 +19,7 @@ use fairway_runtime::output::OutputSender;
 
 use crate::buffers::Buffers;
 use crate::options::AccessLogFormat;
-use crate::record::Record;
+use fairway_metrics::record::Record;
 
 pub(crate) use words::Seen;
 

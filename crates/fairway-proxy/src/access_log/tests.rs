@@ -16,14 +16,14 @@ use fairway_tls::Agreed;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
-use crate::fault::Fault;
 use crate::listener::ListenerId;
 use crate::options::AccessLogFormat;
 use crate::peer::{Facts, Noted, Peer, Scheme};
-use crate::record::Detour;
-use crate::record::{Record, UpstreamRecord};
 use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
+use fairway_metrics::Fault;
+use fairway_metrics::record::Detour;
+use fairway_metrics::record::{Record, UpstreamRecord};
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\

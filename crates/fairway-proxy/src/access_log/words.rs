@@ -6,9 +6,9 @@ use fairway_log::{
 use fairway_tls::Agreed;
 
 use crate::buffers::Buffers;
-use crate::fault::Fault;
 use crate::peer::{Noted, Peer};
-use crate::record::{Detour, Record};
+use fairway_metrics::Fault;
+use fairway_metrics::record::{Detour, Record};
 
 /// Who asked, and where.
 #[derive(Clone, Copy)]

@@ -11,12 +11,12 @@ use fairway_routing::{Asking, CompiledRule};
 use super::environment::Exchange;
 use super::lookup;
 use super::subrequest::{self, Asker, Question, Unseen};
-use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
 use crate::worker::Loan;
+use fairway_metrics::Fault;
 use fairway_sides::sides::Downstream;
 
 /// What a service says.

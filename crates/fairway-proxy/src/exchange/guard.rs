@@ -12,9 +12,9 @@ use fairway_routing::{AnyOf, RequestStep};
 use super::ask::{self, Answer};
 use super::environment::Exchange;
 use super::respond;
-use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::network::Network;
+use fairway_metrics::Fault;
 use fairway_sides::sides::Downstream;
 
 /// Waits for the word of a step. Whatever does not let the request pass keeps it out.

@@ -9,10 +9,10 @@ use super::forwarded;
 use super::respond::Outcome;
 use super::{respond, subrequest};
 use crate::buffers::Buffers;
-use crate::fault::Fault;
 use crate::network::Network;
-use crate::record::Record;
 use crate::request::body::RequestBody;
+use fairway_metrics::Fault;
+use fairway_metrics::record::Record;
 use fairway_sides::sides::Downstream;
 
 /// Asks for the page of `status`, and gives it to the client.

@@ -10,8 +10,8 @@ use fairway_tls::Shown;
 use super::answer::own_answer;
 use super::verdict::{FilterContext, Verdict};
 use crate::buffers::Buffers;
-use crate::fault::Fault;
 use crate::peer::Scheme;
+use fairway_metrics::Fault;
 
 /// Fields that say something of it. Nobody else's reach the endpoint.
 const FIELDS: [&str; 4] =

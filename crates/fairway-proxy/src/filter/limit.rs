@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::verdict::Verdict;
 use crate::buffers::Buffers;
-use crate::fault::Fault;
+use fairway_metrics::Fault;
 
 /// Counts the request, if it does not come too early.
 pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: IpAddr) -> Verdict<'r> {

@@ -25,8 +25,8 @@ use fairway_routing::{
 };
 
 use crate::buffers::Buffers;
-use crate::fault::Fault;
 use crate::peer::Scheme;
+use fairway_metrics::Fault;
 
 /// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
 pub(crate) fn on_request<'r>(

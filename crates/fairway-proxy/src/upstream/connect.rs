@@ -20,11 +20,11 @@ use rustls_pki_types::ServerName;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::fault::Fault;
-use crate::metrics::Events;
 use crate::network::Network;
 use crate::upstream::endpoint::EndpointIdentity;
 use crate::upstream::room::Room;
+use fairway_metrics::Events;
+use fairway_metrics::Fault;
 use fairway_sides::sides::{Hop, Spoken};
 use fairway_tls::{Identities, client_config};
 

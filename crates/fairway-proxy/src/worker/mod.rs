@@ -22,13 +22,13 @@ use fairway_runtime::waits::Waits;
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::listener::ListenerId;
-use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::publish::Published;
 use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
+use fairway_metrics::{Counters, Gauges, Sample};
 
 pub(crate) use adopted::{Adopted, ServerSide};
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
@@ -70,7 +70,7 @@ impl<N: Network> Worker<N> {
         (log, memory, guards): (AccessLog, Arc<Memory>, SharedGuards),
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let (groups, counters) = (Rc::new(Groups::new()), Counters::new());
+        let (groups, counters) = (Rc::new(Groups::new()), Counters::default());
         let limits = &options.limits;
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, TemplatePart, Timeouts};
 
 use crate::shared::service_url::{ServiceUrl, UrlHost, UrlPlace};
-use crate::shared::variables::{self, template};
+use fairway_model::variables::{self, template};
 
 /// Values as they were written; an absent one is `None`.
 #[derive(Clone, Copy, Debug, Default)]

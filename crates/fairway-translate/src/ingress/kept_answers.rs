@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairway_model::Template;
 
-use crate::shared::variables;
+use fairway_model::variables;
 
 /// ingress-nginx: `auth-cache-duration`.
 const DEFAULT: &str = "200 202 401 5m";

@@ -11,4 +11,3 @@ pub(crate) mod references;
 pub(crate) mod service_url;
 pub(crate) mod text;
 pub(crate) mod transport;
-pub(crate) mod variables;

@@ -10,7 +10,7 @@ use crate::object::ObjectKey;
 use crate::resources::Resources;
 use crate::shared::backend::{BackendRef, ByUrl, Purpose};
 use crate::shared::transport::{Sni, TlsOrigination, Transport};
-use crate::shared::variables::{self, template};
+use fairway_model::variables::{self, template};
 
 /// A URL with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

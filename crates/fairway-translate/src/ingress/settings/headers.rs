@@ -14,7 +14,7 @@ use crate::ingress::external_auth::is_of_the_hop;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::object::{Kind, ObjectKey};
 use crate::resources::Resources;
-use crate::shared::variables;
+use fairway_model::variables;
 
 const ANSWERS: &str = "add-headers";
 const REQUESTS: &str = "proxy-set-headers";

@@ -8,22 +8,22 @@ use crate::fault::Fault;
 
 /// What is remembered of a call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Call {
+pub struct Call {
     /// What its answers are in.
-    pub(crate) dialect: Dialect,
+    pub dialect: Dialect,
     /// `grpc-status`, once it is known.
-    pub(crate) status: Option<u32>,
+    pub status: Option<u32>,
 }
 
 /// What a request speaks.
 #[inline]
-pub(crate) fn dialect_of(head: &Head) -> Dialect {
+pub fn dialect_of(head: &Head) -> Dialect {
     head.first(Known::ContentType).map_or(Dialect::None, Dialect::of)
 }
 
 /// What the answers to a request are in: the client may ask for text, or not, whatever it sends itself.
 #[inline]
-pub(crate) fn dialect_of_answers(request: &Head, asked: Dialect) -> Dialect {
+pub fn dialect_of_answers(request: &Head, asked: Dialect) -> Dialect {
     if !asked.is_web() {
         return asked;
     }
@@ -32,14 +32,14 @@ pub(crate) fn dialect_of_answers(request: &Head, asked: Dialect) -> Dialect {
 }
 
 /// What an answer, or its trailers, say became of the call.
-pub(crate) fn status_of<'a>(mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<u32> {
+pub fn status_of<'a>(mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<u32> {
     let status = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"grpc-status"));
     status.and_then(|(_, value)| read_status(value))
 }
 
 /// The status of a fault. Where nothing better is known, it is what a client would make of the HTTP status
 /// (http-grpc-status-mapping.md).
-pub(crate) fn code_of(fault: Fault) -> Code {
+pub fn code_of(fault: Fault) -> Code {
     match fault {
         // The client itself ended the call, or let it lie.
         Fault::ClientGone | Fault::ClientStalled | Fault::ClientTimeout => Code::Cancelled,
@@ -89,7 +89,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
 
 /// Makes an answer of Fairway's own one for a gRPC client: without messages, with the status and its text as the message. Its
 /// other fields stay. Answers of success are left as they are.
-pub(crate) fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, fault: Option<Fault>) {
+pub fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, fault: Option<Fault>) {
     if call.dialect == Dialect::None || answer.status() < 300 {
         return;
     }
@@ -114,14 +114,14 @@ pub(crate) fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, f
 }
 
 /// What ends a call with this status.
-pub(crate) fn fields(code: Code, message: &[u8]) -> [(&'static str, Vec<u8>); 2] {
+pub fn fields(code: Code, message: &[u8]) -> [(&'static str, Vec<u8>); 2] {
     let mut encoded = Vec::new();
     write_message(message, &mut encoded);
     [("grpc-status", code.number().to_string().into_bytes()), ("grpc-message", encoded)]
 }
 
 /// Writes lines of trailers as the last frame.
-pub(crate) fn write_trailers<E>(
+pub fn write_trailers<E>(
     encoder: &mut Encoder,
     lines: &[u8],
     mut sink: impl FnMut(&[u8]) -> Result<(), E>,
@@ -131,7 +131,7 @@ pub(crate) fn write_trailers<E>(
 }
 
 /// Whether an answer without a body says how long it is: over HTTP/2 the end of its head does.
-pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
+pub fn needs_length(call: &Call, version: Version) -> bool {
     call.dialect != Dialect::Native || version != Version::Http2
 }
 

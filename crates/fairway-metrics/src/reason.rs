@@ -2,7 +2,7 @@
 
 /// Where a fault was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// Before the first request of a connection.
     Connection,
     /// In an exchange.

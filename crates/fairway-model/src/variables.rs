@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use fairway_model::{RuleLabel, Template, TemplatePart};
+use crate::{RuleLabel, Template, TemplatePart};
 
 /// The variables that work, as messages list them.
-pub(crate) const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
+pub const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
                                 $escaped_request_uri, $request_method and $remote_addr";
 
 /// Those that work besides in a text that is only compared.
-pub(crate) const COMPARED: &str = "$remote_user, $http_* and $cookie_*";
+pub const COMPARED: &str = "$remote_user, $http_* and $cookie_*";
 
 /// Reads a text that is only compared, in which any part of a request may stand; else as [`template`].
-pub(crate) fn compared(text: &str) -> Result<Template, String> {
+pub fn compared(text: &str) -> Result<Template, String> {
     read(text, |name| variable(name).or_else(|| said(name)))
 }
 
@@ -50,7 +50,7 @@ fn of_headers(name: &str) -> Option<TemplatePart> {
 }
 
 /// Reads the value of a header, in which more may stand than in a URL that is asked: it decides nothing. Else as [`template`].
-pub(crate) fn header(text: &str) -> Result<Template, String> {
+pub fn header(text: &str) -> Result<Template, String> {
     read(text, |name| {
         let lower = name.to_ascii_lowercase();
         variable(&lower).or_else(|| said(name)).or_else(|| said(&lower)).or_else(|| of_headers(&lower))
@@ -58,7 +58,7 @@ pub(crate) fn header(text: &str) -> Result<Template, String> {
 }
 
 /// Reads a text; the error is the variable that does not work, with its `$`.
-pub(crate) fn template(text: &str) -> Result<Template, String> {
+pub fn template(text: &str) -> Result<Template, String> {
     read(text, variable)
 }
 
@@ -76,7 +76,7 @@ fn read(text: &str, variable: impl Fn(&str) -> Option<TemplatePart>) -> Result<T
 }
 
 /// The part of a request that a variable stands for, by its name without `$` and braces.
-pub(crate) fn variable(name: &str) -> Option<TemplatePart> {
+pub fn variable(name: &str) -> Option<TemplatePart> {
     Some(match name {
         "scheme" | "pass_access_scheme" => TemplatePart::Scheme,
         "host" | "server_name" => TemplatePart::Host,

@@ -13,40 +13,49 @@ use crate::fault::Fault;
 use crate::grpc::Call;
 
 /// One exchange, when it is over.
-pub(crate) struct Record<'a> {
-    pub(crate) began: Instant,
+pub struct Record<'a> {
+    /// When its head was complete.
+    pub began: Instant,
     /// When it was over; none while it is not.
-    pub(crate) ended: Option<Instant>,
-    pub(crate) method: Method,
-    pub(crate) status: u16,
+    pub ended: Option<Instant>,
+    /// The method of the request.
+    pub method: Method,
+    /// The status of the answer; 0 where there is none.
+    pub status: u16,
     /// Head and body of the request.
-    pub(crate) request_bytes: u64,
+    pub request_bytes: u64,
     /// The answer's body, without its framing.
-    pub(crate) body_bytes: u64,
+    pub body_bytes: u64,
     /// Everything that was sent to the client.
-    pub(crate) sent_bytes: u64,
-    pub(crate) fault: Option<Fault>,
-    pub(crate) served_by: ServedBy<'a>,
-    pub(crate) upstream: Option<UpstreamRecord>,
-    pub(crate) call: Call,
+    pub sent_bytes: u64,
+    /// Why the answer is not the endpoint's, or incomplete.
+    pub fault: Option<Fault>,
+    /// What of the configuration served it.
+    pub served_by: ServedBy<'a>,
+    /// The last attempt, where there was one.
+    pub upstream: Option<UpstreamRecord>,
+    /// What became of it as a call of gRPC.
+    pub call: Call,
 }
 
 /// What of the configuration a request belongs to.
 #[derive(Default)]
-pub(crate) struct ServedBy<'a> {
-    pub(crate) rule: Option<&'a CompiledRule>,
+pub struct ServedBy<'a> {
+    /// The rule.
+    pub rule: Option<&'a CompiledRule>,
     /// The host of the rule.
-    pub(crate) host: Option<&'a HostPattern>,
+    pub host: Option<&'a HostPattern>,
     /// The backend of the rule's canary, where it got the request.
-    pub(crate) canary: Option<Arc<Backend>>,
+    pub canary: Option<Arc<Backend>>,
 }
 
 /// Microseconds, at most 71 minutes: a quarter of a `Duration`, of which every idle connection has room for several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Micros(u32);
+pub struct Micros(u32);
 
 impl Micros {
-    pub(crate) fn duration(self) -> Duration {
+    /// The same as a duration.
+    pub fn duration(self) -> Duration {
         Duration::from_micros(u64::from(self.0))
     }
 }
@@ -59,31 +68,35 @@ impl From<Duration> for Micros {
 
 /// Whether a late connect made the attempt look at another endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detour {
+pub enum Detour {
+    /// The endpoint that was chosen first.
     None,
+    /// Another one beside it.
     Hedged,
 }
 
 /// The last attempt, which gave the answer or the failure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UpstreamRecord {
-    pub(crate) endpoint: SocketAddr,
+pub struct UpstreamRecord {
+    /// The endpoint.
+    pub endpoint: SocketAddr,
     /// 0 when no answer came.
-    pub(crate) status: u16,
+    pub status: u16,
     /// 0 for a reused connection.
-    pub(crate) connect: Micros,
+    pub connect: Micros,
     /// From the first byte sent to the answer's head.
-    pub(crate) header: Micros,
+    pub header: Micros,
     /// From the first byte sent to the answer's last.
-    pub(crate) response: Micros,
+    pub response: Micros,
     /// How many attempts it took.
-    pub(crate) attempts: u8,
-    pub(crate) detour: Detour,
+    pub attempts: u8,
+    /// Whether another endpoint was looked at.
+    pub detour: Detour,
 }
 
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
-    pub(crate) fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
+    pub fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
         let none = Micros::default();
         let (response, detour) = (took.into(), Detour::None);
         Self { endpoint, status: 0, connect: none, header: none, response, attempts, detour }
@@ -92,14 +105,14 @@ impl UpstreamRecord {
 
 impl Record<'_> {
     /// The endpoint's answer ended so long after its head.
-    pub(crate) fn answered(&mut self, body: Duration) {
+    pub fn answered(&mut self, body: Duration) {
         if let Some(upstream) = &mut self.upstream {
             upstream.response = (upstream.header.duration() + body).into();
         }
     }
 
     /// Another backend made the answer: what it was counts.
-    pub(crate) fn take_answer_of(&mut self, other: &Record<'_>) {
+    pub fn take_answer_of(&mut self, other: &Record<'_>) {
         self.ended = other.ended;
         self.status = other.status;
         self.body_bytes = other.body_bytes;
@@ -108,12 +121,12 @@ impl Record<'_> {
     }
 
     /// From the request's head to the answer's last byte.
-    pub(crate) fn took(&self) -> Duration {
+    pub fn took(&self) -> Duration {
         self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))
     }
 
     /// Nothing known yet but when it began.
-    pub(crate) fn new(began: Instant, head_bytes: u32) -> Self {
+    pub fn new(began: Instant, head_bytes: u32) -> Self {
         Self {
             began,
             ended: None,

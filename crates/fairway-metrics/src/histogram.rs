@@ -1,19 +1,22 @@
 //! Histograms with the bucket bounds of ingress-nginx, so that its dashboards read ours.
 
 /// Seconds, in microseconds: 0.005 to 10.
-pub(crate) const TIME: [u64; 11] =
+pub const TIME: [u64; 11] =
     [5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000];
 /// Bytes of a request or an answer.
-pub(crate) const LENGTH: [u64; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+pub const LENGTH: [u64; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 /// Bytes sent.
-pub(crate) const SIZE: [u64; 7] = [10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+pub const SIZE: [u64; 7] = [10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// Observations of one quantity: per bucket (not cumulative), in all, and their sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Histogram<const N: usize> {
-    pub(crate) buckets: [u64; N],
-    pub(crate) count: u64,
-    pub(crate) sum: u64,
+pub struct Histogram<const N: usize> {
+    /// Observations by the bucket that they fell in.
+    pub buckets: [u64; N],
+    /// All of them, those above the last bucket too.
+    pub count: u64,
+    /// What they add up to.
+    pub sum: u64,
 }
 
 impl<const N: usize> Default for Histogram<N> {
@@ -24,7 +27,7 @@ impl<const N: usize> Default for Histogram<N> {
 
 impl<const N: usize> Histogram<N> {
     /// Counts `value` in the first bucket whose bound it does not exceed.
-    pub(crate) fn observe(&mut self, bounds: &[u64; N], value: u64) {
+    pub fn observe(&mut self, bounds: &[u64; N], value: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         if let Some(bucket) = bounds.iter().position(|bound| value <= *bound) {
@@ -32,7 +35,8 @@ impl<const N: usize> Histogram<N> {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
         for (own, more) in self.buckets.iter_mut().zip(other.buckets) {
             *own += more;
         }

@@ -3,49 +3,55 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::http2::Event;
-use super::reason::Reason;
-use super::series::Series;
+use crate::http2::Event;
+use crate::reason::Reason;
+use crate::series::Series;
 
 /// What a worker counted until now.
 #[derive(Clone, Default)]
-pub(crate) struct Sample {
-    pub(crate) counts: BTreeMap<&'static str, u64>,
+pub struct Sample {
+    /// Counters by their names.
+    pub counts: BTreeMap<&'static str, u64>,
     /// Late connects by what became of them.
-    pub(crate) hedges: BTreeMap<&'static str, u64>,
-    pub(crate) gauges: Gauges,
-    pub(crate) open_connections: u64,
-    pub(crate) reasons: BTreeMap<Reason, u64>,
+    pub hedges: BTreeMap<&'static str, u64>,
+    /// What it holds now.
+    pub gauges: Gauges,
+    /// Connections of clients.
+    pub open_connections: u64,
+    /// Faults by where they were met.
+    pub reasons: BTreeMap<Reason, u64>,
     /// Of clients' connections of HTTP/2.
-    pub(crate) http2: BTreeMap<Event, u64>,
-    pub(crate) upstream_http2: BTreeMap<Event, u64>,
-    pub(crate) series: Vec<Series>,
+    pub http2: BTreeMap<Event, u64>,
+    /// Of connections of HTTP/2 to endpoints.
+    pub upstream_http2: BTreeMap<Event, u64>,
+    /// Requests by their labels.
+    pub series: Vec<Series>,
 }
 
 /// What a worker holds now.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Gauges {
+pub struct Gauges {
     /// Idle connections to endpoints.
-    pub(crate) upstream_idle: u64,
+    pub upstream_idle: u64,
     /// Log lines that were dropped because the log's reader was slow.
-    pub(crate) log_dropped: u64,
+    pub log_dropped: u64,
     /// How long the last worker took to adopt the current snapshot after its publication.
-    pub(crate) adoption: Duration,
+    pub adoption: Duration,
     /// Workers that refuse work for want of memory.
-    pub(crate) shedding_workers: u64,
+    pub shedding_workers: u64,
     /// Open streams of clients.
-    pub(crate) http2_streams: u64,
+    pub http2_streams: u64,
     /// Bytes that windows of clients' uploads have grown by.
-    pub(crate) http2_window: u64,
+    pub http2_window: u64,
     /// Exchanges under way.
-    pub(crate) exchanges: u64,
+    pub exchanges: u64,
     /// Time that the worker's thread has spent on CPUs.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
 }
 
 impl Sample {
     /// Adds another worker's.
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         for (name, value) in other.counts {
             *self.counts.entry(name).or_default() += value;
         }

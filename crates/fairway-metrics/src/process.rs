@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairway_runtime::spent::Spent;
 
-use super::lines::{head, joined, line, single};
-use super::reason::Stage;
-use super::sample::Sample;
 use crate::fault::Fault;
+use crate::lines::{head, joined, line, single};
+use crate::reason::Stage;
+use crate::sample::Sample;
 
 const PROCESS: &str = "nginx_ingress_controller_nginx_process_";
 
 /// Connections and requests, of all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     open: u64,
     /// Connections that were taken.
     handled: u64,
@@ -26,7 +26,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// What `sample` says.
-    pub(super) fn of(sample: &Sample) -> Self {
+    pub(crate) fn of(sample: &Sample) -> Self {
         let handled = sample.counts.get("connections_accepted_total").copied().unwrap_or_default();
         let refused = sample.reasons.get(&(Stage::Connection, Fault::Overloaded.label()));
         Self {
@@ -39,7 +39,7 @@ impl Traffic {
     }
 
     /// Writes it. A request whose head is still arriving is one under way: `reading` of nginx has no count of its own.
-    pub(super) fn write(&self, identity: &str, out: &mut String) {
+    pub(crate) fn write(&self, identity: &str, out: &mut String) {
         let idle = self.open.saturating_sub(self.under_way);
         let now = [("active", self.open), ("writing", self.under_way), ("waiting", idle)];
         by_state(out, ("connections", "gauge"), identity, &now);
@@ -58,7 +58,7 @@ fn by_state(out: &mut String, (name, kind): (&str, &str), identity: &str, states
 }
 
 /// Writes what the process has spent, which serves since `started`.
-pub(crate) fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut String) {
+pub fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut String) {
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let memory = spent.memory;
     let storage = spent.storage;
@@ -80,11 +80,11 @@ pub(crate) fn write_spent(spent: &Spent, started: SystemTime, identity: &str, ou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Counters, Gauges};
+    use crate::{Counters, Gauges};
 
     #[test]
     fn connections_that_a_limit_refused_are_accepted_and_not_handled() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         counters.connection_opened();
         counters.connection_opened();
         counters.refused(Fault::Overloaded);

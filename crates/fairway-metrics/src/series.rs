@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairway_message::Method;
 use fairway_model::RuleLabels;
 
-use super::histogram::{Histogram, LENGTH, SIZE, TIME};
+use crate::histogram::{Histogram, LENGTH, SIZE, TIME};
 use crate::record::Record;
 
 /// Series a worker keeps; what comes beyond is counted under empty labels.
@@ -16,27 +16,27 @@ const MOST: usize = 10_000;
 
 /// Labels of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SeriesLabels {
-    pub(crate) rule: RuleLabels,
-    pub(crate) host: String,
+pub struct SeriesLabels {
+    pub rule: RuleLabels,
+    pub host: String,
     /// Where a canary got the requests, its backend by the name that ingress-nginx gives it.
-    pub(crate) canary: String,
-    pub(crate) method: Method,
-    pub(crate) status: u16,
+    pub canary: String,
+    pub method: Method,
+    pub status: u16,
 }
 
 /// What is observed of the exchanges of one series.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
-    pub(crate) labels: SeriesLabels,
-    pub(crate) requests: u64,
-    pub(crate) request_time: Histogram<11>,
-    pub(crate) response_time: Histogram<11>,
-    pub(crate) header_time: Histogram<11>,
-    pub(crate) connect_time: Histogram<11>,
-    pub(crate) request_size: Histogram<10>,
-    pub(crate) response_size: Histogram<10>,
-    pub(crate) bytes_sent: Histogram<7>,
+pub struct Series {
+    pub labels: SeriesLabels,
+    pub requests: u64,
+    pub request_time: Histogram<11>,
+    pub response_time: Histogram<11>,
+    pub header_time: Histogram<11>,
+    pub connect_time: Histogram<11>,
+    pub request_size: Histogram<10>,
+    pub response_size: Histogram<10>,
+    pub bytes_sent: Histogram<7>,
 }
 
 /// Rule, canary or not, method and status in one number: rule identifiers are small and never reused. A rule that changes gets another

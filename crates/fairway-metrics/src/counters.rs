@@ -9,22 +9,25 @@ use fairway_grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
-use super::http2::Http2;
-use super::reason::{Reason, Stage};
-use super::sample::{Gauges, Sample};
-use super::series::SeriesTable;
 use crate::fault::Fault;
+use crate::http2::Http2;
+use crate::reason::{Reason, Stage};
 use crate::record::Record;
+use crate::sample::{Gauges, Sample};
+use crate::series::SeriesTable;
 
 /// The counters of one worker.
-pub(crate) struct Counters {
+pub struct Counters {
     connections: Connections,
     handshakes: Handshakes,
-    pub(crate) adoptions: Cell<u64>,
+    /// Snapshots that were adopted.
+    pub adoptions: Cell<u64>,
     /// From the publication of the current snapshot to its adoption.
-    pub(crate) adoption: Cell<Duration>,
-    pub(crate) attempts: Attempts,
-    pub(crate) http2: Http2,
+    pub adoption: Cell<Duration>,
+    /// What happened on the way to answers.
+    pub attempts: Attempts,
+    /// What happened on connections of HTTP/2.
+    pub http2: Http2,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
@@ -49,37 +52,37 @@ struct Handshakes {
 
 /// What happened on the way to an answer.
 #[derive(Default)]
-pub(crate) struct Attempts {
+pub struct Attempts {
     /// Requests sent to an endpoint.
-    pub(crate) sent: Cell<u64>,
+    pub sent: Cell<u64>,
     /// Connections made to endpoints.
-    pub(crate) connected: Cell<u64>,
+    pub connected: Cell<u64>,
     /// Requests that were given up because the endpoint did not acknowledge them.
-    pub(crate) unacknowledged: Cell<u64>,
+    pub unacknowledged: Cell<u64>,
     /// Attempts after the first.
-    pub(crate) retried: Cell<u64>,
+    pub retried: Cell<u64>,
     /// Reused connections that were found dead.
-    pub(crate) stale: Cell<u64>,
+    pub stale: Cell<u64>,
     /// Endpoints that were ejected.
-    pub(crate) ejected: Cell<u64>,
-    pub(crate) hedges: Hedges,
+    pub ejected: Cell<u64>,
+    pub hedges: Hedges,
     /// Non-idempotent requests that were written and then lost: failed, never sent twice.
-    pub(crate) lost: Cell<u64>,
+    pub lost: Cell<u64>,
 }
 
 /// What became of connects that were late.
 #[derive(Default)]
-pub(crate) struct Hedges {
+pub struct Hedges {
     /// Another endpoint's connect was there first.
-    pub(crate) won: Cell<u64>,
+    pub won: Cell<u64>,
     /// Another endpoint's connect was begun, and the late one was there first after all, or none came.
-    pub(crate) lost: Cell<u64>,
+    pub lost: Cell<u64>,
     /// An idle connection to another endpoint was used instead, which costs no connect.
-    pub(crate) reused: Cell<u64>,
+    pub reused: Cell<u64>,
     /// The endpoint was suspect already: its connect was given up for one to another endpoint.
-    pub(crate) moved: Cell<u64>,
+    pub moved: Cell<u64>,
     /// The budget allowed no other connect at that time.
-    pub(crate) refused: Cell<u64>,
+    pub refused: Cell<u64>,
 }
 
 impl Hedges {
@@ -101,12 +104,13 @@ struct Bytes {
 }
 
 /// Adds one.
-pub(crate) fn count(cell: &Cell<u64>) {
+pub fn count(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
-impl Counters {
-    pub(crate) fn new() -> Self {
+impl Default for Counters {
+    /// Nothing counted yet.
+    fn default() -> Self {
         Self {
             connections: Connections::default(),
             handshakes: Handshakes::default(),
@@ -119,34 +123,39 @@ impl Counters {
             series: RefCell::new(SeriesTable::new()),
         }
     }
+}
 
-    pub(crate) fn connection_opened(&self) {
+impl Counters {
+    /// A client connected.
+    pub fn connection_opened(&self) {
         count(&self.connections.accepted);
         count(&self.connections.open);
     }
 
     /// Another worker had accepted it.
-    pub(crate) fn connection_taken_over(&self) {
+    pub fn connection_taken_over(&self) {
         count(&self.connections.taken_over);
         count(&self.connections.open);
     }
 
-    pub(crate) fn connection_closed(&self) {
+    /// A connection of a client is gone.
+    pub fn connection_closed(&self) {
         self.connections.open.set(self.connections.open.get().saturating_sub(1));
         self.connections.closed.notify_one();
     }
 
-    pub(crate) fn open_connections(&self) -> u64 {
+    /// Connections of clients that are open.
+    pub fn open_connections(&self) -> u64 {
         self.connections.open.get()
     }
 
     /// The same, as it changes.
-    pub(crate) fn open(&self) -> Rc<Cell<u64>> {
+    pub fn open(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.connections.open)
     }
 
     /// Waits until no connection is open, at most for `limit`.
-    pub(crate) async fn connections_closed(&self, limit: Duration) {
+    pub async fn connections_closed(&self, limit: Duration) {
         let all = async {
             while self.open_connections() > 0 {
                 self.connections.closed.notified().await;
@@ -157,18 +166,20 @@ impl Counters {
     }
 
     /// A connection was refused before its first request.
-    pub(crate) fn refused(&self, fault: Fault) {
+    pub fn refused(&self, fault: Fault) {
         self.reason(Stage::Connection, fault);
     }
 
-    pub(crate) fn handshake<S>(&self, took: Duration, stream: &TlsStream<S>) {
+    /// A handshake succeeded.
+    pub fn handshake<S>(&self, took: Duration, stream: &TlsStream<S>) {
         let resumed = stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
         count(if resumed { &self.handshakes.resumed } else { &self.handshakes.full });
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.handshakes.microseconds.set(self.handshakes.microseconds.get().saturating_add(micros));
     }
 
-    pub(crate) fn handshake_failed(&self, fault: Fault) {
+    /// A handshake failed.
+    pub fn handshake_failed(&self, fault: Fault) {
         let label = match fault {
             Fault::ClientTimeout => "handshake_timeout",
             Fault::NoListener => fault.label(),
@@ -178,7 +189,7 @@ impl Counters {
     }
 
     /// An exchange is over.
-    pub(crate) fn exchange(&self, record: &Record<'_>) {
+    pub fn exchange(&self, record: &Record<'_>) {
         self.bytes.received.set(self.bytes.received.get() + record.request_bytes);
         self.bytes.sent.set(self.bytes.sent.get() + record.sent_bytes);
         if let Some(fault) = record.fault {
@@ -199,7 +210,7 @@ impl Counters {
     }
 
     /// Everything, copied.
-    pub(crate) fn sample(&self, gauges: Gauges) -> Sample {
+    pub fn sample(&self, gauges: Gauges) -> Sample {
         let attempts = &self.attempts;
         let counts = [
             ("connections_accepted_total", self.connections.accepted.get()),

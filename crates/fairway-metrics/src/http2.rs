@@ -11,36 +11,36 @@ pub(crate) type Event = (&'static str, &'static str);
 
 /// What happened on connections, counted by reason; copies count together.
 #[derive(Clone, Default)]
-pub(crate) struct Events(Rc<RefCell<BTreeMap<Event, u64>>>);
+pub struct Events(Rc<RefCell<BTreeMap<Event, u64>>>);
 
 impl Events {
     /// Something happened on a connection.
-    pub(crate) fn note(&self, note: Note) {
+    pub fn note(&self, note: Note) {
         let mut events = self.0.borrow_mut();
         *events.entry((note.what.label(), note.reason)).or_default() += u64::from(note.count);
     }
 
     /// What was counted, copied.
-    pub(super) fn counted(&self) -> BTreeMap<Event, u64> {
+    pub(crate) fn counted(&self) -> BTreeMap<Event, u64> {
         self.0.borrow().clone()
     }
 }
 
 /// Of one worker.
 #[derive(Default)]
-pub(crate) struct Http2 {
+pub struct Http2 {
     streams: Rc<Cell<u64>>,
     /// Requests that waited before they began, because clients took back too many.
-    pub(crate) held: Cell<u64>,
+    pub held: Cell<u64>,
     /// Of clients.
-    pub(crate) clients: Events,
+    pub clients: Events,
     /// Of endpoints.
-    pub(crate) endpoints: Events,
+    pub endpoints: Events,
 }
 
 impl Http2 {
     /// Open streams of clients, as their number changes.
-    pub(crate) fn streams(&self) -> Rc<Cell<u64>> {
+    pub fn streams(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.streams)
     }
 }

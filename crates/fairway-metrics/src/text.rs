@@ -4,17 +4,17 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::histogram::{Histogram, LENGTH, SIZE, TIME};
-use super::lines::{escape, head, joined, line, single};
-use super::process::Traffic;
-use super::reason::Stage;
-use super::sample::Sample;
-use super::series::{Series, SeriesLabels, merged};
+use crate::histogram::{Histogram, LENGTH, SIZE, TIME};
+use crate::lines::{escape, head, joined, line, single};
+use crate::process::Traffic;
+use crate::reason::Stage;
+use crate::sample::Sample;
+use crate::series::{Series, SeriesLabels, merged};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
 
 /// Writes everything of `sample`; `identity` are the labels that say in ingress-nginx which controller a metric is of.
-pub(crate) fn write(sample: Sample, identity: &str, out: &mut String) {
+pub fn write(sample: Sample, identity: &str, out: &mut String) {
     Traffic::of(&sample).write(identity, out);
     let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
     for (name, value) in &counts {
@@ -63,14 +63,14 @@ pub(crate) fn write(sample: Sample, identity: &str, out: &mut String) {
 }
 
 /// Writes the memory in use and its budget.
-pub(crate) fn write_memory((used, budget): (u64, u64), out: &mut String) {
+pub fn write_memory((used, budget): (u64, u64), out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
         single(out, (name, "gauge"), "", value);
     }
 }
 
 /// Writes the time that each worker, by its number, has spent on CPUs.
-pub(crate) fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
+pub fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
     head(out, "fairway_worker_cpu_seconds_total", "counter");
     for (worker, cpu) in workers {
         let labels = format!("worker=\"{worker}\"");
@@ -79,7 +79,7 @@ pub(crate) fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
 }
 
 /// Writes how many connections of HTTP/2 each worker has.
-pub(crate) fn write_spread(workers: &[u64], out: &mut String) {
+pub fn write_spread(workers: &[u64], out: &mut String) {
     head(out, "fairway_http2_connections_open", "gauge");
     for (worker, open) in workers.iter().enumerate() {
         line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
@@ -168,13 +168,13 @@ fn method(method: fairway_message::Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Counters, Gauges};
     use crate::record::Record;
+    use crate::{Counters, Gauges};
     use fairway_runtime::clock::Instant;
 
     #[test]
     fn buckets_have_the_bounds_that_dashboards_select() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         counters.exchange(&Record::new(Instant::now(), 10));
         let mut text = String::new();
         write(counters.sample(Gauges::default()), "controller_pod=\"p\"", &mut text);

@@ -1,0 +1,23 @@
+//! What becomes of an exchange, and what a worker counts of it: the [`Fault`] that ended it, the [`record`] that is left of it,
+//! the counters that it adds to, and the text of the Prometheus format that is made of them. Never serves a request, and is
+//! read by nobody but who scrapes.
+
+mod counters;
+mod fault;
+pub mod grpc;
+pub mod histogram;
+mod http2;
+mod lines;
+mod process;
+mod reason;
+pub mod record;
+mod sample;
+mod series;
+mod text;
+
+pub use counters::{Counters, Hedges, count};
+pub use fault::{Fault, Party};
+pub use http2::Events;
+pub use process::write_spent;
+pub use sample::{Gauges, Sample};
+pub use text::{write as write_text, write_cpu, write_memory, write_spread};
