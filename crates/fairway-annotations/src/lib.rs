@@ -1,10 +1,11 @@
 //! Fairway's own annotations, `fairway.dev/...`: typed forms of what people write in snippets of nginx. The text of a value goes in,
-//! and a filter of the model comes out, or what is wrong with the text. Knows no Ingress.
+//! and a filter of the model comes out, or what is wrong with the text. Knows no Ingress. [`text`] reads the values of ingress-nginx's annotations and settings, as Go and nginx do.
 
 mod deny;
 mod headers;
 mod real_ip;
 mod redirect;
+pub mod text;
 mod value;
 
 pub use deny::deny;

@@ -6,7 +6,7 @@ use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::object::{Kind, ObjectKey, Sourced};
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// An Ingress that is being read: its annotations, and what is wrong with it so far.
 pub(crate) struct Reader<'a> {

@@ -26,8 +26,8 @@ use crate::ingress::to_https::{self, ToHttps};
 use crate::object::ObjectKey;
 use crate::shared::backend::{BackendRef, Purpose, ResolveError, Via};
 use crate::shared::balance::Balance;
-use crate::shared::text::switch;
 use crate::shared::transport::Transport;
+use fairway_annotations::text::switch;
 
 /// How a backend is used.
 struct Settings<'a> {

@@ -9,5 +9,4 @@ pub(crate) mod external;
 pub(crate) mod issued;
 pub(crate) mod references;
 pub(crate) mod service_url;
-pub(crate) mod text;
 pub(crate) mod transport;

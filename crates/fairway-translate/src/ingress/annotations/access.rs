@@ -12,7 +12,7 @@ use crate::ingress::contributions::Phase;
 use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
 use crate::ingress::trust::AddressSource;
-use crate::shared::text;
+use fairway_annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -21,7 +21,7 @@ use crate::object::ObjectKey;
 use crate::shared::backend::Purpose;
 use crate::shared::references::Referenced;
 use crate::shared::service_url::{ServiceUrl, UrlPlace};
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);

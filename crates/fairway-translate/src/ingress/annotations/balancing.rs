@@ -10,7 +10,7 @@ use crate::ingress::reader::Reader;
 use crate::ingress::values::value;
 use crate::shared::backend::Via;
 use crate::shared::balance::HashBy;
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

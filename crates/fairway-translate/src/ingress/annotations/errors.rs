@@ -5,7 +5,7 @@ use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::errors::Errors;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::object::ObjectKey;
-use crate::shared::text;
+use fairway_annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

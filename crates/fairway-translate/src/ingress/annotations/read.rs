@@ -14,7 +14,7 @@ use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::options::UnsupportedProtection;
 use crate::shared::references::Referenced;
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// What all families make of the requests of an Ingress.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {

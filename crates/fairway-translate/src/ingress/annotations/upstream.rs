@@ -14,8 +14,8 @@ use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
 use crate::object::{ObjectKey, Sourced};
 use crate::shared::certificate::{self, secret_value};
-use crate::shared::text::switch;
 use crate::shared::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
+use fairway_annotations::text::switch;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -10,7 +10,7 @@ use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
 use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// The values as they were written.
 #[derive(Debug, Default)]

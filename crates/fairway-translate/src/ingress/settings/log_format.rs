@@ -7,7 +7,7 @@ use fairway_model::{Escape, LogFormat, Origin, ReadFormat, Settings};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::settings::problem::KeyProblem;
 use crate::options::LogFormatChoice;
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// The values as they were written.
 #[derive(Debug, Default)]

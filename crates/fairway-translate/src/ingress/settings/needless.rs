@@ -2,7 +2,7 @@
 //! knows what is lost and what is simply not needed.
 
 use crate::ingress::settings::problem::KeyProblem;
-use crate::shared::text::switch;
+use fairway_annotations::text::switch;
 
 /// What becomes of a key.
 enum Fate {

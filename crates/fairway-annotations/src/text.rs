@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 /// A switch as Go's `strconv.ParseBool` reads it.
-pub(crate) fn switch(text: &str) -> Option<bool> {
+pub fn switch(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -15,7 +15,7 @@ pub(crate) fn switch(text: &str) -> Option<bool> {
 }
 
 /// A size as nginx reads it (`ngx_parse_offset`): digits and at most one of `k`, `m`, `g`.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
+pub fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
         "" => 1,
@@ -29,7 +29,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
 }
 
 /// A time as nginx reads it: a whole number of seconds, or with one of `ms`, `s`, `m`, `h`, `d`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
     let unit = match &text[digits.len()..] {
@@ -44,7 +44,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Comma-separated addresses and ranges, sorted; the error is the first that is neither.
-pub(crate) fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
+pub fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
     let mut ranges = text.split(',').map(str::trim).map(range).collect::<Result<Vec<_>, _>>()?;
     ranges.sort();
     ranges.dedup();
@@ -52,13 +52,13 @@ pub(crate) fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
 }
 
 /// An address or a range.
-pub(crate) fn range(text: &str) -> Result<IpNet, &str> {
+pub fn range(text: &str) -> Result<IpNet, &str> {
     let net = text.parse::<IpNet>().map(|net| net.trunc());
     net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text)
 }
 
 /// Statuses of errors, separated by commas; in ascending order, each once.
-pub(crate) fn statuses(text: &str) -> Option<Vec<u16>> {
+pub fn statuses(text: &str) -> Option<Vec<u16>> {
     let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
     let read = |text: &str| text.parse().ok().filter(|status| (400..=599).contains(status));
     let mut statuses = texts.map(read).collect::<Option<Vec<u16>>>()?;
