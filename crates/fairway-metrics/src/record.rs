@@ -1,6 +1,7 @@
 //! What is remembered of an exchange for metrics and the access log.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::grpc::Call;
 pub struct Record<'a> {
     /// When its head was complete.
     pub began: Instant,
-    /// When it was over; none while it is not.
-    pub ended: Option<Instant>,
+    /// How long it took, in nanoseconds and one more; none while it is not over.
+    took: Option<NonZeroU64>,
     /// The method of the request.
     pub method: Method,
     /// The status of the answer; 0 where there is none.
@@ -113,7 +114,10 @@ impl Record<'_> {
 
     /// Another backend made the answer: what it was counts.
     pub fn take_answer_of(&mut self, other: &Record<'_>) {
-        self.ended = other.ended;
+        self.took = None;
+        if let Some(ended) = other.ended() {
+            self.end(ended);
+        }
         self.status = other.status;
         self.body_bytes = other.body_bytes;
         self.fault = other.fault;
@@ -122,14 +126,26 @@ impl Record<'_> {
 
     /// From the request's head to the answer's last byte.
     pub fn took(&self) -> Duration {
-        self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))
+        self.took.map_or(Duration::ZERO, |took| Duration::from_nanos(took.get() - 1))
+    }
+
+    /// It is over.
+    pub fn end(&mut self, at: Instant) {
+        let took = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
+        self.took = NonZeroU64::new(took.saturating_add(1));
+    }
+
+    /// When it was over; none while it is not.
+    #[must_use]
+    pub fn ended(&self) -> Option<Instant> {
+        self.took.map(|_| self.began + self.took())
     }
 
     /// Nothing known yet but when it began.
     pub fn new(began: Instant, head_bytes: u32) -> Self {
         Self {
             began,
-            ended: None,
+            took: None,
             method: Method::Other,
             status: 0,
             request_bytes: u64::from(head_bytes),

@@ -74,6 +74,7 @@ impl Site {
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
         manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[self.web]));
         manifests.put("other.yaml", service_with_endpoints(("shop", "other"), 80, &[self.other]));
+        manifests.put("own-service.yaml", service_with_endpoints(("shop", "own"), 80, &[self.web]));
         manifests.put("cert.yaml", self.leaf.secret_yaml("shop", "cert"));
         manifests.put("basic.yaml", PASSWORDS);
         manifests
@@ -417,7 +418,8 @@ fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected
     expect("extra.test", "service that the backend saw", "Ingress shop/extra", second);
 
     for manifests in [from, to] {
-        manifests.put("canary.yaml", ingress("canary").route("canary.test", "/", web).yaml());
+        // A canary acts for everybody who uses the Service.
+        manifests.put("canary.yaml", ingress("canary").route("canary.test", "/", ("own", 80)).yaml());
         let control = ingress("control").tls(Some("cert"), &["control.test"]).route("control.test", "/", web);
         manifests.put("control.yaml", control.yaml());
         let named = ingress("named").tls(Some("own"), &["named.test"]).route("named.test", "/", web);

@@ -46,7 +46,7 @@ fn buffers(head: &[u8]) -> Buffers {
 /// An exchange of 12 milliseconds with an answer of ten bytes.
 fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a> {
     let mut record = Record::new(Instant::now(), 100);
-    record.ended = Some(record.began + Duration::from_micros(12_345));
+    record.end(record.began + Duration::from_micros(12_345));
     record.status = fault.map_or(200, Fault::status);
     record.body_bytes = 10;
     record.sent_bytes = 99;

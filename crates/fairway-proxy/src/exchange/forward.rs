@@ -360,7 +360,7 @@ fn hand_on<N: Network, D: Downstream>(
             exchange.record.answered(ended - headed);
             match relayed {
                 Ok((persistence, reusable)) => {
-                    exchange.record.ended = Some(ended);
+                    exchange.record.end(ended);
                     match reusable {
                         true => lease.give_back(ended, &exchange.env.worker.pool_limits()),
                         false => drop(lease),

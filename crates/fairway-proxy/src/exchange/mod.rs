@@ -105,7 +105,8 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
                 .await
             }
         };
-        let ended = *record.ended.get_or_insert_with(Instant::now);
+        let ended = record.ended().unwrap_or_else(Instant::now);
+        record.end(ended);
         record.sent_bytes = client_side.down.sent() - record.sent_bytes;
         worker.counters.exchange(&record);
         let peer = &client_side.peer;
