@@ -364,11 +364,16 @@ struct Expected {
     field: String,
 }
 
-fn plant_annotations(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected>) {
+fn plant_annotations(web: SocketAddr, (from, to): (&Manifests, &Manifests), expected: &mut Vec<Expected>) {
     for it in PLANTED {
         let host = format!("{}.test", it.name);
         for (manifests, annotations) in [(from, it.from), (to, it.to)] {
-            let mut ingress = ingress(it.name).route(&host, "/", ("web", 80));
+            // A Service of its own: what balances one is that of all who use it.
+            manifests.put(
+                &format!("{}-service.yaml", it.name),
+                service_with_endpoints(("shop", it.name), 80, &[web]),
+            );
+            let mut ingress = ingress(it.name).route(&host, "/", (it.name, 80));
             if !it.name.starts_with("plain") {
                 ingress = ingress.tls(Some("cert"), &[&host]);
             }
@@ -439,7 +444,7 @@ async fn each_planted_difference_is_found_and_explained_by_its_object() {
     let site = Site::new().await;
     let (one, other) = (site.manifests(), site.manifests());
     let mut expected = Vec::new();
-    plant_annotations(&one, &other, &mut expected);
+    plant_annotations(site.web, (&one, &other), &mut expected);
     plant_structure(&one, &other, &mut expected);
     assert!(expected.len() >= 20);
     let (from, to) = tokio::join!(serving(&one, &[]), serving(&other, &[]));
