@@ -194,6 +194,21 @@ impl Bench {
         text + "\n" + &self.goals() + &self.memories()
     }
 
+    /// What a peer keeps in less memory than Fairway.
+    pub(super) fn lighter(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for findings in &self.results {
+            let Some(own) = findings.memory.iter().find(|one| one.peer == "fairway") else { continue };
+            let is_lighter = |one: &&Memory| one.peer != "floor" && one.each() < own.each();
+            let kib = |one: &Memory| number::figure(one.each() / 1024.0);
+            found.extend(findings.memory.iter().filter(is_lighter).map(|one| {
+                let (what, version) = (title(&findings.scenario.name), self.version(&one.peer));
+                format!("memory of {what}: Fairway {} KiB, {} {version} {} KiB", kib(own), one.peer, kib(one))
+            }));
+        }
+        found
+    }
+
     /// Memory of what does nothing, of all peers.
     fn memories(&self) -> String {
         let measured: Vec<_> = self.results.iter().filter(|findings| !findings.memory.is_empty()).collect();

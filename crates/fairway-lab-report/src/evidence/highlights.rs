@@ -48,8 +48,8 @@ pub(super) fn page(
     text += "\nGoals that were missed:\n\n";
     let missed = bench.missed().into_iter().chain(cluster::missed(root)?);
     missed.for_each(|missed| text += &format!("* {missed}\n"));
-    text += "\nLaboratory runs in which a peer did better than Fairway:\n\n";
-    behind(runs).iter().for_each(|behind| text += &format!("* {behind}\n"));
+    text += "\nWhere a peer did better than Fairway:\n\n";
+    bench.lighter().iter().chain(&behind(runs)).for_each(|behind| text += &format!("* {behind}\n"));
     Ok(text)
 }
 
