@@ -19,7 +19,7 @@ struct Edit {
 }
 
 /// What says where a message ends, or belongs to one connection, is the proxy's own (RFC 9110 §7.6.1), and there is one `Host`.
-const NOT_EDITED: [&str; 10] = [
+const OF_THE_HOP: [&str; 10] = [
     "connection",
     "content-length",
     "host",
@@ -31,6 +31,12 @@ const NOT_EDITED: [&str; 10] = [
     "upgrade",
     "http2-settings",
 ];
+
+/// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
+#[must_use]
+pub fn is_of_the_hop(name: &str) -> bool {
+    OF_THE_HOP.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
+}
 
 /// `request-headers`: what the endpoint gets.
 ///
@@ -55,7 +61,7 @@ fn edit(value: &str) -> Result<HeaderEdit, String> {
     }
     for name in remove.iter().chain(set.keys()).chain(add.keys()) {
         header_name(name)?;
-        if NOT_EDITED.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_of_the_hop(name) {
             let instead = if name.eq_ignore_ascii_case("host") { "; use upstream-vhost" } else { "" };
             return Err(format!("{name} is the proxy's own and cannot be changed{instead}"));
         }

@@ -9,6 +9,6 @@ pub mod text;
 mod value;
 
 pub use deny::deny;
-pub use headers::{request_headers, response_headers};
+pub use headers::{is_of_the_hop, request_headers, response_headers};
 pub use real_ip::real_ip;
 pub use redirect::redirect;

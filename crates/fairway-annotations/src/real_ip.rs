@@ -1,11 +1,10 @@
 //! `real-ip`: who the client is, where a content delivery network or another proxy in front says so.
 
-use std::net::IpAddr;
-
 use fairway_model::{Filter, RealIp};
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use crate::text::range;
 use crate::value::{header_name, object};
 
 #[derive(Deserialize)]
@@ -41,8 +40,7 @@ pub fn real_ip(value: &str) -> Result<Filter, String> {
 }
 
 fn parse(text: &str) -> Result<IpNet, String> {
-    let range = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    match range {
+    match range(text) {
         Ok(range) if range.prefix_len() == 0 => {
             Err(format!("{text} is everybody: each client could claim any address"))
         }

@@ -98,20 +98,7 @@ fn headers(list: &str) -> Result<Vec<Arc<str>>, String> {
 
 /// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
 pub(crate) fn is_of_the_hop(name: &str) -> bool {
-    const NAMES: [&str; 11] = [
-        "host",
-        "connection",
-        "content-length",
-        "expect",
-        "http2-settings",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    NAMES.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
+    fairway_annotations::is_of_the_hop(name) || name.eq_ignore_ascii_case("expect")
 }
 
 /// Whether ingress-nginx takes it for the name of a header.
