@@ -138,6 +138,11 @@ fn deep_and_wide_documents_hold() {
     }
 }
 
+#[test]
+fn every_manifest_of_the_golden_tests_holds_as_it_is() {
+    texts().iter().for_each(|text| holds(text));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
         std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150),

@@ -116,15 +116,20 @@ impl Ingresses {
     }
 
     fn mark_users(&self, service: &ServiceName, hosts: &mut BTreeSet<HostPattern>) {
-        for ingress in self.users(service) {
-            let own = ingress.hosts();
-            // The Service of a canary counts wherever it takes requests.
-            let joins = own.iter().filter_map(|host| self.joins.get(host)).flat_map(|joins| joins.iter());
-            for join in joins.filter(|join| join.ingress == ingress.key) {
-                hosts.extend(self.users(&join.service).flat_map(|ingress| ingress.hosts()));
-            }
-            hosts.extend(own);
+        self.users(service).for_each(|ingress| hosts.extend(self.hosts_reached(ingress)));
+    }
+
+    /// The hosts whose requests may reach the Services of an Ingress: its own, and where it is a canary those of all that
+    /// use a Service whose requests it takes.
+    pub(super) fn hosts_reached(&self, ingress: &ServedIngress) -> BTreeSet<HostPattern> {
+        let mut hosts = ingress.hosts();
+        let joins: Vec<_> = hosts.iter().filter_map(|host| self.joins.get(host)).collect();
+        for join in
+            joins.into_iter().flat_map(|joins| joins.iter()).filter(|join| join.ingress == ingress.key)
+        {
+            hosts.extend(self.users(&join.service).flat_map(|user| user.hosts()));
         }
+        hosts
     }
 
     /// The Ingresses that use a Service, the oldest first.

@@ -82,7 +82,8 @@ pub(super) fn touched(
 fn mark_service(state: &State, (key, resources): (&ObjectKey, &Resources), work: &mut Work) {
     let dependencies = &state.dependencies;
     for ingress in dependencies.services.of(key) {
-        work.hosts.extend(state.ingresses.get(ingress).into_iter().flat_map(|it| it.hosts()));
+        let served = state.ingresses.get(ingress).into_iter();
+        work.hosts.extend(served.flat_map(|it| state.ingresses.hosts_reached(it)));
         if dependencies.refers_to_addresses(ingress) {
             // An address may be another Service's from now on, or nobody's.
             work.ingresses.insert(ingress.clone());
