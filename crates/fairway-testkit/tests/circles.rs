@@ -112,12 +112,7 @@ const GROUND: &[Ground] = &[
         why: "the two sides of an exchange, which each protocol serves",
     },
     Ground {
-        name: "fairway-translate",
-        module: "diagnostic",
-        why: "what every part of translation has to say",
-    },
-    Ground {
-        name: "fairway-translate",
+        name: "fairway-objects",
         module: "object",
         why: "who an object is, which every part of translation names",
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairway_model::{Config, Listener, ListenerProtocol, Origin};
 
-use crate::options::{ListenAt, Options};
+use fairway_objects::options::{ListenAt, Options};
 
 /// The route table of all Ingresses.
 pub(crate) const INGRESS_TABLE: &str = "ingress";

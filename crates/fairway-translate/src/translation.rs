@@ -6,8 +6,8 @@ use fairway_model::{Config, HostPattern};
 use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::networking::v1::Ingress;
 
-use crate::diagnostic::Diagnostics;
-use crate::object::ObjectKey;
+use fairway_objects::diagnostic::Diagnostics;
+use fairway_objects::object::ObjectKey;
 
 /// What the objects mean. All parts are persistent: a clone costs nothing.
 #[derive(Clone, Debug, Default, PartialEq)]

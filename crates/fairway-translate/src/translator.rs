@@ -19,12 +19,12 @@ mod work;
 
 use fairway_model::Config;
 
-use crate::inputs::Inputs;
 use crate::listeners;
-use crate::object::ObjectRef;
-use crate::options::Options;
-use crate::resources::Resources;
 use crate::translation::Translation;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectRef;
+use fairway_objects::options::Options;
+use fairway_objects::resources::Resources;
 
 use state::{Progress, State};
 use work::Work;

@@ -7,7 +7,7 @@ use fairway_model::Users;
 use fairway_password::{Hash, NotAHash, entries};
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::shared::certificate::secret_value;
+use fairway_objects::certificate::secret_value;
 
 /// How a Secret has its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairway_model::{Action, BackendKey, Fallback, FieldMatch, Filter, Match, TextMatch, WeightedBackend};
 
-use crate::shared::backend::BackendRef;
+use fairway_objects::backend::BackendRef;
 
 /// What an Ingress with `canary: true` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

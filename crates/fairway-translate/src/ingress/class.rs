@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::reader::Reader;
-use crate::object::{ObjectKey, Sourced};
-use crate::options::{Options, WithoutClass};
-use crate::resources::Resources;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::options::{Options, WithoutClass};
+use fairway_objects::resources::Resources;
 
 /// The annotation that names the class of an Ingress, from before `spec.ingressClassName`.
 pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";

@@ -2,8 +2,8 @@
 
 use fairway_model::AnswerReason;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::reader::Reader;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// Why the paths of an Ingress answer 503; the diagnostic is already written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

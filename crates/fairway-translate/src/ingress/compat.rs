@@ -1,8 +1,8 @@
 //! `fairway.dev/compat`: whether an Ingress shares what it asks for its Services with others, as in ingress-nginx.
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::reader::Reader;
-use crate::options::Compat;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::Compat;
 
 /// It is Fairway's own: `--annotations-prefix` does not change it.
 const COMPAT: &str = "fairway.dev/compat";

@@ -1,7 +1,7 @@
 //! What the readers of Ingresses may look at. Owns nothing.
 
 use crate::ingress::defaults::Defaults;
-use crate::inputs::Inputs;
+use fairway_objects::inputs::Inputs;
 
 /// The objects, the operator's choices and the defaults of Ingresses.
 #[derive(Clone, Copy)]

@@ -15,9 +15,9 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::to_https::Redirects;
-use crate::shared::backend::{BackendRef, Purpose, Via};
-use crate::shared::balance::Balance;
-use crate::shared::transport::Transport;
+use fairway_objects::backend::{BackendRef, Purpose, Via};
+use fairway_objects::balance::Balance;
+use fairway_objects::transport::Transport;
 
 /// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
 /// at its end, the limits, the access phase, then what is forwarded, then the answer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, Origin, RuleLabels};
 
-use crate::object::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 /// Whose pages replace which answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

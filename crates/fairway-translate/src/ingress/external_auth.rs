@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, TemplatePart, Timeouts};
 
-use crate::shared::service_url::{ServiceUrl, UrlHost, UrlPlace};
 use fairway_model::variables::{self, template};
+use fairway_objects::service_url::{ServiceUrl, UrlHost, UrlPlace};
 
 /// Values as they were written; an absent one is `None`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,10 +9,10 @@ use fairway_model::{
     Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
 };
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::INGRESS_TABLE;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// What becomes of requests for a further name. In the order in which nginx would list the servers: of two hosts that want
 /// a name, the one that redirects it gets it.

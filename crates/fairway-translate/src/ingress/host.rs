@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use fairway_model::{ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, VirtualHost};
 
-use crate::diagnostic::Diagnostic;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
 use crate::ingress::host_certificate::{HostCertificate, TlsSection, Usable};
@@ -18,7 +17,8 @@ use crate::ingress::shared_service::SharedServices;
 use crate::ingress::sharing::SharedHost;
 use crate::ingress::values::{self, Values};
 use crate::listeners::INGRESS_TABLE;
-use crate::shared::backend::BackendRef;
+use fairway_objects::backend::BackendRef;
+use fairway_objects::diagnostic::Diagnostic;
 
 /// What a host is built from besides its Ingresses.
 pub(crate) struct HostInputs<'a> {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, ServiceName};
 use k8s_openapi::api::networking::v1::HTTPIngressPath;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::location::{Location, PathKind, Place, http_path};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// How the paths of a host are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

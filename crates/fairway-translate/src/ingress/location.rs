@@ -10,7 +10,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use crate::options::Compat;
+use fairway_objects::options::Compat;
 
 /// One path of a host and whose it is.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use fairway_model::HostPattern;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
-use crate::object::ObjectKey;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 
 /// What the Ingresses that name a host say about its ownership: all that names below a wildcard must know of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use fairway_model::{HostPattern, WildcardSpan};
 use k8s_openapi::api::networking::v1::Ingress;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::read as annotations;
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
@@ -12,9 +11,10 @@ use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
 use crate::ingress::{compat, referenced, validation};
-use crate::object::{ObjectKey, Sourced};
-use crate::resources::Resources;
-use crate::shared::references::Referenced;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::references::Referenced;
+use fairway_objects::resources::Resources;
 
 /// What reading an Ingress gives.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use fairway_model::Origin;
 use k8s_openapi::api::networking::v1::Ingress;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::object::{Kind, ObjectKey, Sourced};
 use fairway_annotations::text::switch;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey, Sourced};
 
 /// An Ingress that is being read: its annotations, and what is wrong with it so far.
 pub(crate) struct Reader<'a> {

@@ -2,8 +2,8 @@
 
 use crate::ingress::annotations::read;
 use crate::ingress::reader::Annotations;
-use crate::object::ObjectKey;
-use crate::shared::references::Referenced;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::references::Referenced;
 
 /// What an Ingress refers to, before anything is judged.
 pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {

@@ -10,9 +10,9 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use crate::ingress::class::{Classes, NamedClass};
 use crate::ingress::reader::Annotations;
 use crate::ingress::{referenced, settings};
-use crate::object::{Kind, ObjectKey, ObjectRef};
-use crate::options::Options;
-use crate::shared::references::{Counts, Difference};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use fairway_objects::references::{Counts, Difference};
 
 /// Secrets and ConfigMaps by what names them.
 #[derive(Clone, Debug)]

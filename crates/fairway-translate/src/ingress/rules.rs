@@ -9,7 +9,6 @@ use fairway_model::{
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
@@ -23,11 +22,12 @@ use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
 use crate::ingress::to_https::{self, ToHttps};
-use crate::object::ObjectKey;
-use crate::shared::backend::{BackendRef, Purpose, ResolveError, Via};
-use crate::shared::balance::Balance;
-use crate::shared::transport::Transport;
 use fairway_annotations::text::switch;
+use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
+use fairway_objects::balance::Balance;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::transport::Transport;
 
 /// How a backend is used.
 struct Settings<'a> {

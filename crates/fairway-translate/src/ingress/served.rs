@@ -10,8 +10,8 @@ use crate::ingress::canary::Canary;
 use crate::ingress::contributions::{Contributions, Role};
 use crate::ingress::pattern::Patterns;
 use crate::ingress::shared_hosts::SharedHosts;
-use crate::object::{Kind, ObjectKey, Sourced};
-use crate::options::Compat;
+use fairway_objects::object::{Kind, ObjectKey, Sourced};
+use fairway_objects::options::Compat;
 
 /// An Ingress that is served.
 #[derive(Clone, Debug)]

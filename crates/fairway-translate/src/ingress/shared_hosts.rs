@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::reader::Reader;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// Names the namespaces that may add paths to the hosts of an Ingress. It is Fairway's own: `--annotations-prefix` does
 /// not change it.

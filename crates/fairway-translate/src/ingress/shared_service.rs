@@ -6,13 +6,13 @@ use std::sync::Arc;
 use fairway_model::{Balancing, Origin, ServiceName, SessionCookie};
 use imbl::OrdMap;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::canary::Canary;
 use crate::ingress::location::Location;
 use crate::ingress::served::ServedIngress;
-use crate::object::ObjectKey;
-use crate::shared::backend::Via;
-use crate::shared::balance::Balance;
+use fairway_objects::backend::Via;
+use fairway_objects::balance::Balance;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 
 /// The end of each diagnostic.
 const APART: &str = "fairway.dev/compat: strict keeps them apart";

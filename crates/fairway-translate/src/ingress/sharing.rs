@@ -7,7 +7,6 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, Origin, PathMatch};
 use fairway_pattern::{Anchor, Optional, Pattern, literal_start, sample};
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, PathKind, Place};
 use crate::ingress::order::Entry;
@@ -15,6 +14,7 @@ use crate::ingress::ownership::decides;
 use crate::ingress::pattern::looks_like_pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::to_https::ToHttps;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
 /// patterns would hold up every other change.

@@ -5,9 +5,9 @@ use std::fmt;
 use fairway_model::Origin;
 use ipnet::IpNet;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::object::ObjectKey;
-use crate::options::{ProxySenders, Trust};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::{ProxySenders, Trust};
 
 /// At most this many Ingresses are named in one text; each has a warning of its own too.
 const NAMED: usize = 20;

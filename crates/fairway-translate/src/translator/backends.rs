@@ -5,12 +5,12 @@ use std::sync::Arc;
 use fairway_model::{Backend, BackendKey, HostPattern};
 use imbl::OrdSet;
 
-use crate::diagnostic::Scope;
-use crate::inputs::Inputs;
-use crate::resources::{Resources, slice_service};
-use crate::shared::backend::{self, BackendRef, Target};
 use crate::translator::state::{BackendMemo, CertificateUser, State};
 use crate::translator::work::Work;
+use fairway_objects::backend::{self, BackendRef, Target};
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::resources::{Resources, slice_service};
 
 impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.

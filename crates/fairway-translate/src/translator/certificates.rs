@@ -7,9 +7,9 @@ use fairway_model::Certificate;
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::object::{Kind, ObjectKey, Sourced};
-use crate::shared::certificate::{self, Parsed};
+use fairway_objects::certificate::{self, Parsed};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey, Sourced};
 
 /// The certificates by Secret.
 #[derive(Clone, Debug, Default)]

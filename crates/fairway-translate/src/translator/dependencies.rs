@@ -9,8 +9,8 @@ use imbl::{OrdMap, OrdSet};
 
 use crate::ingress::further::Further;
 use crate::ingress::served::ServedIngress;
-use crate::object::ObjectKey;
-use crate::shared::references::Referenced;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::references::Referenced;
 
 /// From a thing to those who use it.
 #[derive(Clone, Debug)]

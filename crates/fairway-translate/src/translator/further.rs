@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
 
-use crate::diagnostic::{Diagnostic, Scope};
 use crate::ingress::further::{self, Further, Names, one_label};
-use crate::inputs::Inputs;
 use crate::listeners::INGRESS_TABLE;
 use crate::translator::state::State;
 use crate::translator::work::Work;
+use fairway_objects::diagnostic::{Diagnostic, Scope};
+use fairway_objects::inputs::Inputs;
 
 impl State {
     /// Notes the names that a host asks for from now on, and marks them with those that it asked for before.

@@ -2,12 +2,12 @@
 
 use fairway_model::{HostPattern, Origin};
 
-use crate::diagnostic::{Diagnostic, Scope, Severity};
 use crate::ingress::class::Classes;
 use crate::ingress::settings;
-use crate::inputs::Inputs;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
+use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
+use fairway_objects::inputs::Inputs;
 
 impl State {
     /// The classes and the settings; where they mean something else now, every Ingress is read again.

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use fairway_model::{HostKey, HostPattern, WildcardSpan};
 use imbl::OrdMap;
 
-use crate::diagnostic::Scope;
 use crate::ingress::further;
 use crate::ingress::host::{self, Built, HostInputs};
 use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
-use crate::inputs::Inputs;
 use crate::listeners::INGRESS_TABLE;
-use crate::object::ObjectKey;
-use crate::options::HostOwnership;
 use crate::translator::dependencies::parent;
 use crate::translator::state::{CertificateUser, HostMemo, State};
 use crate::translator::work::Work;
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::HostOwnership;
 
 impl State {
     /// Makes hosts: wildcards first, because hosts below them may show their certificate or belong to their owner.

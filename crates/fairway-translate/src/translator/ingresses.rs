@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::diagnostic::Scope;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::old_api;
 use crate::ingress::read::read;
 use crate::ingress::served::ServedIngress;
-use crate::inputs::Inputs;
-use crate::object::ObjectKey;
-use crate::resources::Resources;
 use crate::translation::IngressStatus;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::resources::Resources;
 
 impl State {
     /// Reads Ingresses, and marks their hosts as they were and as they are.

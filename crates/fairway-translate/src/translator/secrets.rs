@@ -2,11 +2,11 @@
 
 use fairway_model::CertificateKey;
 
-use crate::diagnostic::Scope;
-use crate::inputs::Inputs;
-use crate::object::ObjectKey;
 use crate::translator::state::{CertificateUser, Progress, State};
 use crate::translator::work::Work;
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
 
 impl State {
     /// Reads Secrets with certificates, and looks at the time.

@@ -11,9 +11,9 @@ use crate::ingress::layout::{Layout, location_at};
 use crate::ingress::location::{Location, Place, services_of};
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{Givers, SharedService, SharedServices};
-use crate::object::ObjectKey;
-use crate::options::Compat;
-use crate::shared::balance::Balance;
+use fairway_objects::balance::Balance;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::Compat;
 
 /// The Ingresses that are served.
 #[derive(Clone, Debug, Default)]

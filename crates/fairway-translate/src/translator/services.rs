@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::ingress::layout;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
-use crate::options::{Compat, HostOwnership};
 use crate::translator::state::State;
 use crate::translator::work::Work;
+use fairway_objects::options::{Compat, HostOwnership};
 
 impl State {
     /// Finds what is shared, and marks the hosts for which that changed.

@@ -12,15 +12,15 @@ use crate::ingress::defaults::Defaults;
 use crate::ingress::further::Names;
 use crate::ingress::host_certificate::HostCertificate;
 use crate::ingress::ownership::Ownership;
-use crate::inputs::Inputs;
 use crate::listeners;
-use crate::object::ObjectKey;
-use crate::options::Options;
-use crate::shared::backend::BackendRef;
 use crate::translation::Translation;
 use crate::translator::certificates::Certificates;
 use crate::translator::dependencies::{Dependencies, Users};
 use crate::translator::served::Ingresses;
+use fairway_objects::backend::BackendRef;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::Options;
 
 /// Everything that the next update may need of the earlier ones. A clone costs nothing.
 #[derive(Clone, Debug)]

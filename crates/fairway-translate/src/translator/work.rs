@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use fairway_model::{BackendKey, HostPattern};
 
-use crate::object::{Kind, ObjectKey, ObjectRef};
-use crate::options::Options;
-use crate::resources::Resources;
 use crate::translator::state::State;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use fairway_objects::resources::Resources;
 
 /// Whether it must be reported again that every client may claim any address, and what that makes spoofable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

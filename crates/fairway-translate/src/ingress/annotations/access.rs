@@ -5,7 +5,6 @@
 use fairway_model::{AccessList, Filter};
 use ipnet::IpNet;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::Phase;
@@ -13,6 +12,7 @@ use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
 use crate::ingress::trust::AddressSource;
 use fairway_annotations::text;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth};
 use fairway_password::NotAHash;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
 use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
 use crate::ingress::closed::Closed;
@@ -17,11 +16,12 @@ use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::object::ObjectKey;
-use crate::shared::backend::Purpose;
-use crate::shared::references::Referenced;
-use crate::shared::service_url::{ServiceUrl, UrlPlace};
 use fairway_annotations::text::switch;
+use fairway_objects::backend::Purpose;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::references::Referenced;
+use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);

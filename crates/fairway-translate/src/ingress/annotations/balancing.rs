@@ -8,9 +8,9 @@ use fairway_model::{Balancing, SessionHash, SessionPart};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::value;
-use crate::shared::backend::Via;
-use crate::shared::balance::HashBy;
 use fairway_annotations::text::switch;
+use fairway_objects::backend::Via;
+use fairway_objects::balance::HashBy;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

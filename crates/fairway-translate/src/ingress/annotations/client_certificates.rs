@@ -8,13 +8,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use webpki::{OwnedCertRevocationList, anchor_from_trusted_cert};
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::object::ObjectKey;
-use crate::shared::certificate::secret_value;
+use fairway_objects::certificate::secret_value;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

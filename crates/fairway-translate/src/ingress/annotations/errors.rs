@@ -4,8 +4,8 @@
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::errors::Errors;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::object::ObjectKey;
 use fairway_annotations::text;
+use fairway_objects::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -4,7 +4,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::shared::references::Referenced;
+use fairway_objects::references::Referenced;
 
 /// Annotations that belong together.
 pub(crate) struct Family {

@@ -12,7 +12,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::object::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

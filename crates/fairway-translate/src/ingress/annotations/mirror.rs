@@ -9,9 +9,9 @@ use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::shared::backend::Purpose;
-use crate::shared::references::Referenced;
-use crate::shared::service_url::UrlHost;
+use fairway_objects::backend::Purpose;
+use fairway_objects::references::Referenced;
+use fairway_objects::service_url::UrlHost;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -3,7 +3,6 @@
 
 use fairway_model::AnswerReason;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::annotations::families::FAMILIES;
 use crate::ingress::annotations::family::{Class, Support};
 use crate::ingress::annotations::registry;
@@ -12,9 +11,10 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
-use crate::options::UnsupportedProtection;
-use crate::shared::references::Referenced;
 use fairway_annotations::text::switch;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::UnsupportedProtection;
+use fairway_objects::references::Referenced;
 
 /// What all families make of the requests of an Ingress.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {

@@ -12,10 +12,10 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
-use crate::object::{ObjectKey, Sourced};
-use crate::shared::certificate::{self, secret_value};
-use crate::shared::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 use fairway_annotations::text::switch;
+use fairway_objects::certificate::{self, secret_value};
+use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

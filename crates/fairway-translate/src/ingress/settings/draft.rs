@@ -2,7 +2,6 @@
 
 use fairway_model::{AnswerReason, Origin, Settings};
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
@@ -11,8 +10,9 @@ use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
-use crate::options::{Options, UnsupportedProtection};
-use crate::resources::Resources;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, UnsupportedProtection};
+use fairway_objects::resources::Resources;
 
 /// What reading the ConfigMap gives.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 use fairway_model::Origin;
 use ipnet::IpNet;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::trust::{AddressSource, TrustsEverybody, is_everybody};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// What the ConfigMap says.
 #[derive(Debug, Default)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use fairway_model::{FieldTemplate, Origin, TemplatePart};
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::defaults::{Defaults, Headers};
 use crate::ingress::external_auth::is_of_the_hop;
 use crate::ingress::settings::problem::KeyProblem;
-use crate::object::{Kind, ObjectKey};
-use crate::resources::Resources;
 use fairway_model::variables;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_objects::resources::Resources;
 
 const ANSWERS: &str = "add-headers";
 const REQUESTS: &str = "proxy-set-headers";
@@ -172,7 +172,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Sourced;
+    use fairway_objects::object::Sourced;
 
     fn hidden(value: &str) -> (Vec<String>, bool) {
         let mut keys = HeaderKeys::default();

@@ -12,8 +12,8 @@ use crate::ingress::settings::forwarded::{ClientField, Switch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
-use crate::options::ProxySenders;
 use fairway_annotations::text::{self, bytes, switch};
+use fairway_objects::options::ProxySenders;
 
 /// Streams of HTTP/2 that a connection has room for.
 const MOST_STREAMS: u32 = 128;

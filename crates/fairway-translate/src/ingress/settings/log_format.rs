@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fairway_model::{Escape, LogFormat, Origin, ReadFormat, Settings};
 
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::ingress::settings::problem::KeyProblem;
-use crate::options::LogFormatChoice;
 use fairway_annotations::text::switch;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::LogFormatChoice;
 
 /// The values as they were written.
 #[derive(Debug, Default)]

@@ -13,9 +13,9 @@ mod problem;
 
 use fairway_model::Origin;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::inputs::Inputs;
-use crate::object::Kind;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::Kind;
 
 pub(crate) use draft::Reading;
 use draft::{Draft, Setting};

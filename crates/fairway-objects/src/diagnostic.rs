@@ -65,12 +65,12 @@ pub struct Diagnostics {
 
 impl Diagnostic {
     /// One at `origin`; [`Diagnostic::because`] gives it its words.
-    pub(crate) fn new(severity: Severity, code: &'static str, origin: Origin) -> Self {
+    pub fn new(severity: Severity, code: &'static str, origin: Origin) -> Self {
         Self { severity, origin, code, problem: String::new(), consequence: String::new() }
     }
 
     /// What is wrong and what happens now.
-    pub(crate) fn because(mut self, problem: impl Into<String>, consequence: impl Into<String>) -> Self {
+    pub fn because(mut self, problem: impl Into<String>, consequence: impl Into<String>) -> Self {
         self.problem = problem.into();
         self.consequence = consequence.into();
         self
@@ -126,7 +126,7 @@ impl Diagnostics {
     }
 
     /// Replaces a group.
-    pub(crate) fn replace(&mut self, scope: Scope, mut group: Vec<Diagnostic>) {
+    pub fn replace(&mut self, scope: Scope, mut group: Vec<Diagnostic>) {
         if group.is_empty() {
             self.groups.remove(&scope);
             return;

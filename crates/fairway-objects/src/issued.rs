@@ -13,7 +13,7 @@ pub fn issued(der: &[u8]) -> Option<Issued> {
 }
 
 /// What the certificate says.
-pub(crate) fn of(certificate: &X509Certificate<'_>) -> Issued {
+pub fn of(certificate: &X509Certificate<'_>) -> Issued {
     let issuer = certificate.issuer();
     Issued {
         issuer_common_name: text(issuer.iter_common_name().next()),

@@ -6,23 +6,24 @@ use std::sync::Arc;
 
 use fairway_model::{OwnScheme, Template};
 
+use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
 use crate::resources::Resources;
-use crate::shared::backend::{BackendRef, ByUrl, Purpose};
-use crate::shared::transport::{Sni, TlsOrigination, Transport};
+use crate::transport::{Sni, TlsOrigination, Transport};
 use fairway_model::variables::{self, template};
 
 /// A URL with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceUrl {
-    pub(crate) place: UrlPlace,
+pub struct ServiceUrl {
+    /// Which host is asked.
+    pub place: UrlPlace,
     /// Path and query.
-    pub(crate) target: Template,
+    pub target: Template,
 }
 
 /// Where a URL leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UrlPlace {
+pub enum UrlPlace {
     /// To the host that the client asks for, whichever that is.
     OwnHost(Option<OwnScheme>),
     /// To this host.
@@ -31,16 +32,18 @@ pub(crate) enum UrlPlace {
 
 /// A host that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UrlHost {
+pub struct UrlHost {
     /// A name in lower case, or an address.
-    pub(crate) name: Arc<str>,
-    pub(crate) port: u16,
-    pub(crate) scheme: OwnScheme,
+    pub name: Arc<str>,
+    /// As written, or the scheme's own.
+    pub port: u16,
+    /// What is spoken there.
+    pub scheme: OwnScheme,
 }
 
 impl ServiceUrl {
     /// Reads a URL, or says what is wrong with it.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| Err(format!("\"{text}\" {why}"));
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '"', '\\']) {
             return wrong("has a character that no URL has here");
@@ -75,7 +78,7 @@ impl ServiceUrl {
 
 impl UrlHost {
     /// Reads a name or an address, which may have a port.
-    pub(crate) fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
+    pub fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
         let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (name, port) = match bracketed {
             Some((name, rest)) => (name, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }),
@@ -100,12 +103,12 @@ impl UrlHost {
     }
 
     /// The address, where it is one.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
+    pub fn address(&self) -> Option<IpAddr> {
         self.name.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
     /// The Service that the name would be of: `name.namespace.svc`, also with the usual domain of a cluster.
-    pub(crate) fn service(&self) -> Option<ObjectKey> {
+    pub fn service(&self) -> Option<ObjectKey> {
         let name = self.name.strip_suffix(".cluster.local").unwrap_or(&self.name);
         let (name, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
         (!name.is_empty() && !namespace.is_empty() && !namespace.contains('.'))
@@ -113,7 +116,7 @@ impl UrlHost {
     }
 
     /// The backend behind it: the endpoints of the Service that has this name or address, else whatever the name stands for.
-    pub(crate) fn backend(&self, resources: &Resources, purpose: Purpose) -> BackendRef {
+    pub fn backend(&self, resources: &Resources, purpose: Purpose) -> BackendRef {
         let by_address = self.address().and_then(|address| resources.service_at(address).cloned());
         let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = match self.scheme {

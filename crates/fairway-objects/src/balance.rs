@@ -10,20 +10,22 @@ use fairway_model::{
 
 /// Who gets a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Balance {
-    pub(crate) balancing: Balancing,
+pub struct Balance {
+    /// How endpoints take turns where nothing binds a request to one.
+    pub balancing: Balancing,
     /// What requests have in common that belong to the same endpoint.
-    pub(crate) hash: Option<HashBy>,
+    pub hash: Option<HashBy>,
     /// The cookie of sessions, which counts for more. It names no backend yet.
-    pub(crate) cookie: Option<Arc<SessionCookie>>,
+    pub cookie: Option<Arc<SessionCookie>>,
 }
 
 /// What requests have in common, as it was written and as it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HashBy {
+pub struct HashBy {
     /// Letters, digits and `-_${}`.
-    pub(crate) text: Arc<str>,
-    pub(crate) hash: SessionHash,
+    pub text: Arc<str>,
+    /// The same, read.
+    pub hash: SessionHash,
 }
 
 impl Default for Balance {
@@ -34,7 +36,7 @@ impl Default for Balance {
 
 impl Balance {
     /// What tells backends of the same Service and port apart; empty for requests in turn.
-    pub(crate) fn suffix(&self) -> String {
+    pub fn suffix(&self) -> String {
         let mut suffix = match self.balancing {
             Balancing::RoundRobin => String::new(),
             Balancing::PeakEwma => ";ewma".to_owned(),
@@ -51,12 +53,12 @@ impl Balance {
     }
 
     /// The same without sessions.
-    pub(crate) fn without_sessions(&self) -> Self {
+    pub fn without_sessions(&self) -> Self {
         Self { cookie: None, ..self.clone() }
     }
 
     /// The same where sessions do not begin: answers do not set the cookie, and requests that have it stay at their endpoint.
-    pub(crate) fn without_new_sessions(mut self) -> Self {
+    pub fn without_new_sessions(mut self) -> Self {
         let elsewhere = |cookie: &Arc<SessionCookie>| {
             Arc::new(SessionCookie { begins: SessionStart::Elsewhere, ..(**cookie).clone() })
         };
@@ -65,7 +67,7 @@ impl Balance {
     }
 
     /// The same for the data plane. `tag` names the backend in cookies.
-    pub(crate) fn session(&self, tag: &str) -> Option<SessionKey> {
+    pub fn session(&self, tag: &str) -> Option<SessionKey> {
         match (&self.cookie, &self.hash) {
             (Some(cookie), _) => {
                 Some(SessionKey::Cookie(SessionCookie { backend: tag.into(), ..(**cookie).clone() }))

@@ -116,7 +116,7 @@ pub enum ExternalNames {
     /// Their paths answer 503: such a Service can point anywhere, also into the cluster's inside.
     #[default]
     Refused,
-    /// Their names are resolved by the owner of [`crate::Resources`] (see [`crate::Change::Resolved`]).
+    /// Their names are resolved by the owner of [`crate::resources::Resources`] (see [`crate::resources::Change::Resolved`]).
     Resolved,
 }
 

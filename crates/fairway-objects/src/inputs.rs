@@ -5,7 +5,9 @@ use crate::resources::Resources;
 
 /// The objects and the operator's choices.
 #[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
-    pub(crate) resources: &'a Resources,
-    pub(crate) options: &'a Options,
+pub struct Inputs<'a> {
+    /// The objects.
+    pub resources: &'a Resources,
+    /// The choices.
+    pub options: &'a Options,
 }

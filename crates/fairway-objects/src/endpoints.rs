@@ -14,11 +14,11 @@ use crate::options::LoopbackEndpoints;
 
 /// Which port of a slice is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortChoice {
+pub struct PortChoice {
     /// The name of the Service's port; empty where it has none.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
     /// The number for slices without ports.
-    pub(crate) number: Option<u16>,
+    pub number: Option<u16>,
 }
 
 /// Whether an endpoint may get requests.
@@ -33,7 +33,7 @@ enum Condition {
 type Addresses = BTreeMap<SocketAddr, Option<Arc<str>>>;
 
 /// The endpoints of a Service's port, of all its slices, each address once, in order of address.
-pub(crate) fn of_service(
+pub fn of_service(
     service: &ObjectKey,
     port: &PortChoice,
     inputs: Inputs<'_>,
@@ -99,7 +99,7 @@ fn condition(endpoint: &SliceEndpoint) -> Condition {
 }
 
 /// An address that may get requests (EndpointSlice API: no loopback, link-local or multicast address).
-pub(crate) fn address(text: &str, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
+pub fn address(text: &str, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
     let ip = text.parse::<IpAddr>().map_err(|_| "is no address")?.to_canonical();
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -14,7 +14,7 @@ use crate::object::ObjectKey;
 use crate::options::{External, Own};
 
 /// The code of what is said about addresses that are left out.
-pub(crate) const REFUSED: &str = "external-name-address";
+pub const REFUSED: &str = "external-name-address";
 
 /// Ranges with a meaning of their own, and that meaning.
 const SPECIAL: [(&str, &str); 19] = [
@@ -46,14 +46,16 @@ static RANGES: LazyLock<Vec<(IpNet, &str)>> = LazyLock::new(|| {
 
 /// A name outside of the cluster, and the port there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExternalName {
-    pub(crate) name: Arc<str>,
-    pub(crate) port: u16,
+pub struct ExternalName {
+    /// In lower case, without a dot at its end.
+    pub name: Arc<str>,
+    /// Where its addresses are spoken to.
+    pub port: u16,
 }
 
 impl ExternalName {
     /// The name, unless it is an address: whether it must be resolved.
-    pub(crate) fn to_resolve(&self) -> Option<&Arc<str>> {
+    pub fn to_resolve(&self) -> Option<&Arc<str>> {
         self.name.parse::<IpAddr>().is_err().then_some(&self.name)
     }
 }
@@ -69,7 +71,7 @@ enum Refused {
 
 /// The endpoints behind a name that is written at `origin`, and what was left out of them; `without` is what happens when
 /// nothing is left.
-pub(crate) fn endpoints(
+pub fn endpoints(
     at: &ExternalName,
     inputs: Inputs<'_>,
     (origin, without): (&Origin, &str),

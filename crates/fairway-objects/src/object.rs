@@ -175,7 +175,7 @@ impl Object {
 
 impl<T> Sourced<T> {
     /// The object `kind key` at `field`, with the line of that field where it is known.
-    pub(crate) fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
+    pub fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
         Origin {
             kind: kind.name().into(),
             namespace: key.namespace.clone(),

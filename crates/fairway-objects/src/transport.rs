@@ -10,7 +10,7 @@ use crate::object::ObjectKey;
 
 /// What is spoken to the endpoints of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// HTTP in the clear.
     #[default]
     Plain,
@@ -27,41 +27,48 @@ pub(crate) enum Transport {
 
 /// How TLS to endpoints begins; names that are absent are made of the Service's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(crate) struct TlsOrigination {
+pub struct TlsOrigination {
     /// The name of the backend's certificate and of SNI.
-    pub(crate) name: Option<Arc<str>>,
-    pub(crate) sni: Sni,
+    pub name: Option<Arc<str>>,
+    /// Whether the endpoint is told the name.
+    pub sni: Sni,
     /// The Secret, by which backends are told apart.
-    pub(crate) secret: Option<ObjectKey>,
+    pub secret: Option<ObjectKey>,
     /// The trusted roots as PEM, where the certificate is verified.
-    pub(crate) roots: Option<Arc<str>>,
-    pub(crate) client_certificate: ClientCertificate,
-    pub(crate) versions: TlsVersions,
+    pub roots: Option<Arc<str>>,
+    /// Whether the Secret has one.
+    pub client_certificate: ClientCertificate,
+    /// Which versions are offered.
+    pub versions: TlsVersions,
     /// The suites of TLS 1.2; all where there are none.
-    pub(crate) suites: Vec<CipherSuite>,
+    pub suites: Vec<CipherSuite>,
     /// The most certificates between the backend's and a root.
-    pub(crate) depth: Option<u32>,
+    pub depth: Option<u32>,
 }
 
 /// Whether the endpoint is told the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub(crate) enum Sni {
+pub enum Sni {
+    /// It is not.
     #[default]
     Off,
+    /// It is.
     On,
 }
 
 /// Whether the Secret has a certificate for the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub(crate) enum ClientCertificate {
+pub enum ClientCertificate {
+    /// It has none.
     #[default]
     None,
+    /// It has one, which is sent.
     Sent,
 }
 
 impl Transport {
     /// What tells backends of the same Service and port apart; empty for plain HTTP.
-    pub(crate) fn suffix(&self) -> String {
+    pub fn suffix(&self) -> String {
         let (mut suffix, tls) = match self {
             Self::Plain | Self::AsClient(_) => return String::new(),
             Self::H2c => return ";h2c".to_owned(),
@@ -96,7 +103,7 @@ impl Transport {
     }
 
     /// How requests in the clear are forwarded, and those that came over TLS where that is another way.
-    pub(crate) fn by_client(&self) -> (Self, Option<Self>) {
+    pub fn by_client(&self) -> (Self, Option<Self>) {
         match self {
             Self::AsClient(tls) => (Self::Plain, Some(Self::Tls(tls.clone()))),
             other => (other.clone(), None),
@@ -104,13 +111,13 @@ impl Transport {
     }
 
     /// Whether the endpoints speak gRPC, and so cannot speak gRPC-Web.
-    pub(crate) fn is_grpc(&self) -> bool {
+    pub fn is_grpc(&self) -> bool {
         matches!(self, Self::H2c | Self::H2(_))
     }
 
     /// What a port says of itself and does not get, and what is done instead. ingress-nginx looks at no `appProtocol`, so none
     /// but that of HTTP/2 in the clear chooses anything; an annotation that says more than HTTP is believed over the port.
-    pub(crate) fn ignores(&self, app_protocol: &str) -> Option<(String, &'static str)> {
+    pub fn ignores(&self, app_protocol: &str) -> Option<(String, &'static str)> {
         let is = |name: &str| app_protocol.eq_ignore_ascii_case(name);
         if *self != Self::Plain
             || ["", "http", "kubernetes.io/h2c", "kubernetes.io/ws"].iter().any(|name| is(name))
@@ -133,7 +140,7 @@ impl Transport {
 
     /// The version of HTTP. A port that says of itself that it speaks HTTP/2 in the clear (KEP-3726) is believed where the
     /// rule asks for nothing else.
-    pub(crate) fn protocol(&self, app_protocol: Option<&str>) -> BackendProtocol {
+    pub fn protocol(&self, app_protocol: Option<&str>) -> BackendProtocol {
         match (self, app_protocol) {
             (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
             (Self::H2(_), _) => BackendProtocol::Http2,
@@ -142,7 +149,7 @@ impl Transport {
     }
 
     /// The TLS towards the endpoints of `service`.
-    pub(crate) fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
+    pub fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
         let (Self::Tls(tls) | Self::H2(tls)) = self else { return None };
         let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
         let name: Arc<str> = tls.name.clone().unwrap_or_else(default_name);
@@ -159,7 +166,7 @@ impl Transport {
     }
 
     /// The Secret with the certificate that endpoints get.
-    pub(crate) fn client_certificate(&self) -> Option<&ObjectKey> {
+    pub fn client_certificate(&self) -> Option<&ObjectKey> {
         match self {
             Self::Tls(tls) | Self::H2(tls) | Self::AsClient(tls)
                 if tls.client_certificate == ClientCertificate::Sent =>

@@ -17,7 +17,7 @@ pub enum Change {
     Set(Object, Option<DocumentSource>),
     /// The object is gone.
     Remove(ObjectRef),
-    /// What an external name of [`crate::Translation::external_names`] stands for now.
+    /// What an external name that translation asks for stands for now.
     Resolved {
         /// The name, in lower case.
         name: Arc<str>,
@@ -29,14 +29,22 @@ pub enum Change {
 /// The objects as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    pub(crate) ingresses: OrdMap<ObjectKey, Sourced<Ingress>>,
-    pub(crate) classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
-    pub(crate) services: OrdMap<ObjectKey, Sourced<Service>>,
-    pub(crate) slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
-    pub(crate) secrets: OrdMap<ObjectKey, Sourced<Secret>>,
-    pub(crate) config_maps: OrdMap<ObjectKey, Sourced<ConfigMap>>,
-    pub(crate) old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
-    pub(crate) resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
+    /// Ingresses.
+    pub ingresses: OrdMap<ObjectKey, Sourced<Ingress>>,
+    /// IngressClasses.
+    pub classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
+    /// Services.
+    pub services: OrdMap<ObjectKey, Sourced<Service>>,
+    /// EndpointSlices.
+    pub slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
+    /// Secrets.
+    pub secrets: OrdMap<ObjectKey, Sourced<Secret>>,
+    /// ConfigMaps.
+    pub config_maps: OrdMap<ObjectKey, Sourced<ConfigMap>>,
+    /// Ingresses of API versions that Kubernetes removed.
+    pub old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
+    /// What external names stand for.
+    pub resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
     /// The Services by their addresses in the cluster.
     service_addresses: OrdMap<IpAddr, OrdSet<ObjectKey>>,
     /// The slices of each Service.
@@ -44,7 +52,7 @@ pub struct Resources {
 }
 
 impl Change {
-    /// What it is about: what [`crate::Translator::update`] must be told.
+    /// What it is about: what a translator must be told.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
         match self {
@@ -85,7 +93,7 @@ impl Resources {
     }
 
     /// The slices of a Service, by name.
-    pub(crate) fn slices_of(
+    pub fn slices_of(
         &self,
         service: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
@@ -97,13 +105,13 @@ impl Resources {
     }
 
     /// The Service that has this address in the cluster.
-    pub(crate) fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
+    pub fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
         // A cluster gives an address once; manifests may say anything.
         self.service_addresses.get(&address).and_then(OrdSet::get_min)
     }
 
     /// The addresses of a Service in the cluster.
-    pub(crate) fn addresses_of(&self, service: &ObjectKey) -> Vec<IpAddr> {
+    pub fn addresses_of(&self, service: &ObjectKey) -> Vec<IpAddr> {
         let found = self.services.get(service).and_then(|service| service.object.spec.as_ref());
         let own = found
             .into_iter()
@@ -178,7 +186,7 @@ impl Resources {
 }
 
 /// The Service that a slice belongs to (`kubernetes.io/service-name`, EndpointSlice API reference).
-pub(crate) fn slice_service(key: &ObjectKey, slice: &EndpointSlice) -> Option<ObjectKey> {
+pub fn slice_service(key: &ObjectKey, slice: &EndpointSlice) -> Option<ObjectKey> {
     let name = slice.metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
     Some(ObjectKey::new(&key.namespace, name))
 }

@@ -8,40 +8,46 @@ use fairway_model::{Backend, BackendKey, Endpoint, Origin, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::balance::Balance;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::endpoints::{self, PortChoice};
+use crate::external::{self, ExternalName};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
-use crate::shared::balance::Balance;
-use crate::shared::endpoints::{self, PortChoice};
-use crate::shared::external::{self, ExternalName};
-use crate::shared::transport::Transport;
+use crate::transport::Transport;
 
 /// A Service and port that some rule forwards to, what is spoken there, and who gets a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BackendRef {
-    pub(crate) key: BackendKey,
-    pub(crate) service: ObjectKey,
+pub struct BackendRef {
+    /// Its name in the configuration.
+    pub key: BackendKey,
+    /// The Service; without namespace where a URL names another host.
+    pub service: ObjectKey,
     /// As the rule wrote it.
-    pub(crate) port: Arc<str>,
-    pub(crate) transport: Transport,
-    pub(crate) balance: Balance,
-    pub(crate) via: Via,
+    pub port: Arc<str>,
+    /// What is spoken there.
+    pub transport: Transport,
+    /// Who gets a request.
+    pub balance: Balance,
+    /// Where its addresses come from.
+    pub via: Via,
     /// The URL that names it: its host is asked where there is no such Service.
-    pub(crate) by_url: Option<ByUrl>,
+    pub by_url: Option<ByUrl>,
 }
 
 /// A URL that names a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ByUrl {
+pub struct ByUrl {
     /// A name or an address.
-    pub(crate) host: Arc<str>,
-    pub(crate) purpose: Purpose,
+    pub host: Arc<str>,
+    /// What it is asked for.
+    pub purpose: Purpose,
 }
 
 /// What a filter names a backend for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// It gets copies of requests.
     Copies,
     /// Requests wait for its word.
@@ -50,7 +56,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// What happens as long as it has no endpoint.
-    pub(crate) fn without(self) -> &'static str {
+    pub fn without(self) -> &'static str {
         match self {
             Self::Copies => "it gets no copies of requests",
             Self::Word => "requests that wait for its word are answered 500",
@@ -60,7 +66,7 @@ impl Purpose {
 
 /// What stands for the Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Via {
+pub enum Via {
     /// Its endpoints.
     #[default]
     Endpoints,
@@ -70,7 +76,7 @@ pub(crate) enum Via {
 
 /// Where the addresses of a Service and port come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// From its slices.
     Slices(PortChoice),
     /// From the addresses of a name.
@@ -81,29 +87,28 @@ pub(crate) enum Target {
 
 /// Why a reference leads to no backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ResolveError {
+pub enum ResolveError {
     /// The Service does not exist.
     NoService,
     /// It has no such port, but these.
-    NoPort { known: String },
+    NoPort {
+        /// Names and numbers, for people.
+        known: String,
+    },
     /// It is of type ExternalName, and such are refused.
     External,
 }
 
 impl BackendRef {
     /// `port` of `service`, as a rule wrote them.
-    pub(crate) fn new(
-        service: ObjectKey,
-        port: Arc<str>,
-        (transport, balance): (&Transport, &Balance),
-    ) -> Self {
+    pub fn new(service: ObjectKey, port: Arc<str>, (transport, balance): (&Transport, &Balance)) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
         Self { key, service, port, transport, balance, via: Via::default(), by_url: None }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
-    pub(crate) fn of_url(service: ObjectKey, port: u16, transport: &Transport, by_url: ByUrl) -> Self {
+    pub fn of_url(service: ObjectKey, port: u16, transport: &Transport, by_url: ByUrl) -> Self {
         // What is said about one that cannot be reached depends on the purpose, so each purpose has a backend of its own.
         let mark = match by_url.purpose {
             Purpose::Copies => "copies",
@@ -115,17 +120,17 @@ impl BackendRef {
     }
 
     /// The Service, if it is one by its name or its address.
-    pub(crate) fn by_service(&self) -> Option<&ObjectKey> {
+    pub fn by_service(&self) -> Option<&ObjectKey> {
         (!self.service.namespace.is_empty()).then_some(&self.service)
     }
 
     /// The address by which a URL names it.
-    pub(crate) fn by_address(&self) -> Option<IpAddr> {
+    pub fn by_address(&self) -> Option<IpAddr> {
         self.by_url.as_ref()?.host.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
     /// What names it in the cookies of sessions: Service and port, whatever the cookies are like.
-    pub(crate) fn tag(&self) -> String {
+    pub fn tag(&self) -> String {
         // FNV-1a: clients keep it, so it must be the same in every version.
         let bytes = format!("{}:{}", self.service, self.port);
         let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -134,7 +139,7 @@ impl BackendRef {
 
     /// The first port of a Service, spoken to as without annotations. `None` where the Service does not exist, has no
     /// port or is refused.
-    pub(crate) fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
+    pub fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
         let spec = inputs.resources.services.get(service)?.object.spec.as_ref()?;
         let port = spec.ports.as_deref()?.first()?.port.to_string();
         let reference = Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
@@ -142,7 +147,7 @@ impl BackendRef {
     }
 
     /// The same with another address.
-    pub(crate) fn via(mut self, via: Via) -> Self {
+    pub fn via(mut self, via: Via) -> Self {
         if via == Via::ClusterAddress {
             self.key = BackendKey(format!("{};cluster-address", self.key).into());
         }
@@ -151,7 +156,7 @@ impl BackendRef {
     }
 
     /// Where its addresses come from.
-    pub(crate) fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
+    pub fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
         let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
             (Some(service), _) => service,
             (None, Some(by_url)) => {
@@ -237,7 +242,7 @@ fn known_ports(ports: &[ServicePort]) -> String {
 }
 
 /// Makes the backend.
-pub(crate) fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
+pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
     let service = inputs.resources.services.get(&reference.service);
     let origin = match (service, &reference.by_url) {
         (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),

@@ -12,19 +12,20 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::issued;
 use crate::object::{Kind, ObjectKey, Sourced};
-use crate::shared::issued;
 
 /// A certificate that was read, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Parsed {
-    pub(crate) certificate: Arc<Certificate>,
+pub struct Parsed {
+    /// What hosts show.
+    pub certificate: Arc<Certificate>,
     /// Seconds since 1970.
     not_before: i64,
 }
 
 /// Reads a Secret, or says why it has no certificate.
-pub(crate) fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String> {
+pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String> {
     let entry = |name: &str| secret_value(&secret.object, name).ok_or_else(|| format!("it has no {name}"));
     let (chain_pem, key_pem) = (entry("tls.crt")?, entry("tls.key")?);
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain_pem)
@@ -88,7 +89,7 @@ fn ip(bytes: &[u8]) -> Option<Arc<str>> {
 
 /// Whether a certificate is for a host: by equal names, or one label for the star (RFC 6125 §6.4.3). A wildcard host
 /// needs the same wildcard.
-pub(crate) fn is_for(certificate: &Certificate, host: &HostPattern) -> bool {
+pub fn is_for(certificate: &Certificate, host: &HostPattern) -> bool {
     certificate.names.iter().any(|name| match (HostPattern::parse(name, WildcardSpan::OneLabel), host) {
         (Ok(pattern), HostPattern::Exact(exact)) => pattern.covers(exact.trim_end_matches('.')),
         (Ok(pattern), wildcard) => pattern == *wildcard,
@@ -98,7 +99,7 @@ pub(crate) fn is_for(certificate: &Certificate, host: &HostPattern) -> bool {
 }
 
 /// The value of an entry; `stringData` wins over `data` (Secret API).
-pub(crate) fn secret_value<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8]> {
+pub fn secret_value<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8]> {
     let text = secret.string_data.as_ref().and_then(|entries| entries.get(name));
     let bytes = || secret.data.as_ref().and_then(|entries| entries.get(name)).map(|bytes| bytes.0.as_slice());
     text.map(|text| text.as_bytes()).or_else(bytes)
@@ -106,12 +107,12 @@ pub(crate) fn secret_value<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8
 
 impl Parsed {
     /// When its validity changes.
-    pub(crate) fn moments(&self) -> [i64; 2] {
+    pub fn moments(&self) -> [i64; 2] {
         [self.not_before, self.certificate.not_after.saturating_add(1)]
     }
 
     /// What is wrong with its validity at `now`.
-    pub(crate) fn validity(&self, now: i64) -> Option<Diagnostic> {
+    pub fn validity(&self, now: i64) -> Option<Diagnostic> {
         let origin = self.certificate.origin.at("data.tls.crt");
         let found = |code| Diagnostic::new(Severity::Warning, code, origin);
         let used = "it is used all the same, and clients will refuse it";

@@ -8,14 +8,17 @@ use crate::object::{ObjectKey, ObjectRef};
 
 /// What an object refers to, whether it exists or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Referenced {
-    pub(crate) services: BTreeSet<ObjectKey>,
-    pub(crate) secrets: BTreeSet<ObjectKey>,
+pub struct Referenced {
+    /// Services.
+    pub services: BTreeSet<ObjectKey>,
+    /// Secrets.
+    pub secrets: BTreeSet<ObjectKey>,
     /// Those Secrets whose certificate is used.
-    pub(crate) certificates: BTreeSet<ObjectKey>,
-    pub(crate) config_maps: BTreeSet<ObjectKey>,
+    pub certificates: BTreeSet<ObjectKey>,
+    /// ConfigMaps.
+    pub config_maps: BTreeSet<ObjectKey>,
     /// Addresses, of Services or of anything else.
-    pub(crate) addresses: BTreeSet<IpAddr>,
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 /// What changed for the named objects.
@@ -29,21 +32,21 @@ pub struct Difference {
 
 /// How many objects name an object.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts(BTreeMap<ObjectRef, usize>);
+pub struct Counts(BTreeMap<ObjectRef, usize>);
 
 impl Counts {
     /// Whether anything names it.
-    pub(crate) fn contains(&self, object: &ObjectRef) -> bool {
+    pub fn contains(&self, object: &ObjectRef) -> bool {
         self.0.contains_key(object)
     }
 
     /// All that are named.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         self.0.keys()
     }
 
     /// One more object names these.
-    pub(crate) fn add(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+    pub fn add(&mut self, named: &[ObjectRef], difference: &mut Difference) {
         for object in named {
             let count = self.0.entry(object.clone()).or_default();
             *count += 1;
@@ -54,7 +57,7 @@ impl Counts {
     }
 
     /// One object fewer names these.
-    pub(crate) fn remove(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+    pub fn remove(&mut self, named: &[ObjectRef], difference: &mut Difference) {
         for object in named {
             let Some(count) = self.0.get_mut(object) else { continue };
             *count -= 1;
@@ -68,7 +71,7 @@ impl Counts {
 
 impl Difference {
     /// What was lost by one and gained by another was named all the time.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let both: Vec<_> = self.gained.intersection(&self.lost).cloned().collect();
         for object in both {
             self.gained.remove(&object);

@@ -1,0 +1,21 @@
+//! Kubernetes objects by kind and name, the operator's choices, and what Ingress and Gateway API both refer to: Services and
+//! their endpoints, external names, certificates.
+//!
+//! [`resources::Resources`] keeps the objects; [`diagnostic::Diagnostics`] what is wrong with them.
+//!
+//! Pure: no I/O and no clock. It knows neither API.
+
+pub mod backend;
+pub mod balance;
+pub mod certificate;
+pub mod diagnostic;
+pub mod endpoints;
+pub mod external;
+pub mod inputs;
+pub mod issued;
+pub mod object;
+pub mod options;
+pub mod references;
+pub mod resources;
+pub mod service_url;
+pub mod transport;
