@@ -14,13 +14,15 @@ image_archive = $(target_dir)/fairway-image.tar
 ARGS ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
+# The Gateway API whose types and profiles Fairway has.
+gateway_api := v1.6.3
 
 # Where `make lab` and `make lab-long` put their reports. A run there that was interrupted is continued if it is the same.
 LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -80,6 +82,11 @@ conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProx
 e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
+
+gateway-types: ## the types of the Gateway API, from the CRDs of its Go module
+	crds=$$(go mod download -json sigs.k8s.io/gateway-api@$(gateway_api) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/config/crd/experimental && \
+	cargo run --quiet --locked -p fairway-gateway-types --example generate -- $$crds crates/fairway-gateway-types/src && \
+	cargo fmt -p fairway-gateway-types
 
 deploy: ## deploy/fairway.yaml, from the chart
 	mkdir -p deploy

@@ -11,6 +11,7 @@ pub mod certificate;
 pub mod diagnostic;
 pub mod endpoints;
 pub mod external;
+pub mod gateway_resources;
 pub mod inputs;
 pub mod issued;
 pub mod object;

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use fairway_gateway_types::{
+    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
+    TlsRoute, UdpRoute,
+};
 use fairway_model::{Origin, SourceLine};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -34,6 +38,28 @@ pub enum Kind {
     Secret,
     /// `v1` ConfigMap.
     ConfigMap,
+    /// `v1` Namespace.
+    Namespace,
+    /// `gateway.networking.k8s.io/v1` GatewayClass.
+    GatewayClass,
+    /// `gateway.networking.k8s.io/v1` Gateway.
+    Gateway,
+    /// `gateway.networking.k8s.io/v1` ListenerSet.
+    ListenerSet,
+    /// `gateway.networking.k8s.io/v1` HTTPRoute.
+    HttpRoute,
+    /// `gateway.networking.k8s.io/v1` GRPCRoute.
+    GrpcRoute,
+    /// `gateway.networking.k8s.io/v1` TLSRoute.
+    TlsRoute,
+    /// `gateway.networking.k8s.io/v1` TCPRoute.
+    TcpRoute,
+    /// `gateway.networking.k8s.io/v1` UDPRoute.
+    UdpRoute,
+    /// `gateway.networking.k8s.io/v1` ReferenceGrant.
+    ReferenceGrant,
+    /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
+    BackendTlsPolicy,
     /// An Ingress of `extensions/v1beta1` or `networking.k8s.io/v1beta1`.
     OldIngress,
     /// The addresses of an external name, which is the object's name.
@@ -64,6 +90,28 @@ pub enum Object {
     Secret(Arc<Secret>),
     /// `v1` ConfigMap.
     ConfigMap(Arc<ConfigMap>),
+    /// `v1` Namespace.
+    Namespace(Arc<Namespace>),
+    /// `gateway.networking.k8s.io/v1` GatewayClass.
+    GatewayClass(Arc<GatewayClass>),
+    /// `gateway.networking.k8s.io/v1` Gateway.
+    Gateway(Arc<Gateway>),
+    /// `gateway.networking.k8s.io/v1` ListenerSet.
+    ListenerSet(Arc<ListenerSet>),
+    /// `gateway.networking.k8s.io/v1` HTTPRoute.
+    HttpRoute(Arc<HttpRoute>),
+    /// `gateway.networking.k8s.io/v1` GRPCRoute.
+    GrpcRoute(Arc<GrpcRoute>),
+    /// `gateway.networking.k8s.io/v1` TLSRoute.
+    TlsRoute(Arc<TlsRoute>),
+    /// `gateway.networking.k8s.io/v1` TCPRoute.
+    TcpRoute(Arc<TcpRoute>),
+    /// `gateway.networking.k8s.io/v1` UDPRoute.
+    UdpRoute(Arc<UdpRoute>),
+    /// `gateway.networking.k8s.io/v1` ReferenceGrant.
+    ReferenceGrant(Arc<ReferenceGrant>),
+    /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
+    BackendTlsPolicy(Arc<BackendTlsPolicy>),
     /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
     OldIngress(serde_json::Value),
 }
@@ -139,6 +187,17 @@ impl Kind {
             Self::EndpointSlice => "EndpointSlice",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
+            Self::Namespace => "Namespace",
+            Self::GatewayClass => "GatewayClass",
+            Self::Gateway => "Gateway",
+            Self::ListenerSet => "ListenerSet",
+            Self::HttpRoute => "HTTPRoute",
+            Self::GrpcRoute => "GRPCRoute",
+            Self::TlsRoute => "TLSRoute",
+            Self::TcpRoute => "TCPRoute",
+            Self::UdpRoute => "UDPRoute",
+            Self::ReferenceGrant => "ReferenceGrant",
+            Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Resolved => "ExternalName",
         }
     }
@@ -163,6 +222,17 @@ impl Object {
             Self::EndpointSlice(it) => (Kind::EndpointSlice, ObjectKey::of(&it.metadata)),
             Self::Secret(it) => (Kind::Secret, ObjectKey::of(&it.metadata)),
             Self::ConfigMap(it) => (Kind::ConfigMap, ObjectKey::of(&it.metadata)),
+            Self::Namespace(it) => (Kind::Namespace, ObjectKey::cluster_wide(&it.metadata)),
+            Self::GatewayClass(it) => (Kind::GatewayClass, ObjectKey::cluster_wide(&it.metadata)),
+            Self::Gateway(it) => (Kind::Gateway, ObjectKey::of(&it.metadata)),
+            Self::ListenerSet(it) => (Kind::ListenerSet, ObjectKey::of(&it.metadata)),
+            Self::HttpRoute(it) => (Kind::HttpRoute, ObjectKey::of(&it.metadata)),
+            Self::GrpcRoute(it) => (Kind::GrpcRoute, ObjectKey::of(&it.metadata)),
+            Self::TlsRoute(it) => (Kind::TlsRoute, ObjectKey::of(&it.metadata)),
+            Self::TcpRoute(it) => (Kind::TcpRoute, ObjectKey::of(&it.metadata)),
+            Self::UdpRoute(it) => (Kind::UdpRoute, ObjectKey::of(&it.metadata)),
+            Self::ReferenceGrant(it) => (Kind::ReferenceGrant, ObjectKey::of(&it.metadata)),
+            Self::BackendTlsPolicy(it) => (Kind::BackendTlsPolicy, ObjectKey::of(&it.metadata)),
             Self::OldIngress(value) => {
                 let text = |field| value.pointer(field).and_then(serde_json::Value::as_str);
                 let namespace = text("/metadata/namespace").unwrap_or("default");

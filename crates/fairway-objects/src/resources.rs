@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
+use crate::gateway_resources::GatewayResources;
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 
 /// An edit of the [`Resources`].
@@ -45,6 +46,8 @@ pub struct Resources {
     pub old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
     /// What external names stand for.
     pub resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
+    /// What the Gateway API has.
+    pub gateway: GatewayResources,
     /// The Services by their addresses in the cluster.
     service_addresses: OrdMap<IpAddr, OrdSet<ObjectKey>>,
     /// The slices of each Service.
@@ -84,6 +87,7 @@ impl Resources {
             + self.secrets.len()
             + self.config_maps.len()
             + self.old_ingresses.len()
+            + self.gateway.len()
     }
 
     /// Whether there is nothing.
@@ -154,6 +158,7 @@ impl Resources {
                 }
                 keep(&mut self.slices, key, it, source);
             }
+            of_gateways => self.gateway.set(&key, of_gateways, source),
         }
     }
 
@@ -170,6 +175,7 @@ impl Resources {
             Kind::OldIngress => drop(self.old_ingresses.remove(key)),
             Kind::Resolved => drop(self.resolved.remove(key)),
             Kind::EndpointSlice => self.forget_slice(key),
+            kind => self.gateway.remove(*kind, key),
         }
     }
 

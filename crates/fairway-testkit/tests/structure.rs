@@ -37,10 +37,17 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-annotations", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
-    Place { name: "fairway-objects", may: &["fairway-model"], never: INPUT_OUTPUT },
+    Place { name: "fairway-gateway-types", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-objects", may: &["fairway-gateway-types", "fairway-model"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-translate",
-        may: &["fairway-annotations", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern"],
+        may: &[
+            "fairway-annotations",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-password",
+            "fairway-pattern",
+        ],
         never: INPUT_OUTPUT,
     },
     Place {

@@ -1,0 +1,107 @@
+//! The objects of the Gateway API as they are now, and the namespaces by which Gateways choose. Owns no judgement about them.
+
+use std::sync::Arc;
+
+use fairway_gateway_types::{
+    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
+    TlsRoute, UdpRoute,
+};
+use imbl::OrdMap;
+use k8s_openapi::api::core::v1::Namespace;
+
+use crate::object::{DocumentSource, Kind, Object, ObjectKey, Sourced};
+
+/// The objects of the Gateway API as they are now. A clone costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayResources {
+    /// Namespaces.
+    pub namespaces: OrdMap<ObjectKey, Sourced<Namespace>>,
+    /// GatewayClasses.
+    pub classes: OrdMap<ObjectKey, Sourced<GatewayClass>>,
+    /// Gateways.
+    pub gateways: OrdMap<ObjectKey, Sourced<Gateway>>,
+    /// ListenerSets.
+    pub listener_sets: OrdMap<ObjectKey, Sourced<ListenerSet>>,
+    /// HTTPRoutes.
+    pub http_routes: OrdMap<ObjectKey, Sourced<HttpRoute>>,
+    /// GRPCRoutes.
+    pub grpc_routes: OrdMap<ObjectKey, Sourced<GrpcRoute>>,
+    /// TLSRoutes.
+    pub tls_routes: OrdMap<ObjectKey, Sourced<TlsRoute>>,
+    /// TCPRoutes.
+    pub tcp_routes: OrdMap<ObjectKey, Sourced<TcpRoute>>,
+    /// UDPRoutes.
+    pub udp_routes: OrdMap<ObjectKey, Sourced<UdpRoute>>,
+    /// ReferenceGrants.
+    pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
+    /// BackendTLSPolicies.
+    pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+}
+
+impl GatewayResources {
+    /// How many objects of all kinds there are, without Namespaces.
+    pub(crate) fn len(&self) -> usize {
+        let routes = self.http_routes.len() + self.grpc_routes.len() + self.tls_routes.len();
+        let streams = self.tcp_routes.len() + self.udp_routes.len();
+        let listeners = self.classes.len() + self.gateways.len() + self.listener_sets.len();
+        routes + streams + listeners + self.grants.len() + self.tls_policies.len()
+    }
+
+    /// Takes an object; one of another API is not kept here.
+    pub(crate) fn set(&mut self, key: &ObjectKey, object: Object, source: Option<DocumentSource>) {
+        match object {
+            Object::Namespace(it) => keep(&mut self.namespaces, key, it, source),
+            Object::GatewayClass(it) => keep(&mut self.classes, key, it, source),
+            Object::Gateway(it) => keep(&mut self.gateways, key, it, source),
+            Object::ListenerSet(it) => keep(&mut self.listener_sets, key, it, source),
+            Object::HttpRoute(it) => keep(&mut self.http_routes, key, it, source),
+            Object::GrpcRoute(it) => keep(&mut self.grpc_routes, key, it, source),
+            Object::TlsRoute(it) => keep(&mut self.tls_routes, key, it, source),
+            Object::TcpRoute(it) => keep(&mut self.tcp_routes, key, it, source),
+            Object::UdpRoute(it) => keep(&mut self.udp_routes, key, it, source),
+            Object::ReferenceGrant(it) => keep(&mut self.grants, key, it, source),
+            Object::BackendTlsPolicy(it) => keep(&mut self.tls_policies, key, it, source),
+            Object::Ingress(_)
+            | Object::IngressClass(_)
+            | Object::Service(_)
+            | Object::EndpointSlice(_)
+            | Object::Secret(_)
+            | Object::ConfigMap(_)
+            | Object::OldIngress(_) => {}
+        }
+    }
+
+    /// Forgets an object.
+    pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+        match kind {
+            Kind::Namespace => drop(self.namespaces.remove(key)),
+            Kind::GatewayClass => drop(self.classes.remove(key)),
+            Kind::Gateway => drop(self.gateways.remove(key)),
+            Kind::ListenerSet => drop(self.listener_sets.remove(key)),
+            Kind::HttpRoute => drop(self.http_routes.remove(key)),
+            Kind::GrpcRoute => drop(self.grpc_routes.remove(key)),
+            Kind::TlsRoute => drop(self.tls_routes.remove(key)),
+            Kind::TcpRoute => drop(self.tcp_routes.remove(key)),
+            Kind::UdpRoute => drop(self.udp_routes.remove(key)),
+            Kind::ReferenceGrant => drop(self.grants.remove(key)),
+            Kind::BackendTlsPolicy => drop(self.tls_policies.remove(key)),
+            Kind::Ingress
+            | Kind::IngressClass
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::OldIngress
+            | Kind::Resolved => {}
+        }
+    }
+}
+
+fn keep<T: Clone>(
+    map: &mut OrdMap<ObjectKey, Sourced<T>>,
+    key: &ObjectKey,
+    object: Arc<T>,
+    source: Option<DocumentSource>,
+) {
+    map.insert(key.clone(), Sourced { object, source });
+}
