@@ -194,6 +194,7 @@ fn allowed(origin: &CorsOrigin) -> Option<String> {
             let before = if before.is_empty() { "https://" } else { &**before };
             Some(format!("{before}{NOWHERE}{after}"))
         }
+        CorsOrigin::Wildcard { before, after } => Some(format!("{before}{NOWHERE}{after}")),
     }
 }
 
@@ -247,8 +248,8 @@ fn is_askable(probe: &Probe) -> bool {
 #[cfg(test)]
 mod tests {
     use fairway_model::{
-        Action, Answer, AnswerReason, CertificateKey, Cors, FieldMatch, HostKey, Listener, Origin, PathForm,
-        Policy, Route, RuleLabels, RuleOrder, TextMatch,
+        Action, Answer, AnswerReason, CertificateKey, Cors, CorsManner, FieldMatch, HostKey, Listener,
+        Origin, PathForm, Policy, Route, RuleLabels, RuleOrder, TextMatch,
     };
 
     use super::*;
@@ -360,6 +361,7 @@ mod tests {
             expose: "".into(),
             credentials: false,
             max_age: 1,
+            manner: CorsManner::IngressNginx,
         };
         let one = rule(vec![prefix("/"), prefix("/")], vec![Filter::Cors(cors)]);
         let found = asked(&config(None, vec![one]), Schemes::Http);

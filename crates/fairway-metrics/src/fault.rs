@@ -74,8 +74,10 @@ pub enum Fault {
     UpstreamTruncated,
     /// The endpoint took too long.
     UpstreamTimeout,
-    /// The time that a gRPC client gave its call is over.
+    /// The time that a gRPC client gave its call is over, or less that its rule gives it.
     DeadlineExceeded,
+    /// The time that the rule gives an exchange is over.
+    RequestTimeout,
     /// The endpoint's answer breaks a rule of HTTP/1.
     UpstreamMalformed(Malformed),
     /// A WebSocket is wanted, and the endpoint neither gives nor refuses one in a way that the client would understand.
@@ -114,7 +116,8 @@ impl Fault {
             | Self::UpstreamTruncated
             | Self::UpstreamTimeout
             | Self::UpstreamMalformed(_)
-            | Self::UpstreamNoWebsocket => Party::Upstream,
+            | Self::UpstreamNoWebsocket
+            | Self::RequestTimeout => Party::Upstream,
             Self::NoListener
             | Self::NoRoute
             | Self::NoBackend
@@ -153,7 +156,8 @@ impl Fault {
             Self::ConnectTimeout
             | Self::UpstreamTimeout
             | Self::UpstreamUnreachable
-            | Self::DeadlineExceeded => 504,
+            | Self::DeadlineExceeded
+            | Self::RequestTimeout => 504,
             Self::NoEndpoint
             | Self::ProtectionUnavailable
             | Self::MissingReference
@@ -195,6 +199,7 @@ impl Fault {
             Self::UpstreamTruncated => "upstream_truncated",
             Self::UpstreamTimeout => "upstream_timeout",
             Self::DeadlineExceeded => "deadline_exceeded",
+            Self::RequestTimeout => "request_timeout",
             Self::UpstreamMalformed(_) => "upstream_malformed",
             Self::UpstreamNoWebsocket => "upstream_no_websocket",
             Self::Overloaded => "overloaded",

@@ -43,8 +43,8 @@ pub fn code_of(fault: Fault) -> Code {
     match fault {
         // The client itself ended the call, or let it lie.
         Fault::ClientGone | Fault::ClientStalled | Fault::ClientTimeout => Code::Cancelled,
-        // It says so itself: the time is the client's own.
-        Fault::DeadlineExceeded => Code::DeadlineExceeded,
+        // It says so itself: the time is the client's own, or the rule's.
+        Fault::DeadlineExceeded | Fault::RequestTimeout => Code::DeadlineExceeded,
         // "some resource has been exhausted": the room for a message or its head, or what one client may use.
         Fault::BodyTooLarge
         | Fault::Malformed(
@@ -171,6 +171,7 @@ mod tests {
             Fault::UpstreamTruncated,
             Fault::UpstreamTimeout,
             Fault::DeadlineExceeded,
+            Fault::RequestTimeout,
             Fault::UpstreamMalformed(Malformed::StatusLine),
             Fault::UpstreamNoWebsocket,
             Fault::Overloaded,

@@ -103,6 +103,32 @@ pub enum UpstreamVerification {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         depth: Option<u32>,
     },
+    /// Its chain to these roots, and that one of its subject alternative names is one of `names` (Gateway API
+    /// `BackendTLSPolicy`).
+    Subject {
+        /// Who is trusted.
+        roots: TrustedRoots,
+        /// Any one is enough; none is never enough.
+        names: Vec<SubjectName>,
+    },
+}
+
+/// Who is trusted to issue certificates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TrustedRoots {
+    /// These certificates, as PEM.
+    Pem(Arc<str>),
+    /// Those of the system that the proxy runs on.
+    System,
+}
+
+/// A subject alternative name (RFC 5280 §4.2.1.6).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SubjectName {
+    /// A DNS name in lower case. In `*.example.com` the star stands for one label, as it does in certificates.
+    Dns(Arc<str>),
+    /// A URI, byte for byte.
+    Uri(Arc<str>),
 }
 
 /// Who gets the next request.
@@ -290,6 +316,12 @@ mod tests {
         for key in [SessionKey::Cookie(cookie), hash] {
             let json = serde_json::to_string(&key).unwrap();
             assert_eq!(serde_json::from_str::<SessionKey>(&json).unwrap(), key);
+        }
+        let names = vec![SubjectName::Dns("a.test".into()), SubjectName::Uri("spiffe://a.test/x".into())];
+        for roots in [TrustedRoots::System, TrustedRoots::Pem("PEM".into())] {
+            let verification = UpstreamVerification::Subject { roots, names: names.clone() };
+            let json = serde_json::to_string(&verification).unwrap();
+            assert_eq!(serde_json::from_str::<UpstreamVerification>(&json).unwrap(), verification);
         }
         for protocol in
             [BackendProtocol::Http1, BackendProtocol::H2c, BackendProtocol::Http2, BackendProtocol::Auto]

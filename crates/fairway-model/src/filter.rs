@@ -95,6 +95,22 @@ impl Filter {
         }
     }
 
+    /// Whether it may belong to one backend of a rule instead of to the rule. Such filters act on requests that were
+    /// let through already, so none of them protects.
+    #[must_use]
+    pub fn is_for_a_share(&self) -> bool {
+        matches!(
+            self,
+            Self::RequestHeaders(_)
+                | Self::ResponseHeaders(_)
+                | Self::Mirror(_)
+                | Self::Redirect(_)
+                | Self::RewritePath(_)
+                | Self::RewriteHost(_)
+                | Self::Cors(_)
+        )
+    }
+
     /// The same, to be changed.
     pub fn basic_auth_mut(&mut self) -> Option<&mut BasicAuth> {
         match self {
@@ -184,14 +200,14 @@ pub struct RealIp {
     pub trusted: Vec<IpNet>,
 }
 
-/// Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it.
+/// Cross-origin resource sharing (Fetch Standard §3.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cors {
     /// Which origins are allowed.
     pub origins: Vec<CorsOrigin>,
-    /// The value of `Access-Control-Allow-Methods`.
+    /// The value of `Access-Control-Allow-Methods`; empty sends none.
     pub methods: Arc<str>,
-    /// The value of `Access-Control-Allow-Headers`.
+    /// The value of `Access-Control-Allow-Headers`; empty sends none.
     pub headers: Arc<str>,
     /// The value of `Access-Control-Expose-Headers`; empty sends none.
     pub expose: Arc<str>,
@@ -199,6 +215,26 @@ pub struct Cors {
     pub credentials: bool,
     /// Seconds for `Access-Control-Max-Age`.
     pub max_age: u32,
+    /// Which requests are answered, and what the fields are in.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub manner: CorsManner,
+}
+
+/// Which requests are answered, and what the fields are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CorsManner {
+    /// As ingress-nginx does it: every `OPTIONS` of an allowed origin is answered, and all other requests are forwarded.
+    /// All fields are in every answer to an allowed origin.
+    #[default]
+    IngressNginx,
+    /// As Gateway API does it (`HTTPCORSFilter`): every preflight is answered, with the fields where its origin is
+    /// allowed; `OPTIONS` without `Access-Control-Request-Method` is none. Other answers to an allowed origin have those
+    /// fields that are not for preflights. With `credentials` no field says `*`: in its place is what the request has.
+    GatewayApi,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// An allowed origin.
@@ -213,6 +249,14 @@ pub enum CorsOrigin {
         /// `https://` in `https://*.example.com:8443`; empty where the pattern had no scheme.
         before: Arc<str>,
         /// `.example.com:8443` in it.
+        after: Arc<str>,
+    },
+    /// `scheme://*.suffix[:port]` or `scheme://*[:port]`: one or more labels for the star (Gateway API `allowOrigins`);
+    /// reflected.
+    Wildcard {
+        /// `https://` in `https://*.example.com:8443`.
+        before: Arc<str>,
+        /// `.example.com:8443` in it; the port, or nothing, where the star is the whole host.
         after: Arc<str>,
     },
 }

@@ -34,14 +34,14 @@ pub use authentication::{
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
     SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
-    UpstreamTls, UpstreamVerification,
+    SubjectName, TrustedRoots, UpstreamTls, UpstreamVerification,
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
 pub use config::Config;
 pub use filter::{
-    ClientCertificate, Cors, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HeaderField, HttpsRedirect,
-    PathRewrite, RealIp, Redirect, RedirectTarget,
+    ClientCertificate, Cors, CorsManner, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HeaderField,
+    HttpsRedirect, PathRewrite, RealIp, Redirect, RedirectTarget,
 };
 pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
@@ -50,10 +50,10 @@ pub use listener::{Listener, ListenerProtocol, ListenerTls};
 pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
-pub use policy::{ForwardedPath, Policy, Retry, Timeouts};
+pub use policy::{ForwardedPath, Policy, Retry, RetryBy, Timeouts};
 pub use route::{
-    Action, Answer, AnswerReason, HostKey, PathForm, Route, Rule, RuleLabels, RuleOrder, VirtualHost,
-    WeightedBackend,
+    Action, Answer, AnswerReason, HostKey, PathForm, Reference, Route, Rule, RuleLabels, RuleOrder,
+    VirtualHost, WeightedBackend,
 };
 pub use settings::{
     AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,

@@ -52,8 +52,9 @@ pub struct VirtualHost {
 /// How the winner among several matching rules is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOrder {
-    /// Gateway API precedence: exact path, longest prefix, regex (longest pattern text first), then method, number of
-    /// header matches, number of query matches, oldest route, `namespace/name`, rule and match as listed.
+    /// Gateway API precedence: exact path, regular expression (longest text first), longest prefix, then method, number
+    /// of header matches, number of query matches, oldest route, `namespace/name`, rule and match as listed. The
+    /// specification leaves open where regular expressions come; behind prefixes, a rule for `/` would hide them all.
     Precedence,
     /// The first rule that matches, as listed (an ingress-nginx host on which a regular expression is in use).
     Listed,
@@ -122,12 +123,48 @@ pub enum Action {
 }
 
 /// A backend and its share.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WeightedBackend {
     /// The backend; one that the configuration does not have counts as one without endpoints.
     pub backend: BackendKey,
     /// Its share of the sum of all weights.
     pub weight: u32,
+    /// Applied to the requests of this share after those of the rule, and to their answers before those of the rule
+    /// (Gateway API `backendRefs[].filters`). [`Filter::is_for_a_share`] says which kinds work here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Filter>,
+    /// What became of the reference that names it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reference: Reference,
+}
+
+/// What became of a reference to a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reference {
+    /// It names a backend.
+    #[default]
+    Resolved,
+    /// It may not be followed, or leads nowhere: the requests of the share are answered 500 (Gateway API
+    /// `HTTPBackendRef`). The key of the backend only names it.
+    Invalid,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl WeightedBackend {
+    /// A share without filters of its own.
+    #[must_use]
+    pub fn new(backend: BackendKey, weight: u32) -> Self {
+        Self { backend, weight, filters: Vec::new(), reference: Reference::Resolved }
+    }
+
+    /// A share whose requests are answered 500.
+    #[must_use]
+    pub fn invalid(backend: BackendKey, weight: u32) -> Self {
+        Self { reference: Reference::Invalid, ..Self::new(backend, weight) }
+    }
 }
 
 /// A fixed answer with a short body made of its status.
@@ -148,4 +185,31 @@ pub enum AnswerReason {
     MissingReference,
     /// No rule and no default backend: the answer of the catch-all.
     NoRoute,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::HeaderEdit;
+
+    #[test]
+    fn a_share_is_read_as_it_was_written() {
+        let filters = vec![Filter::RequestHeaders(HeaderEdit::default())];
+        for share in [
+            WeightedBackend::new("shop/api:80".into(), 3),
+            WeightedBackend::invalid("shop/gone:80".into(), 1),
+            WeightedBackend { filters, ..WeightedBackend::new("shop/api:80".into(), 1) },
+        ] {
+            let json = serde_json::to_string(&share).unwrap();
+            assert_eq!(serde_json::from_str::<WeightedBackend>(&json).unwrap(), share);
+        }
+    }
+
+    #[test]
+    fn a_share_of_an_older_version_has_no_filters_and_is_valid() {
+        let json = r#"{"backend":"shop/api:80","weight":3}"#;
+        let share: WeightedBackend = serde_json::from_str(json).unwrap();
+        assert_eq!(share, WeightedBackend::new("shop/api:80".into(), 3));
+        assert_eq!(serde_json::to_string(&share).unwrap(), json);
+    }
 }

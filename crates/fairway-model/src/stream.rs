@@ -39,8 +39,8 @@ mod tests {
             key: StreamKey { table: "inner/db".into(), host: HostPattern::Exact("db.example.com".into()) },
             origin: Origin::object("TLSRoute", "shop", "db"),
             backends: vec![
-                WeightedBackend { backend: "shop/db:5432".into(), weight: 9 },
-                WeightedBackend { backend: "shop/db-next:5432".into(), weight: 1 },
+                WeightedBackend::new("shop/db:5432".into(), 9),
+                WeightedBackend::new("shop/db-next:5432".into(), 1),
             ],
         };
         let json = serde_json::to_string(&route).unwrap();

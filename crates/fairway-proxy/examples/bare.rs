@@ -46,7 +46,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         origin: Origin::object("Ingress", "default", "bare"),
         matches: vec![Match::default()],
         filters: vec![Filter::StrictTransportSecurity("max-age=31536000".into())],
-        action: Action::Forward(vec![WeightedBackend { backend: "bare".into(), weight: 1 }]),
+        action: Action::Forward(vec![WeightedBackend::new("bare".into(), 1)]),
         policy: Policy::default(),
         labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },
     };

@@ -243,7 +243,16 @@ impl Stage {
         filters: Vec<Filter>,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let mut config = filtered(endpoints, filters);
+        Self::ruled(endpoints, |rule| rule.filters = filters, script)
+    }
+
+    /// The same with a rule that is what `edit` makes of it.
+    pub(crate) fn ruled(
+        endpoints: usize,
+        edit: impl FnOnce(&mut Rule),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let mut config = ruled(endpoints, edit);
         for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
             let one = config.backends.values().next().expect("one backend");
             let endpoints = vec![Endpoint { address: endpoint(number), name: None }];
@@ -507,11 +516,16 @@ pub(crate) fn snapshot(filters: Vec<Filter>) -> Arc<Snapshot> {
 
 /// The configuration of one rule that takes everything and has these filters.
 pub(crate) fn filtered(endpoints: usize, filters: Vec<Filter>) -> Config {
+    ruled(endpoints, |rule| rule.filters = filters)
+}
+
+/// The configuration of one rule that takes everything and is what `edit` makes of it.
+fn ruled(endpoints: usize, edit: impl FnOnce(&mut Rule)) -> Config {
     let mut config = config(endpoints, Policy::default(), Settings::default());
     let key = config.hosts.keys().next().expect("one host").clone();
     let mut host = VirtualHost::clone(&config.hosts[&key]);
     let mut route = Route::clone(&host.routes[0]);
-    route.rules[0].filters = filters;
+    edit(&mut route.rules[0]);
     host.routes = vec![Arc::new(route)];
     config.hosts.insert(key, Arc::new(host));
     config
@@ -548,7 +562,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         origin: Origin::object("Ingress", "default", "test"),
         matches: vec![Match::default()],
         filters: Vec::new(),
-        action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
+        action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
         policy,
         labels: RuleLabels {
             namespace: "default".into(),

@@ -45,7 +45,7 @@ pub use ports::{ByName, Carried, Port, PortKey};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
-pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, RuleId, Steps};
+pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, RuleId, Steps, Targets};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
@@ -53,4 +53,4 @@ pub use steps::{
     FieldEdits, GrpcWeb, Logging, PolicyId, ReceivedStep,
 };
 pub use table::TableId;
-pub use targets::{Targets, Weighted};
+pub use targets::Weighted;

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use fairway_model::{
-    Config, FieldMatch, Filter, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
-    RedirectTarget, Route, RuleOrder, TextMatch, VirtualHost, WildcardSpan,
+    Action, Config, FieldMatch, Filter, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
+    RedirectTarget, Route, Rule, RuleOrder, TextMatch, VirtualHost, WildcardSpan,
 };
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
@@ -63,7 +63,7 @@ pub enum Unmet {
 /// What decides between two matches that both apply, in this order (Gateway API HTTPRoute precedence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Criterion {
-    /// An exact path is before a prefix, and a prefix before a regular expression.
+    /// An exact path is before a regular expression, and a regular expression before a prefix.
     PathKind,
     /// The longer path is first.
     PathLength,
@@ -130,7 +130,16 @@ pub fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
         }
         PathMatch::Exact(_) | PathMatch::Prefix(_) => false,
     };
-    path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().flat_map(|rule| &rule.filters).any(rewrites))
+    path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().flat_map(filters).any(rewrites))
+}
+
+/// Those of the rule, and those of its shares.
+fn filters(rule: &Rule) -> impl Iterator<Item = &Filter> {
+    let shares = match &rule.action {
+        Action::Forward(shares) => shares.as_slice(),
+        Action::Answer(_) => &[],
+    };
+    rule.filters.iter().chain(shares.iter().flat_map(|share| &share.filters))
 }
 
 /// Every match of `host`, the one with the most precedence first.
@@ -205,9 +214,9 @@ impl Place<'_> {
         let (kind, length) = match &self.of.path {
             PathMatch::Exact(path) => (0, path.len()),
             // What covers everything is shorter than all else, also than `*`.
-            PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (1, 0),
-            PathMatch::Prefix(path) => (1, path.len()),
-            PathMatch::Regex { pattern, .. } => (2, pattern.len()),
+            PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (2, 0),
+            PathMatch::Prefix(path) => (2, path.len()),
+            PathMatch::Regex { pattern, .. } => (1, pattern.len()),
         };
         // All exact paths that match are one path, whatever their number of bytes.
         (

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairway_model::{Action, Filter, PathForm, Route, Rule, VirtualHost, WeightedBackend};
+use fairway_model::{
+    Action, BackendKey, Filter, PathForm, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
+    WeightedBackend,
+};
 
 use crate::guards;
 use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
 use crate::steps::{self, InnerRule};
-use crate::targets::Targets;
+use crate::targets;
 use crate::unserved;
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;
+/// The backends of a rule that have a share.
+pub type Targets = targets::Targets<CompiledRule>;
 /// A question to another service.
 pub type Asking = guards::Asking<CompiledRule>;
 /// Several guards of which one is enough.
@@ -65,6 +70,7 @@ impl CompiledRule {
 
     /// Where its requests go. [`Targets::None`] for a forwarding rule is answered 500: no backend has a share, or its
     /// rewrite cannot be compiled.
+    #[inline]
     #[must_use]
     pub fn targets(&self) -> &Targets {
         &self.targets
@@ -95,7 +101,8 @@ impl CompiledRule {
 
     /// Whether the length of the path decides what its rewrites cost.
     pub(crate) fn reads_on(&self) -> bool {
-        self.steps.rewrites().any(CompiledRewrite::reads_on)
+        let shares = self.targets.rules().map(|rule| &rule.steps);
+        shares.chain([&self.steps]).flat_map(Steps::rewrites).any(CompiledRewrite::reads_on)
     }
 
     /// The form of the path that the host's rules are written for.
@@ -115,72 +122,135 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let mut taken = Vec::new();
-        let mut inner = |inner: InnerRule<'_>| {
-            let inner = Self::inner(rule, inner, form, slots);
-            taken.extend(inner.targets.slots());
-            inner
-        };
-        let steps = match unserved::of_rule(host, rule) {
-            None => Steps::compiled(&rule.filters, form, &mut inner),
-            Some(unserved) => Err(unserved.to_owned()),
-        };
-        let (steps, targets, secured) = match steps {
-            Ok(steps) => (steps, acquired(&rule.action, slots), secured(&rule.filters, slots)),
+        let mut maker = Maker { rule, form, slots, taken: Vec::new() };
+        let (steps, targets, secured) = match maker.made(unserved::of_rule(host, rule)) {
+            Ok(made) => made,
             Err(why) => {
                 problem(why);
-                taken.into_iter().for_each(|slot| slots.release(slot));
+                maker.give_back();
                 (Steps::default(), Targets::None, None)
             }
         };
         Self { route: route.clone(), number, id: next_id(), targets, secured, steps, path_form: form }
     }
 
-    /// A rule that a step of `outer` forwards by: all of its requests go to one backend.
-    fn inner(outer: &Rule, inner: InnerRule<'_>, form: PathForm, slots: &mut Slots) -> Self {
-        let mut rule = Rule {
-            matches: Vec::new(),
-            filters: inner.filters,
-            action: Action::Forward(vec![WeightedBackend { backend: inner.backend.clone(), weight: 1 }]),
-            ..outer.clone()
-        };
+    /// Every backend that it names, those of its steps and of its shares included.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = BackendSlot> {
+        let shares = self.targets.rules().flat_map(Self::own_slots);
+        self.own_slots().chain(self.secured).chain(shares)
+    }
+
+    fn own_slots(&self) -> impl Iterator<Item = BackendSlot> {
+        self.targets.slots().chain(self.steps.rules().flat_map(|rule| rule.targets.slots()))
+    }
+}
+
+/// Makes what a rule forwards by, and knows which slots that took.
+struct Maker<'m> {
+    rule: &'m Rule,
+    form: PathForm,
+    slots: &'m mut Slots,
+    taken: Vec<BackendSlot>,
+}
+
+impl Maker<'_> {
+    /// The steps and the targets of the rule, and the one of requests over TLS; or why it forwards nothing.
+    fn made(&mut self, unserved: Option<&str>) -> Result<(Steps, Targets, Option<BackendSlot>), String> {
+        if let Some(unserved) = unserved {
+            return Err(unserved.to_owned());
+        }
+        let steps = self.steps(&self.rule.filters)?;
+        let targets = self.targets(&steps)?;
+        let secured = self.rule.filters.iter().find_map(|filter| match filter {
+            Filter::SecuredBackend(backend) => Some(backend),
+            _ => None,
+        });
+        Ok((steps, targets, secured.map(|backend| self.acquired(backend))))
+    }
+
+    /// A rule that cannot be made has no slots.
+    fn give_back(self) {
+        let Self { slots, taken, .. } = self;
+        taken.into_iter().for_each(|slot| slots.release(slot));
+    }
+
+    fn steps(&mut self, filters: &[Filter]) -> Result<Steps, String> {
+        Steps::compiled(filters, self.form, &mut |inner: InnerRule<'_>| self.inner(inner))
+    }
+
+    fn targets(&mut self, steps: &Steps) -> Result<Targets, String> {
+        let Action::Forward(backends) = &self.rule.action else { return Ok(Targets::None) };
+        let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
+        let is_plain = |of: &WeightedBackend| of.filters.is_empty() && of.reference == Reference::Resolved;
+        if weighted().all(is_plain) {
+            return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
+        }
+        let shares: Vec<_> =
+            weighted().map(|of| Ok((self.share(of, steps)?, of.weight))).collect::<Result<_, String>>()?;
+        Ok(Targets::of_shares(shares))
+    }
+
+    /// The rule of a share; none for one whose reference is invalid.
+    fn share(&mut self, of: &WeightedBackend, outer: &Steps) -> Result<Option<Box<CompiledRule>>, String> {
+        if of.reference == Reference::Invalid {
+            return Ok(None);
+        }
+        if of.filters.iter().any(|filter| !filter.is_for_a_share()) {
+            return Err(format!("backend {} has a filter that only a whole rule can have", of.backend));
+        }
+        let filters = steps::of_share(&of.filters, &self.rule.filters);
+        let steps = self.steps(&filters)?.within(outer);
+        let rule = self.forwarding(&of.backend, filters);
+        Ok(Some(Box::new(self.alone(rule, steps, &of.backend))))
+    }
+
+    /// A rule that a step forwards by: all of its requests go to one backend.
+    fn inner(&mut self, inner: InnerRule<'_>) -> CompiledRule {
+        let mut rule = self.forwarding(inner.backend, inner.filters);
         rule.policy.websocket = false;
+        if rule.policy.retry.by == RetryBy::Route {
+            // The route's word is about its own backends.
+            rule.policy.retry = Retry::default();
+        }
         if let Some(timeouts) = inner.timeouts {
             rule.policy.timeouts = timeouts;
         }
         // What acts on answers neither rewrites nor forwards.
-        let steps = Steps::compiled(&rule.filters, form, &mut |_| unreachable!("only filters of answers"));
-        let targets = acquired(&rule.action, slots);
-        let route = Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] });
-        let steps = steps.unwrap_or_default();
-        Self { route, number: 0, id: next_id(), targets, secured: None, steps, path_form: form }
+        let steps =
+            Steps::compiled(&rule.filters, self.form, &mut |_| unreachable!("only filters of answers"));
+        self.alone(rule, steps.unwrap_or_default(), inner.backend)
     }
 
-    /// Every backend that it names, those of its steps included.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = BackendSlot> {
-        let inner = self.steps.rules().flat_map(|rule| rule.targets.slots());
-        self.targets.slots().chain(self.secured).chain(inner)
+    /// The same rule with these filters and this one backend.
+    fn forwarding(&self, backend: &BackendKey, filters: Vec<Filter>) -> Rule {
+        Rule {
+            matches: Vec::new(),
+            filters,
+            action: Action::Forward(vec![WeightedBackend::new(backend.clone(), 1)]),
+            ..self.rule.clone()
+        }
     }
-}
 
-fn acquired(action: &Action, slots: &mut Slots) -> Targets {
-    match action {
-        Action::Answer(_) => Targets::None,
-        Action::Forward(backends) => Targets::new(
-            backends
-                .iter()
-                .filter(|weighted| weighted.weight > 0)
-                .map(|weighted| (slots.acquire(&weighted.backend), weighted.weight)),
-        ),
+    /// A rule in a route of its own.
+    fn alone(&mut self, rule: Rule, steps: Steps, backend: &BackendKey) -> CompiledRule {
+        let slot = self.acquired(backend);
+        let origin = rule.origin.clone();
+        CompiledRule {
+            route: Arc::new(Route { origin, created: None, rules: vec![rule] }),
+            number: 0,
+            id: next_id(),
+            targets: Targets::One(slot),
+            secured: None,
+            steps,
+            path_form: self.form,
+        }
     }
-}
 
-fn secured(filters: &[Filter], slots: &mut Slots) -> Option<BackendSlot> {
-    let backend = filters.iter().find_map(|filter| match filter {
-        Filter::SecuredBackend(backend) => Some(backend),
-        _ => None,
-    });
-    backend.map(|backend| slots.acquire(backend))
+    fn acquired(&mut self, backend: &BackendKey) -> BackendSlot {
+        let slot = self.slots.acquire(backend);
+        self.taken.push(slot);
+        slot
+    }
 }
 
 fn next_id() -> RuleId {

@@ -333,6 +333,17 @@ impl<R> Steps<R> {
         })
     }
 
+    /// The steps of a share's rule, with what those of the whole rule add to answers and no filter of the share's says.
+    pub(crate) fn within(mut self, outer: &Self) -> Self {
+        let cookies = outer.answer.iter().filter_map(|step| match step {
+            AnswerStep::Cookies(which) => Some(AnswerStep::Cookies(*which)),
+            _ => None,
+        });
+        self.answer = std::mem::take(&mut self.answer).into_iter().chain(cookies).collect();
+        self.trailers = outer.trailers;
+        self
+    }
+
     /// All rewrites of paths.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &CompiledRewrite> {
         self.request.iter().filter_map(|step| match step {
@@ -481,6 +492,30 @@ impl<R> Lists<R> {
         };
         self.request.push(step);
     }
+}
+
+/// The filters by which the requests of a share are forwarded: its own, and those of its rule that act on what comes
+/// after the choice of a backend.
+pub(crate) fn of_share(own: &[Filter], rule: &[Filter]) -> Vec<Filter> {
+    own.iter().chain(rule.iter().filter(|filter| is_of_what_follows(filter))).cloned().collect()
+}
+
+/// Whether it acts on requests that have a backend, or on answers.
+fn is_of_what_follows(filter: &Filter) -> bool {
+    is_of_answers(filter)
+        || matches!(
+            filter,
+            Filter::EndpointFields(_)
+                | Filter::EndpointHop(_)
+                | Filter::AnswerHead(_)
+                | Filter::AnswerRate(_)
+                | Filter::AnswerCookies(_)
+                | Filter::AnswerLocation(_)
+                | Filter::ErrorPages(_)
+                | Filter::RetryStatuses(_)
+                | Filter::GrpcWeb
+                | Filter::Unlogged
+        )
 }
 
 /// Whether it acts on every answer of its rule, whoever made it.

@@ -2,77 +2,103 @@
 
 use crate::slots::BackendSlot;
 
-/// The backends of a rule that have a share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Targets {
+/// The backends of a rule that have a share. `R` is the rule of a share.
+#[derive(Clone, Debug)]
+pub enum Targets<R> {
     /// None: the rule answers itself, has no backend, or all weights are zero.
     None,
     /// All requests go here.
     One(BackendSlot),
     /// They are shared out.
-    Weighted(Weighted),
+    Weighted(Weighted<BackendSlot>),
+    /// They are shared out, and some shares have filters of their own or lead nowhere: each has a rule of its own, by
+    /// which its requests are forwarded; requests of a share without one are answered 500.
+    Shares(Weighted<Option<Box<R>>>),
 }
 
-/// Backends with their shares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weighted {
-    /// The slot and the sum of all weights up to and including its own; the last sum is the total.
-    bounds: Box<[(u64, BackendSlot)]>,
+/// What gets a share each.
+#[derive(Clone, Debug)]
+pub struct Weighted<T> {
+    /// The sum of all weights up to and including its own; the last sum is the total.
+    bounds: Box<[(u64, T)]>,
 }
 
-impl Targets {
+impl<R> Targets<R> {
     /// Takes slots with their weights; those of weight zero get nothing (Gateway API `HTTPBackendRef.weight`).
     pub(crate) fn new(weighted: impl IntoIterator<Item = (BackendSlot, u32)>) -> Self {
-        let mut total = 0;
-        let bounds: Box<[_]> = weighted
-            .into_iter()
-            .filter(|(_, weight)| *weight > 0)
-            .map(|(slot, weight)| {
-                total += u64::from(weight);
-                (total, slot)
-            })
-            .collect();
-        match &*bounds {
+        let weighted = Weighted::new(weighted);
+        match &*weighted.bounds {
             [] => Self::None,
             [(_, slot)] => Self::One(*slot),
-            _ => Self::Weighted(Weighted { bounds }),
+            _ => Self::Weighted(weighted),
         }
     }
 
-    /// The backend for a random number that is uniform over all of `u32`.
+    /// The same of shares that have rules of their own.
+    pub(crate) fn of_shares(weighted: impl IntoIterator<Item = (Option<Box<R>>, u32)>) -> Self {
+        Self::Shares(Weighted::new(weighted))
+    }
+
+    /// The backend for a random number that is uniform over all of `u32`; none of those that rules of shares have.
     #[inline]
     #[must_use]
     pub fn pick(&self, random: u32) -> Option<BackendSlot> {
         match self {
-            Self::None => None,
+            Self::None | Self::Shares(_) => None,
             Self::One(slot) => Some(*slot),
-            Self::Weighted(weighted) => Some(weighted.pick(random)),
+            Self::Weighted(weighted) => weighted.pick(random).copied(),
         }
     }
 
-    /// Every backend that can be picked.
+    /// Every backend that [`Self::pick`] gives.
     pub fn slots(&self) -> impl Iterator<Item = BackendSlot> {
         let (one, many) = match self {
-            Self::None => (None, &[][..]),
+            Self::None | Self::Shares(_) => (None, &[][..]),
             Self::One(slot) => (Some(*slot), &[][..]),
             Self::Weighted(weighted) => (None, &*weighted.bounds),
         };
         one.into_iter().chain(many.iter().map(|(_, slot)| *slot))
     }
+
+    /// The rule of every share that has one.
+    pub fn rules(&self) -> impl Iterator<Item = &R> {
+        let shares = match self {
+            Self::None | Self::One(_) | Self::Weighted(_) => &[][..],
+            Self::Shares(shares) => &*shares.bounds,
+        };
+        shares.iter().filter_map(|(_, rule)| rule.as_deref())
+    }
 }
 
-impl Weighted {
-    fn pick(&self, random: u32) -> BackendSlot {
-        let (total, last) = self.bounds[self.bounds.len() - 1];
-        let point = ((u128::from(random) * u128::from(total)) >> 32) as u64;
+impl<T> Weighted<T> {
+    fn new(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
+        let mut total = 0;
+        let bounds = weighted
+            .into_iter()
+            .filter(|(_, weight)| *weight > 0)
+            .map(|(of, weight)| {
+                total += u64::from(weight);
+                (total, of)
+            })
+            .collect();
+        Self { bounds }
+    }
+
+    /// What a random number chooses that is uniform over all of `u32`. `None` where nothing has a share.
+    #[must_use]
+    pub fn pick(&self, random: u32) -> Option<&T> {
+        let (total, last) = self.bounds.last()?;
+        let point = ((u128::from(random) * u128::from(*total)) >> 32) as u64;
         let index = self.bounds.partition_point(|(bound, _)| *bound <= point);
-        self.bounds.get(index).map_or(last, |(_, slot)| *slot)
+        Some(self.bounds.get(index).map_or(last, |(_, of)| of))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Targets = super::Targets<&'static str>;
 
     fn counts(weights: &[u32]) -> Vec<usize> {
         let targets = Targets::new(weights.iter().enumerate().map(|(n, w)| (BackendSlot(n as u32), *w)));
@@ -99,12 +125,27 @@ mod tests {
 
     #[test]
     fn weights_that_are_all_zero_pick_nothing() {
-        assert_eq!(Targets::new([(BackendSlot(0), 0), (BackendSlot(1), 0)]), Targets::None);
-        assert_eq!(Targets::None.pick(7), None);
+        let targets = Targets::new([(BackendSlot(0), 0), (BackendSlot(1), 0)]);
+        assert!(matches!(targets, Targets::None));
+        assert_eq!(targets.pick(7), None);
+        let Targets::Shares(shares) = Targets::of_shares([(None, 0)]) else { panic!("it has shares") };
+        assert!(shares.pick(7).is_none());
+    }
+
+    #[test]
+    fn shares_without_a_rule_have_their_part() {
+        let targets = Targets::of_shares([(Some(Box::new("a")), 3), (Some(Box::new("b")), 0), (None, 1)]);
+        assert_eq!((targets.pick(0), targets.slots().count()), (None, 0));
+        assert_eq!(targets.rules().collect::<Vec<_>>(), [&"a"]);
+        let Targets::Shares(shares) = targets else { panic!("it has shares") };
+        let quarters =
+            (0..4u32).map(|n| shares.pick(n << 30).expect("there are weights").as_deref().copied());
+        assert_eq!(quarters.collect::<Vec<_>>(), [Some("a"), Some("a"), Some("a"), None]);
     }
 
     #[test]
     fn a_single_share_is_no_lottery() {
-        assert_eq!(Targets::new([(BackendSlot(3), 5), (BackendSlot(4), 0)]), Targets::One(BackendSlot(3)));
+        let targets = Targets::new([(BackendSlot(3), 5), (BackendSlot(4), 0)]);
+        assert!(matches!(targets, Targets::One(BackendSlot(3))));
     }
 }

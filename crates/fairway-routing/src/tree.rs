@@ -1,5 +1,5 @@
 //! The paths of a host as a tree of elements, so that a lookup costs the elements of the request's path and not the
-//! number of routes: exact path, then the longest prefix, then regular expressions.
+//! number of routes: exact path, then regular expressions, then the longest prefix.
 //!
 //! A lookup walks down as far as the tree goes and then climbs, which visits the prefixes from the longest to the
 //! shortest. The tree never changes after it is built.
@@ -102,9 +102,16 @@ impl Tree {
         }
         let (deepest, whole) = self.descend(path);
         let first = &self.nodes[deepest as usize];
+        if whole && let Some(rule) = self.fitting(first, List::Exact, request) {
+            return Some((rule, path.len()));
+        }
+        if !self.regexes.is_empty()
+            && let Some(found) = self.matching(path, request)
+        {
+            return Some(found);
+        }
         if whole {
-            let rule = self.fitting(first, List::Exact, request);
-            if let Some(rule) = rule.or_else(|| self.fitting(first, List::Prefix, request)) {
+            if let Some(rule) = self.fitting(first, List::Prefix, request) {
                 return Some((rule, path.len()));
             }
         } else if let Some(rule) = self.fitting_prefix(first, request) {
@@ -117,6 +124,11 @@ impl Tree {
             }
             up = node.up;
         }
+        None
+    }
+
+    /// The first regular expression that fits.
+    fn matching<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         self.regexes.iter().find_map(|PathCandidate { path: test, candidate }| {
             let covered = test.covered(path)?;
             candidate.fits(request).then_some((candidate.rule, covered))
@@ -284,7 +296,7 @@ impl<'m> Builder<'m> {
         self.regexes.sort_by_key(|(length, _)| Reverse(*length));
         self.set_bounds();
         let hash = FastState::default();
-        let roots_only = self.nodes.len() == 2;
+        let roots_only = self.nodes.len() == 2 && self.regexes.is_empty();
         let always = self.entries.first().filter(|(_, _, first)| roots_only && first.is_unconditional());
         Tree {
             always: always.map(|(_, _, first)| first.rule),

@@ -4,8 +4,13 @@ mod tables;
 
 use std::sync::Arc;
 
-use fairway_model::{Action, BackendKey, Config, Filter, PathRewrite, WeightedBackend};
-use fairway_routing::{CompiledHost, RuleId, Snapshot, Targets, compile};
+use fairway_model::{
+    Action, BackendKey, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite,
+    WeightedBackend,
+};
+use fairway_routing::{
+    AnswerStep, CompiledHost, CompiledRule, RequestStep, RuleId, Snapshot, Targets, compile,
+};
 use tables::*;
 
 fn two_hosts() -> Config {
@@ -156,14 +161,14 @@ fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
         compiled.problems
     );
     let rule = &of(&compiled.snapshot, "a.test").rules()[0];
-    assert_eq!(rule.targets(), &Targets::None);
+    assert!(matches!(rule.targets(), Targets::None));
     assert!(rule.rewrite().is_none());
 }
 
 #[test]
 fn weights_become_shares() {
     let mut weighted = rule("w", vec![prefix("/")]);
-    let share = |backend: &str, weight| WeightedBackend { backend: backend.into(), weight };
+    let share = |backend: &str, weight| WeightedBackend::new(backend.into(), weight);
     weighted.action = Action::Forward(vec![share("a", 3), share("none", 0), share("b", 1)]);
     let snapshot =
         compile(&config(vec![host("a.test", vec![route("r", None, vec![weighted])])]), None).snapshot;
@@ -172,6 +177,73 @@ fn weights_become_shares() {
     assert_eq!((targets.pick(0), targets.pick(u32::MAX / 4 * 3)), (a, a));
     assert_eq!((targets.pick(u32::MAX / 4 * 3 + 4), targets.pick(u32::MAX)), (b, b));
     assert_eq!(snapshot.slot(&"none".into()), None);
+}
+
+fn edit(name: &str) -> HeaderEdit {
+    HeaderEdit { set: vec![HeaderField { name: name.into(), value: "1".into() }], ..HeaderEdit::default() }
+}
+
+/// Three shares: one with filters, an invalid one, and one as usual.
+fn three_shares(filters: Vec<Filter>) -> Config {
+    let mut rule = rule("w", vec![prefix("/")]);
+    rule.filters = vec![Filter::ResponseHeaders(edit("X-Rule")), Filter::RewriteHost("rule.test".into())];
+    rule.action = Action::Forward(vec![
+        WeightedBackend { filters, ..WeightedBackend::new("a".into(), 1) },
+        WeightedBackend::invalid("gone".into(), 1),
+        WeightedBackend::new("b".into(), 2),
+    ]);
+    config(vec![host("a.test", vec![route("r", None, vec![rule])])])
+}
+
+#[test]
+fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
+    let mirror = Mirror {
+        backend: "copy".into(),
+        numerator: 1,
+        denominator: 1,
+        most_body: 0,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    };
+    let own = vec![
+        Filter::RequestHeaders(edit("X-Own")),
+        Filter::Mirror(mirror),
+        Filter::ResponseHeaders(edit("X-Own")),
+    ];
+    let mut config = three_shares(own);
+    let first = compile(&config, None).snapshot;
+    let slot = |snapshot: &Snapshot, name: &str| snapshot.slot(&name.into());
+    assert_eq!(slot(&first, "gone"), None);
+    let rule = &of(&first, "a.test").rules()[0];
+    let Targets::Shares(shares) = rule.targets() else { panic!("one has filters") };
+    let quarter = |n: u32| shares.pick(n << 30).unwrap().as_deref();
+    let (a, b) = (quarter(0).unwrap(), quarter(2).unwrap());
+    assert!(quarter(1).is_none());
+    assert_eq!((a.targets().pick(7), b.targets().pick(7)), (slot(&first, "a"), slot(&first, "b")));
+    assert!(matches!(*a.steps().request, [RequestStep::Edit(_)]), "the host was set by the whole rule");
+    let edited = |step: &AnswerStep<CompiledRule>| match step {
+        AnswerStep::Edit(edits) => edits.set[0].name.to_string(),
+        _ => String::new(),
+    };
+    assert_eq!(a.steps().answer.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);
+    assert_eq!(b.steps().answer.iter().map(edited).collect::<Vec<_>>(), ["X-Rule"]);
+    assert_eq!(a.steps().forward[0].rule.targets().pick(7), slot(&first, "copy"));
+    config.hosts.clear();
+    let second = compile(&config, Some(&first)).snapshot;
+    for name in ["a", "b", "copy"] {
+        assert_eq!(slot(&second, name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_share_with_a_filter_that_protects_closes_its_rule() {
+    let compiled = compile(&three_shares(vec![Filter::OverTls]), None);
+    let [problem] = &compiled.problems[..] else { panic!("{:?}", compiled.problems) };
+    assert!(problem.text.starts_with("backend a has a filter that only a whole rule can have"), "{problem}");
+    assert!(matches!(of(&compiled.snapshot, "a.test").rules()[0].targets(), Targets::None));
+    for name in ["a", "b"] {
+        assert_eq!(compiled.snapshot.slot(&name.into()), None, "{name}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn matches() -> impl Strategy<Value = Match> {
 fn rules() -> impl Strategy<Value = Rule> {
     let backends = vec((select(&BACKENDS), 0u32..3), 0..3);
     (vec(matches(), 1..4), backends).prop_map(|(matches, backends)| {
-        let weighted = |(name, weight): (&str, u32)| WeightedBackend { backend: name.into(), weight };
+        let weighted = |(name, weight): (&str, u32)| WeightedBackend::new(name.into(), weight);
         Rule { action: Action::Forward(backends.into_iter().map(weighted).collect()), ..rule("r", matches) }
     })
 }

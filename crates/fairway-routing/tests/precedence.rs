@@ -62,12 +62,17 @@ fn a_trailing_slash_is_part_of_a_prefix() {
 }
 
 #[test]
-fn a_regex_comes_after_prefixes_and_the_longest_text_first() {
+fn a_regex_comes_between_exact_paths_and_prefixes_and_the_longest_text_first() {
     let rules = vec![rule("short", vec![regex("/r.*")]), rule("long", vec![regex("/r[a-z]+")])];
     assert_eq!(winner_among(rules.clone(), &ask("/rx")), "long");
     assert_eq!(winner_among(rules.clone(), &ask("/r1")), "short");
-    let with_prefix = [rules, vec![rule("prefix", vec![prefix("/rx")])]].concat();
-    assert_eq!(winner_among(with_prefix, &ask("/rx")), "prefix");
+    let with_prefixes = [rules, vec![rule("prefix", vec![prefix("/rx")]), rule("all", vec![prefix("/")])]];
+    let with_prefixes = with_prefixes.concat();
+    assert_eq!(winner_among(with_prefixes.clone(), &ask("/rx")), "long");
+    assert_eq!(winner_among(with_prefixes.clone(), &ask("/rx/y")), "long");
+    assert_eq!(winner_among(with_prefixes.clone(), &ask("/x")), "all");
+    let with_exact = [with_prefixes, vec![rule("exact", vec![exact("/rx")])]].concat();
+    assert_eq!(winner_among(with_exact, &ask("/rx")), "exact");
 }
 
 #[test]

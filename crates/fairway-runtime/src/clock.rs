@@ -25,10 +25,10 @@ impl Deadline {
         Self { at: None, timer: None }
     }
 
-    /// Moves the limit to `after` from `now`.
+    /// Moves the limit to `after` from `now`. What is later than any clock can say is no limit.
     #[inline]
     pub fn set(&mut self, now: Instant, after: Duration) {
-        self.at = Some(now + after);
+        self.at = now.checked_add(after);
     }
 
     /// Ready when the limit has passed.
@@ -81,6 +81,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nothing_passes() {
         let mut deadline = Deadline::unset();
+        deadline.set(Instant::now(), Duration::from_secs(1));
+        deadline.set(Instant::now(), Duration::MAX);
         let waited =
             tokio::time::timeout(Duration::from_secs(100), poll_fn(|cx| deadline.poll_passed(cx))).await;
         assert!(waited.is_err());

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
-    KeyPair, RevokedCertParams, RsaKeySize, SerialNumber, date_time_ymd,
+    KeyPair, RevokedCertParams, RsaKeySize, SanType, SerialNumber, date_time_ymd,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -82,8 +82,11 @@ impl Authority {
     #[must_use]
     pub fn issue(&self, names: &[&str], kind: KeyKind, validity: Validity) -> Leaf {
         let key = key_pair(kind);
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let (uris, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let mut params = CertificateParams::new(names.clone()).expect("the names of a test are valid");
+        let uris = uris.into_iter().map(|uri| uri.try_into().expect("the URIs of a test are ASCII"));
+        params.subject_alt_names.extend(uris.map(SanType::URI));
         if let Some(first) = names.first() {
             params.distinguished_name.push(DnType::CommonName, first.as_str());
         }

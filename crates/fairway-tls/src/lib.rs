@@ -4,6 +4,8 @@
 mod agreed;
 mod clients;
 mod identities;
+mod roots;
+mod subject;
 mod suites;
 mod upstream;
 

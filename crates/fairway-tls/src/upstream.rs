@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use fairway_model::{UpstreamTls, UpstreamVerification};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::identities::Identities;
-use crate::suites;
+use crate::subject::Subject;
+use crate::{roots, suites};
 
 /// The settings for one kind of backend.
 ///
@@ -50,10 +51,7 @@ fn verifier(
     let trust = match verification {
         UpstreamVerification::Off => Trust::Anyone,
         UpstreamVerification::Chain { roots, name, depth } => {
-            let mut store = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(roots.as_bytes()) {
-                store.add(certificate.map_err(|error| Error::General(error.to_string()))?)?;
-            }
+            let store = roots::of_pem(roots)?;
             let name =
                 ServerName::try_from(name.to_string()).map_err(|error| Error::General(error.to_string()))?;
             let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
@@ -61,6 +59,10 @@ fn verifier(
                 .map_err(|error| Error::General(error.to_string()))?;
             let depth = depth.map_or(usize::MAX, |depth| depth as usize);
             Trust::Chain { chain, name, depth }
+        }
+        UpstreamVerification::Subject { roots, names } => {
+            let names = names.iter().map(Subject::new).collect::<Result<_, _>>()?;
+            Trust::Subject { roots: roots::of(roots)?, names }
         }
     };
     Ok(Arc::new(Verifier { trust, provider: Arc::clone(provider) }))
@@ -80,6 +82,8 @@ enum Trust {
     /// The chain, and a name of its own instead of the one that was dialled. Of the certificates that the endpoint sends
     /// besides its own, in the order of the chain (RFC 8446 §4.4.2), the first `depth` count.
     Chain { chain: Arc<WebPkiServerVerifier>, name: ServerName<'static>, depth: usize },
+    /// The chain, and one of these names.
+    Subject { roots: Arc<RootCertStore>, names: Box<[Subject]> },
 }
 
 impl ServerCertVerifier for Verifier {
@@ -96,6 +100,15 @@ impl ServerCertVerifier for Verifier {
             Trust::Chain { chain, name, depth } => {
                 let intermediates = &intermediates[..intermediates.len().min(*depth)];
                 chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+            Trust::Subject { roots, names } => {
+                let parsed = ParsedCertificate::try_from(certificate)?;
+                let algorithms = self.provider.signature_verification_algorithms.all;
+                verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
+                match names.iter().any(|name| name.is_of(&parsed, certificate)) {
+                    true => Ok(ServerCertVerified::assertion()),
+                    false => Err(CertificateError::NotValidForName.into()),
+                }
             }
         }
     }

@@ -133,8 +133,9 @@ fn policy(policy: &Policy) -> Option<Value> {
     if !usual {
         shown = json!({"connect, send, read": times, "body": policy.max_body});
     }
-    if policy.retry != (Retry { tries: 3, connect_total: policy.timeouts.connect * 3 }) {
-        let Retry { tries, connect_total } = policy.retry;
+    let usual = Retry { tries: 3, connect_total: policy.timeouts.connect * 3, ..Retry::default() };
+    if policy.retry != usual {
+        let Retry { tries, connect_total, .. } = policy.retry;
         shown["tries, seconds for them"] = json!([u64::from(tries), connect_total.as_secs()]);
     }
     if policy.forwarded_path != ForwardedPath::AsReceived {

@@ -276,7 +276,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             return Poll::Pending;
         }
         self.env.arm(&mut client_side.deadline, Instant::now(), Duration::MAX);
-        client_side.deadline.poll_passed(cx).map(|()| Fault::DeadlineExceeded)
+        client_side.deadline.poll_passed(cx).map(|()| self.env.overdue())
     }
 
     /// Begins a connect.

@@ -40,6 +40,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
 ) -> impl Future<Output = Result<Answered<ToEndpoint<N>>, Failed>> {
     let Acquired { mut lease, age, connect, detour } = acquired;
     count(&exchange.env.worker.counters.attempts.sent);
+    exchange.env.begin_attempt(retry_state.now);
     let before = (lease.up().sent(), lease.up().received());
     let buffers = &*exchange.buffers;
     let rewritten = &buffers.forms.read().target;
@@ -54,7 +55,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
         let fault = match transact(exchange, lease.up(), (retry_state.now, patience)).await {
             Ok(reply) => return Ok(Answered { lease, reply, connect, detour, headed: Instant::now() }),
-            Err(fault) => fault,
+            Err(fault) => fault_of_attempt(exchange, fault),
         };
         let progress = match (lease.up().sent() == before.0, lease.up().received() == before.1) {
             (_, false) => Progress::Answered,
@@ -66,6 +67,17 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
         // A client that resets its requests would else have the system run out of ports: each closed here is kept a minute.
         lease.up().abandon();
         Err(Failed { fault, progress, age, endpoint: lease.index() })
+    }
+}
+
+/// Why an attempt failed: when its own time is over, there may be some left for another one.
+fn fault_of_attempt<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Fault {
+    exchange.env.end_attempt(exchange.record.began, &exchange.buffers.request);
+    match fault {
+        Fault::DeadlineExceeded | Fault::RequestTimeout if !exchange.env.is_overdue() => {
+            Fault::UpstreamTimeout
+        }
+        fault => fault,
     }
 }
 

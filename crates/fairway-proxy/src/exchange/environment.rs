@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_message::Head;
 use fairway_routing::CompiledRule;
 use fairway_runtime::clock::{Deadline, Instant};
 
@@ -50,7 +51,8 @@ pub(crate) struct Environment<'a, N: Network> {
     pub(crate) prefix: usize,
     /// The public port of the listener to which requests in the clear are redirected.
     pub(crate) https_port: u16,
-    /// When the client's own time for its call is over.
+    /// When the time for the exchange is over, which the rule or the client of a call gave it; while an attempt has less
+    /// time than that, when the attempt's is.
     pub(crate) limit: Option<Instant>,
 }
 
@@ -60,6 +62,22 @@ pub(crate) struct Exchange<'t, 'a, N: Network, D> {
     pub(crate) client_side: &'t mut ClientSide<D>,
     pub(crate) buffers: &'t mut Buffers,
     pub(crate) record: &'t mut Record<'a>,
+}
+
+/// When the client's own time for its call is over.
+pub(super) fn limit_of_call(request: &Head, began: Instant) -> Option<Instant> {
+    let timeout = request.named(b"grpc-timeout").and_then(fairway_grpc::timeout)?;
+    began.checked_add(timeout)
+}
+
+/// The earlier of two limits, of those that there are.
+#[inline]
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
 }
 
 /// A request that has none.
@@ -89,18 +107,47 @@ impl<N: Network> Environment<'_, N> {
         self.worker.random(|random| random.u128(..))
     }
 
-    /// Gives the next step `patience` from `since`, and never more than the client gave its call.
+    /// Gives the attempt that begins now the time that the rule gives each, if it gives one.
+    #[inline]
+    pub(super) fn begin_attempt(&mut self, now: Instant) {
+        if let Some(most) = self.rule.rule().policy.timeouts.backend_request {
+            self.limit = earlier(self.limit, now.checked_add(most));
+        }
+    }
+
+    /// An attempt that had less time than the exchange is over: the limit is that of the exchange again.
+    #[inline]
+    pub(super) fn end_attempt(&mut self, began: Instant, request: &Head) {
+        if self.rule.rule().policy.timeouts.backend_request.is_some() {
+            self.limit = self.limit_of_exchange(began, request);
+        }
+    }
+
+    /// When the time for an exchange that began then is over.
+    #[cold]
+    fn limit_of_exchange(&self, began: Instant, request: &Head) -> Option<Instant> {
+        let own = self.rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most));
+        let call = self.intake.dialect.is_grpc().then(|| limit_of_call(request, began)).flatten();
+        earlier(own, call)
+    }
+
+    /// Gives the next step `patience` from `since`, and never more than there is for all of them.
     pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, patience: Duration) {
         let left = self.limit.map(|limit| limit.saturating_duration_since(since));
         deadline.set(since, left.map_or(patience, |left| left.min(patience)));
     }
 
-    /// Whether the client's time for its call is over.
+    /// Whether the time for the exchange, or the attempt, is over.
     pub(super) fn is_overdue(&self) -> bool {
         self.limit.is_some_and(|limit| limit <= Instant::now())
     }
 
-    /// Whether it is only the client's time that ended the endpoint's answer: servers of gRPC keep it, too, and may be a moment
+    /// What it is that is over: a call has the time that its client gave it, all else what the rule did.
+    pub(super) fn overdue(&self) -> Fault {
+        if self.intake.dialect.is_grpc() { Fault::DeadlineExceeded } else { Fault::RequestTimeout }
+    }
+
+    /// Whether it is only the time that ended the endpoint's answer: servers of gRPC keep that of a call, too, and may be a moment
     /// earlier than the timer here.
     pub(super) fn is_cut_in_time(&self, fault: Fault) -> bool {
         matches!(fault, Fault::UpstreamClosed | Fault::UpstreamTruncated) && self.is_overdue()

@@ -3,19 +3,21 @@
 //! A failed attempt is followed by another only when that is safe: no byte of an answer came, and either the endpoint
 //! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Known};
 use fairway_model::{Action, Backend, ForwardedPath};
-use fairway_routing::{CompiledRule, Replacing, Targets};
+use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
 use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt, note_failure};
-use super::environment::{Ending, Environment, Exchange};
+use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
@@ -100,7 +102,7 @@ fn group<N: Network>(
 ) -> Option<Rc<Group<ToEndpoint<N>>>> {
     let of = |rule: &CompiledRule| {
         let secured = rule.secured().filter(|_| scheme == Scheme::Https);
-        let picked = || rule.targets().pick(env.worker.random(|random| random.u32(..)));
+        let picked = || pick(rule, env.worker.random(|random| random.u32(..)));
         env.adopted.group(secured.or_else(picked)?, &env.worker.groups)
     };
     let group = of(env.rule);
@@ -122,6 +124,15 @@ fn group<N: Network>(
     group
 }
 
+/// The backend that a random number chooses. A share that was not chosen before has no say (`share`): the request is a question
+/// of the proxy's own.
+fn pick(rule: &CompiledRule, random: u32) -> Option<BackendSlot> {
+    match rule.targets() {
+        Targets::Shares(shares) => shares.pick(random)?.as_ref()?.targets().pick(random),
+        targets => targets.pick(random),
+    }
+}
+
 /// The backend that gets the request, where it is that of the rule's canary: one of the rule's own and not its Service.
 fn canary<H: Hop>(rule: &CompiledRule, group: &Group<H>) -> Option<Arc<Backend>> {
     // While a canary is empty the main backend stands in: a rule without a fallback has none.
@@ -138,7 +149,10 @@ fn canary<H: Hop>(rule: &CompiledRule, group: &Group<H>) -> Option<Arc<Backend>>
 
 /// Why there is none.
 fn without_group<N: Network>(env: &Environment<'_, N>) -> Fault {
-    if *env.rule.targets() == Targets::None { Fault::NoBackend } else { Fault::NoEndpoint }
+    match env.rule.targets() {
+        Targets::None | Targets::Shares(_) => Fault::NoBackend,
+        Targets::One(_) | Targets::Weighted(_) => Fault::NoEndpoint,
+    }
 }
 
 /// Makes the request's head what the endpoint shall see.
@@ -179,8 +193,13 @@ fn deliver<'e, N: Network, D: Downstream>(
         RetryState::begin(exchange.record.began, exchange.env.intake.method.is_idempotent());
     async move {
         loop {
+            if let Some(backoff) = retry_state.backoff(&exchange.env) {
+                // Boxed, like all that is rare.
+                Box::pin(pause(exchange, backoff)).await?;
+                retry_state.now = Instant::now();
+            }
             if exchange.env.is_overdue() {
-                return Err(Fault::DeadlineExceeded);
+                return Err(exchange.env.overdue());
             }
             let belongs = exchange.buffers.forms.read().session.belongs;
             let chosen = retry_state.next(&exchange.env, (group, belongs))?;
@@ -203,11 +222,26 @@ fn deliver<'e, N: Network, D: Downstream>(
                     if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
                         return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
                     }
+                    exchange.env.end_attempt(exchange.record.began, &exchange.buffers.request);
                     put_aside(exchange, answered);
                 }
             }
         }
     }
+}
+
+/// Waits between two attempts, for as long as somebody waits for the answer.
+async fn pause<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    backoff: Duration,
+) -> Result<(), Fault> {
+    let ClientSide { down, deadline, .. } = &mut *exchange.client_side;
+    exchange.env.arm(deadline, Instant::now(), backoff);
+    poll_fn(|cx| match down.poll_gone(cx) {
+        Poll::Ready(()) => Poll::Ready(Err(Fault::ClientGone)),
+        Poll::Pending => deadline.poll_passed(cx).map(Ok),
+    })
+    .await
 }
 
 /// Whether there is another attempt after this one.

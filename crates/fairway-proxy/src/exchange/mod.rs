@@ -13,6 +13,7 @@ mod any_split_tests;
 mod ask;
 mod attempt;
 mod blame;
+mod decide;
 #[cfg(test)]
 mod departure_tests;
 #[cfg(test)]
@@ -39,6 +40,9 @@ mod replace;
 mod respond;
 mod retry;
 #[cfg(test)]
+mod route_tests;
+mod share;
+#[cfg(test)]
 mod steps_tests;
 mod sticky;
 #[cfg(test)]
@@ -52,14 +56,13 @@ mod web;
 
 use std::rc::Rc;
 
-use fairway_message::{BodySize, Head, Malformed};
-use fairway_model::{Action, AnswerReason};
+use fairway_message::{Head, Malformed};
 use fairway_routing::{CompiledRule, RequestStep, Trailers};
 use fairway_runtime::clock::Instant;
 
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
-use crate::filter::{self, FilterContext, Verdict};
+use crate::filter::Verdict;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::RequestBody;
@@ -73,8 +76,9 @@ use fairway_metrics::record::Record;
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Arrival, Downstream, Upgrade};
 
+use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
-use environment::{Environment, Exchange, Unroutable};
+use environment::{Environment, Exchange, Unroutable, earlier};
 use respond::Outcome;
 
 /// Serves the request whose head stands in the buffers. Gives the client's side back, and says when it was over.
@@ -155,11 +159,12 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Wait(step, next) => Box::pin(wait_on(&mut exchange, step, next)).await,
             decided => decided,
         };
+        let verdict = match verdict {
+            Verdict::Pass => share::enter(&mut exchange),
+            decided => decided,
+        };
         let outcome = match verdict {
-            Verdict::Pass => {
-                mirror::begin(&exchange.env, &exchange.client_side.peer, exchange.buffers);
-                forward::forward(&mut exchange).await
-            }
+            Verdict::Pass => forward::forward(&mut exchange).await,
             Verdict::Answered if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
                 respond::refuse(&mut exchange, Fault::Unsupported).await
             }
@@ -228,6 +233,8 @@ fn admit<'a, N: Network>(
     };
     buffers.parties.client = Some(client.address);
     let https_port = listener.map_or(443, |facts| facts.https_port);
+    let limit =
+        earlier(limit, rule.rule().policy.timeouts.request.and_then(|most| record.began.checked_add(most)));
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.forms.forget_steps();
     let verdict =
@@ -243,8 +250,7 @@ fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Optio
         return None;
     }
     record.call.dialect = dialect_of_answers(request, intake.dialect);
-    let timeout = request.named(b"grpc-timeout").and_then(fairway_grpc::timeout);
-    timeout.map(|timeout| record.began + timeout)
+    environment::limit_of_call(request, record.began)
 }
 
 /// The rule of the request, and how much of the path its prefix covers.
@@ -260,43 +266,4 @@ fn route<'a, H: Hop>(
     record.served_by.rule = Some(rule);
     record.served_by.host = Some(&host.key().host);
     Some((rule, prefix))
-}
-
-/// What the rule itself makes of the request, from its step number `first` on.
-fn decide<'a, N: Network>(
-    env: &Environment<'a, N>,
-    first: u32,
-    (peer, buffers): (&Peer, &mut Buffers),
-) -> Verdict<'a> {
-    let Environment { intake, client, https_port, prefix, .. } = env;
-    let counts = &env.worker.guards.counts;
-    let connection = (peer.scheme, peer.proof());
-    let (https_port, prefix) = (*https_port, *prefix);
-    let context = FilterContext { intake, client, connection, counts, https_port, prefix };
-    match filter::on_request(env.rule, first, &context, buffers) {
-        Verdict::Pass => {}
-        decided => return decided,
-    }
-    let rule = env.rule.rule();
-    if let (BodySize::Exact(length), Some(most)) = (env.intake.body, rule.policy.max_body)
-        && length > most
-    {
-        return Verdict::Refused(Fault::BodyTooLarge);
-    }
-    match &rule.action {
-        // In HTTP/2 no answer says that the rest of the request was served without its upgrade.
-        Action::Forward(_) if env.intake.is_misled_by(200) && !rule.policy.websocket => {
-            Verdict::Refused(Fault::Unsupported)
-        }
-        Action::Forward(_) => Verdict::Pass,
-        Action::Answer(answer) => match answer.reason {
-            AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
-            AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
-            AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),
-            AnswerReason::NoRoute => {
-                filter::own_answer(buffers, answer.status, None);
-                Verdict::Answered
-            }
-        },
-    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                 }
                 return Poll::Ready(Ok((planned, body.is_sent() && up.is_reusable())));
             }
-            Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => Fault::DeadlineExceeded,
+            Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => env.overdue(),
             Poll::Ready(Err(fault)) => fault,
             // What a turn of several brings is no sign of how fast the client takes it.
             Poll::Pending if flow.has_more && client_side.deadline.poll_passed(cx).is_pending() => {
@@ -79,7 +79,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                     return Poll::Ready(Err(Broken::off(Fault::ClientStalled)));
                 }
                 ready!(client_side.deadline.poll_passed(cx));
-                if env.is_overdue() { Fault::DeadlineExceeded } else { flow.lateness() }
+                if env.is_overdue() { env.overdue() } else { flow.lateness() }
             }
         };
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fairway_model::RetryBy;
 use fairway_runtime::clock::Instant;
 
 use super::blame::blame;
@@ -68,6 +69,9 @@ pub(crate) enum Reuse {
     /// None: a stale one was met already.
     Never,
 }
+
+/// Percent.
+const MORE_BACKOFF: u32 = 25;
 
 /// Which endpoints were tried, and what the next attempt may do.
 pub(crate) struct RetryState {
@@ -133,6 +137,18 @@ impl RetryState {
         self.attempts.saturating_sub(u8::from(self.reuse == Reuse::Never))
     }
 
+    /// How long to wait before the next attempt, where the rule says so: up to a quarter longer, so that requests that failed
+    /// together do not come back together.
+    #[inline]
+    pub(super) fn backoff<N: Network>(&self, env: &Environment<'_, N>) -> Option<Duration> {
+        let least = env.rule.rule().policy.retry.backoff;
+        if self.tries() == 0 || least.is_zero() {
+            return None;
+        }
+        let more = env.worker.random(|random| random.u32(0..=MORE_BACKOFF));
+        Some(least.saturating_add(least / 100 * more))
+    }
+
     /// What is left for connecting, all attempts together.
     pub(crate) fn connect_limit<N: Network>(env: &Environment<'_, N>, spent: Duration) -> Duration {
         env.rule.rule().policy.retry.connect_total.saturating_sub(spent)
@@ -159,12 +175,18 @@ pub(super) fn may_retry<N: Network>(
         Progress::Written | Progress::Answered => return false,
     }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
-    failed.is_stale()
-        || (retry_state.tries() < env.rule.rule().policy.retry.tries
-            && env.worker.budgets.retries.spend(Instant::now()))
+    failed.is_stale() || is_granted(env, retry_state)
 }
 
-/// Whether a request that was answered may be repeated on an endpoint that was not tried.
+/// Whether one more attempt is allowed: the route's own word needs no budget.
+fn is_granted<N: Network>(env: &Environment<'_, N>, retry_state: &RetryState) -> bool {
+    let retry = &env.rule.rule().policy.retry;
+    retry_state.tries() < retry.tries
+        && (retry.by == RetryBy::Route || env.worker.budgets.retries.spend(Instant::now()))
+}
+
+/// Whether a request that was answered may be repeated: on an endpoint that was not tried, or where the route says so, on
+/// any.
 pub(super) fn may_repeat<N: Network>(
     env: &Environment<'_, N>,
     group: &Group<ToEndpoint<N>>,
@@ -174,7 +196,6 @@ pub(super) fn may_repeat<N: Network>(
     retry_state.tried.insert(answered);
     env.intake.method.is_idempotent()
         && body.is_replayable()
-        && group.has_untried(&retry_state.tried)
-        && retry_state.tries() < env.rule.rule().policy.retry.tries
-        && env.worker.budgets.retries.spend(Instant::now())
+        && (env.rule.rule().policy.retry.by == RetryBy::Route || group.has_untried(&retry_state.tried))
+        && is_granted(env, retry_state)
 }

@@ -407,8 +407,7 @@ async fn a_hash_may_have_several_endpoints() {
 
 /// A rule for requests with these conditions that goes to `to`.
 fn rule(like: &Rule, of: Match, to: &[(&str, u32)]) -> Rule {
-    let share =
-        |(backend, weight): &(&str, u32)| WeightedBackend { backend: (*backend).into(), weight: *weight };
+    let share = |(backend, weight): &(&str, u32)| WeightedBackend::new((*backend).into(), *weight);
     Rule { matches: vec![of], action: Action::Forward(to.iter().map(share).collect()), ..like.clone() }
 }
 

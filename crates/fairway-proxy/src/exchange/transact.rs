@@ -91,7 +91,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         }
         if let Poll::Ready(reply) = self.poll_head(cx, env, (client_side, buffers)) {
             return Poll::Ready(match reply {
-                Err(fault) if env.is_cut_in_time(fault) => Err(Fault::DeadlineExceeded),
+                Err(fault) if env.is_cut_in_time(fault) => Err(env.overdue()),
                 reply => reply,
             });
         }
@@ -233,7 +233,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
     /// Whose lateness it is.
     fn lateness<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Fault {
         if env.is_overdue() {
-            Fault::DeadlineExceeded
+            env.overdue()
         } else if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
             Fault::UpstreamTimeout
         } else {

@@ -1,8 +1,8 @@
 //! Filters as a client and an endpoint see them.
 
 use fairway_model::{
-    AccessList, CookieRewrite, Cors, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect,
+    AccessList, CookieRewrite, Cors, CorsManner, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter,
+    HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect,
     RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
@@ -262,6 +262,7 @@ fn cors(origins: Vec<CorsOrigin>) -> Filter {
         expose: "X-B".into(),
         credentials: true,
         max_age: 600,
+        manner: CorsManner::IngressNginx,
     })
 }
 
@@ -306,6 +307,100 @@ async fn other_answers_carry_the_headers_for_allowed_origins_only() {
     let (_backend, open) = behind(vec![cors(vec![CorsOrigin::Any])]).await;
     let answer = ask(&open, Request::get(HOST, "/").header("Origin", "https://a")).await;
     assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+}
+
+/// As Gateway API asks for it.
+fn gateway_cors(origins: &[CorsOrigin], (methods, headers): (&str, &str), credentials: bool) -> Filter {
+    Filter::Cors(Cors {
+        origins: origins.into(),
+        methods: methods.into(),
+        headers: headers.into(),
+        expose: "X-B, X-C".into(),
+        credentials,
+        max_age: 3600,
+        manner: CorsManner::GatewayApi,
+    })
+}
+
+fn preflight(origin: &str) -> Request {
+    Request::new("OPTIONS", "/")
+        .header("Host", HOST)
+        .header("Origin", origin)
+        .header("Access-Control-Request-Method", "PUT")
+        .header("Access-Control-Request-Headers", "x-1, x-2")
+}
+
+#[tokio::test]
+async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told() {
+    let origins = [
+        CorsOrigin::Exact("https://www.foo.com".into()),
+        CorsOrigin::Wildcard { before: "https://".into(), after: ".bar.com".into() },
+        CorsOrigin::Wildcard { before: "http://".into(), after: ":8080".into() },
+    ];
+    let (backend, proxy) = behind(vec![gateway_cors(&origins, ("GET, OPTIONS", "X-1, X-2"), true)]).await;
+    for (origin, is_allowed) in [
+        ("https://www.foo.com", true),
+        ("https://www.bar.com", true),
+        ("https://xpto.www.bar.com", true),
+        ("http://any.where:8080", true),
+        ("http://any.where:8081", false),
+        ("https://bar.com", false),
+        ("https://.bar.com", false),
+        ("https://www.bar.com:444", false),
+        ("https://foobar.com", false),
+        ("null", false),
+    ] {
+        let answer = ask(&proxy, preflight(origin)).await;
+        assert_eq!((answer.status, answer.header("Vary")), (204, Some("Origin")), "{origin}");
+        for (name, value) in [
+            ("Access-Control-Allow-Origin", origin),
+            ("Access-Control-Allow-Methods", "GET, OPTIONS"),
+            ("Access-Control-Allow-Headers", "X-1, X-2"),
+            ("Access-Control-Expose-Headers", "X-B, X-C"),
+            ("Access-Control-Allow-Credentials", "true"),
+            ("Access-Control-Max-Age", "3600"),
+        ] {
+            assert_eq!(answer.header(name), is_allowed.then_some(value), "{origin}");
+        }
+        assert_eq!(backend.request_count(), 0);
+    }
+    let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://www.foo.com")).await;
+    for (name, value) in [
+        ("Access-Control-Allow-Origin", Some("https://www.foo.com")),
+        ("Access-Control-Expose-Headers", Some("X-B, X-C")),
+        ("Access-Control-Allow-Credentials", Some("true")),
+        ("Access-Control-Allow-Methods", None),
+        ("Access-Control-Max-Age", None),
+        ("Vary", Some("Origin")),
+    ] {
+        assert_eq!(answer.header(name), value, "{name}");
+    }
+    let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://foobar.com")).await;
+    assert_eq!((answer.status, answer.header("Access-Control-Allow-Origin")), (200, None));
+    // Without the method that is asked for it is a request like any other.
+    let request = Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", "https://www.foo.com");
+    assert_eq!(ask(&proxy, request).await.status, 200);
+    assert_eq!(backend.request_count(), 3);
+}
+
+#[tokio::test]
+async fn a_star_of_gateway_api_is_what_the_request_says_where_credentials_are_allowed() {
+    let (_backend, open) = behind(vec![gateway_cors(&[CorsOrigin::Any], ("*", "*"), false)]).await;
+    let answer = ask(&open, preflight("https://a.test:1")).await;
+    let (_backend, trusting) = behind(vec![gateway_cors(&[CorsOrigin::Any], ("*", "*"), true)]).await;
+    let trusted = ask(&trusting, preflight("https://a.test:1")).await;
+    for (name, value, literal) in [
+        ("Access-Control-Allow-Origin", Some("*"), Some("https://a.test:1")),
+        ("Access-Control-Allow-Methods", Some("*"), Some("PUT")),
+        ("Access-Control-Allow-Headers", Some("*"), Some("x-1, x-2")),
+        ("Access-Control-Allow-Credentials", None, Some("true")),
+        ("Vary", None, Some("Origin")),
+    ] {
+        assert_eq!((answer.header(name), trusted.header(name)), (value, literal), "{name}");
+    }
+    let request = Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", "https://a.test");
+    let unasked = request.header("Access-Control-Request-Method", "GET");
+    assert_eq!(ask(&trusting, unasked).await.header("Access-Control-Allow-Headers"), None);
 }
 
 #[tokio::test]

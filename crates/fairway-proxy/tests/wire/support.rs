@@ -154,7 +154,7 @@ impl Setup {
             origin: Origin::object("Ingress", "default", "test"),
             matches: vec![Match { path: self.path.clone(), ..Match::default() }],
             filters: self.filters.clone(),
-            action: Action::Forward(vec![WeightedBackend { backend: "backend".into(), weight: 1 }]),
+            action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
             policy: self.policy.clone(),
             labels: RuleLabels {
                 namespace: "default".into(),

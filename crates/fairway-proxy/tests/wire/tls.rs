@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    ChosenBy, CipherSuite, HostPattern, HostSuites, TlsVersions, UpstreamTls, UpstreamVerification,
-    WildcardSpan,
+    ChosenBy, CipherSuite, HostPattern, HostSuites, SubjectName, TlsVersions, TrustedRoots, UpstreamTls,
+    UpstreamVerification, WildcardSpan,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
@@ -194,6 +194,46 @@ async fn endpoints_are_verified_as_far_as_the_backend_says() {
             assert_eq!(backend.request_count(), 0);
         }
     }
+}
+
+#[tokio::test]
+async fn endpoints_are_verified_for_any_of_their_names_that_the_backend_accepts() {
+    const ID: &str = "spiffe://inner.example/shop";
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let dns = |name: &str| SubjectName::Dns(name.into());
+    let uri = |name: &str| SubjectName::Uri(name.into());
+    let both = ours.leaf(&["inner.example", ID]);
+    let wild = ours.leaf(&["*.inner.example"]);
+    for (leaf, names, status) in [
+        (&both, vec![dns("inner.example")], 200),
+        (&both, vec![uri(ID)], 200),
+        (&both, vec![uri("spiffe://other.example/shop"), dns("inner.example")], 200),
+        (&both, vec![uri("spiffe://other.example/shop"), dns("other.example")], 502),
+        // The name that is asked for is none that is accepted.
+        (&both, vec![dns("sni.example")], 502),
+        (&both, vec![uri("spiffe://inner.example")], 502),
+        (&both, Vec::new(), 502),
+        (&wild, vec![dns("a.inner.example")], 200),
+        (&wild, vec![dns("*.inner.example")], 200),
+        (&wild, vec![dns("inner.example")], 502),
+        (&both, vec![dns("*.example")], 200),
+        (&both, vec![dns("*.inner.example")], 502),
+        (&theirs.leaf(&["inner.example", ID]), vec![dns("inner.example"), uri(ID)], 502),
+        (&ours.issue(&[ID], KeyKind::EcdsaP256, Validity::Expired), vec![uri(ID)], 502),
+    ] {
+        let roots = TrustedRoots::Pem(ours.pem().into());
+        let verification = UpstreamVerification::Subject { roots, names };
+        let tls = UpstreamTls { server_name: Some("sni.example".into()), verification, ..trusting() };
+        assert_eq!(status_of(leaf, tls.clone()).await.0, status, "{tls:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_system_trusts_no_authority_of_a_test() {
+    let names = vec![SubjectName::Dns("inner.example".into())];
+    let verification = UpstreamVerification::Subject { roots: TrustedRoots::System, names };
+    let leaf = Authority::new("ours").leaf(&["inner.example"]);
+    assert_eq!(status_of(&leaf, UpstreamTls { verification, ..trusting() }).await.0, 502);
 }
 
 /// What an endpoint of `authority` answers through the proxy.

@@ -113,7 +113,7 @@ fn rule(n: usize, path: &str) -> Rule {
         origin: Origin::default(),
         matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
         filters: Vec::new(),
-        action: Action::Forward(vec![WeightedBackend { backend: backend_key(n), weight: 1 }]),
+        action: Action::Forward(vec![WeightedBackend::new(backend_key(n), 1)]),
         policy: Policy::default(),
         labels: RuleLabels::default(),
     }

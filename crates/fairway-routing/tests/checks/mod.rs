@@ -118,7 +118,7 @@ fn a_route(choices: &mut Unstructured<'_>) -> Result<Arc<Route>> {
 fn a_rule(choices: &mut Unstructured<'_>) -> Result<Rule> {
     let backends = several(choices, 0..=2, |choices| {
         let backend = (*choices.choose(&BACKENDS)?).into();
-        Ok(WeightedBackend { backend, weight: choices.int_in_range(0..=2)? })
+        Ok(WeightedBackend::new(backend, choices.int_in_range(0..=2)?))
     })?;
     let matches = several(choices, 1..=3, a_match)?;
     Ok(Rule { action: Action::Forward(backends), ..rule("r", matches) })

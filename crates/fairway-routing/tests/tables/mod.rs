@@ -95,7 +95,7 @@ pub(crate) fn rule(name: &str, matches: Vec<Match>) -> Rule {
         origin: Origin::object("HTTPRoute", "ns", name).at("spec.rules[0]"),
         matches,
         filters: Vec::new(),
-        action: Action::Forward(vec![WeightedBackend { backend: name.into(), weight: 1 }]),
+        action: Action::Forward(vec![WeightedBackend::new(name.into(), 1)]),
         policy: Policy::default(),
         labels: RuleLabels::default(),
     }

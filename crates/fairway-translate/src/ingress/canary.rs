@@ -125,5 +125,5 @@ fn of_backend(tag: &str) -> TextMatch {
 }
 
 fn share(backend: &BackendKey, weight: u32) -> WeightedBackend {
-    WeightedBackend { backend: backend.clone(), weight }
+    WeightedBackend::new(backend.clone(), weight)
 }

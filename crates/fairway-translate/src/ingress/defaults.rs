@@ -20,6 +20,8 @@ const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
     send: Duration::from_secs(60),
     read: Duration::from_secs(60),
+    request: None,
+    backend_request: None,
 };
 
 /// ingress-nginx: `proxy-body-size` 1m.
@@ -198,7 +200,11 @@ impl Defaults {
             timeouts,
             max_body,
             // nginx has no limit over all tries (proxy_next_upstream_timeout 0) besides that of each.
-            retry: Retry { tries: TRIES, connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)) },
+            retry: Retry {
+                tries: TRIES,
+                connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)),
+                ..Retry::default()
+            },
             forwarded_path: self.forwarding.path,
             websocket: true,
         }

@@ -452,7 +452,7 @@ impl Actions {
 }
 
 fn only(backend: &BackendKey) -> Action {
-    Action::Forward(vec![WeightedBackend { backend: backend.clone(), weight: 1 }])
+    Action::Forward(vec![WeightedBackend::new(backend.clone(), 1)])
 }
 
 /// Why the backend at `origin` cannot be found.

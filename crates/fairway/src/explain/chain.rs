@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use fairway_model::{Action, Config, Filter, ForwardedPath, HostPattern, Origin, PathForm, Rule, RuleOrder};
+use fairway_model::{
+    Action, Config, Filter, ForwardedPath, HostPattern, Origin, PathForm, Reference, Rule, RuleOrder,
+    WeightedBackend,
+};
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
 use super::asked::{Asked, Scheme};
@@ -120,12 +123,26 @@ fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, pr
                 } else {
                     String::new()
                 };
-                backend(out, served.snapshot.config(), &weighted.backend, &share);
+                one_share(out, served.snapshot.config(), weighted, &share);
             }
             row(out, "policy", &words::policy(&model.policy));
         }
     }
     diagnostics(out, served, &model.origin);
+}
+
+fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &str) {
+    if of.reference == Reference::Invalid {
+        return row(
+            out,
+            "backend",
+            &format!("{}{share}: the reference is invalid, answered 500", of.backend),
+        );
+    }
+    backend(out, config, &of.backend, share);
+    for filter in &of.filters {
+        row(out, "its filters", &words::filter(filter));
+    }
 }
 
 /// What a filter answers whoever asks; those that depend on the client are only listed.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fairway_model::{
     AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand,
     ExternalAuth, FieldMatch, FieldTemplate, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings,
-    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart, TextMatch,
-    UpstreamVerification,
+    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart,
+    SubjectName, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -51,7 +51,7 @@ pub(super) fn verdict(it: &MatchVerdict) -> String {
 
 fn outranked(criterion: Criterion) -> &'static str {
     match criterion {
-        Criterion::PathKind => "exact is before prefix, and prefix before regex",
+        Criterion::PathKind => "exact is before regex, and regex before prefix",
         Criterion::PathLength => "the longer path is first",
         Criterion::Rank => "the rule with the higher rank is first",
         Criterion::Method => "a rule that asks for a method is first",
@@ -257,6 +257,15 @@ pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::Upstream
         None => spoken.to_owned(),
         Some(UpstreamVerification::Off) => format!("{spoken} over TLS, not verified"),
         Some(UpstreamVerification::Chain { name, .. }) => format!("{spoken} over TLS, verified for {name}"),
+        Some(UpstreamVerification::Subject { names, .. }) => {
+            let names: Vec<&str> = names
+                .iter()
+                .map(|name| match name {
+                    SubjectName::Dns(name) | SubjectName::Uri(name) => &**name,
+                })
+                .collect();
+            format!("{spoken} over TLS, verified for {}", names.join(" or "))
+        }
     }
 }
 
@@ -264,12 +273,18 @@ pub(super) fn policy(it: &Policy) -> String {
     let seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
     let times = &it.timeouts;
     let body = it.max_body.map_or("unlimited".into(), |bytes| format!("at most {bytes} bytes"));
+    let request = times.request.map(|limit| format!(", all of it {}", seconds(limit)));
+    let attempt = times.backend_request.map(|limit| format!(", each try {}", seconds(limit)));
+    let backoff = (!it.retry.backoff.is_zero()).then(|| format!(", {} apart", seconds(it.retry.backoff)));
     format!(
-        "connect {}, send {}, read {}; body {body}; {} tries; WebSocket {}",
+        "connect {}, send {}, read {}{}{}; body {body}; {} tries{}; WebSocket {}",
         seconds(times.connect),
         seconds(times.send),
         seconds(times.read),
+        request.unwrap_or_default(),
+        attempt.unwrap_or_default(),
         it.retry.tries,
+        backoff.unwrap_or_default(),
         if it.websocket { "yes" } else { "no" },
     )
 }

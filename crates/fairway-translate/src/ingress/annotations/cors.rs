@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Cors, CorsOrigin, Filter};
+use fairway_model::{Cors, CorsManner, CorsOrigin, Filter};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
@@ -46,6 +46,7 @@ fn cors(reader: &mut Reader<'_>) -> Option<Cors> {
         max_age: reader
             .number("cors-max-age", 0..=u64::from(u32::MAX))
             .map_or(MAX_AGE, |seconds| u32::try_from(seconds).expect("the range says so")),
+        manner: CorsManner::IngressNginx,
     })
 }
 

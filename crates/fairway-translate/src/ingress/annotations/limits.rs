@@ -31,6 +31,7 @@ fn timeouts(reader: &mut Reader<'_>, defaults: Timeouts) -> Timeouts {
         connect: seconds("proxy-connect-timeout", defaults.connect),
         send: seconds("proxy-send-timeout", defaults.send),
         read: seconds("proxy-read-timeout", defaults.read),
+        ..defaults
     }
 }
 

@@ -1,0 +1,454 @@
+//! What routes of Gateway API ask of an exchange, in virtual time: shares with filters of their own, limits in time, and retries
+//! on the route's word.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_model::{
+    Action, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite, Redirect, RedirectTarget,
+    RetryBy, Rule, WeightedBackend,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{GET, Meeting, Stage, on_stage};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok";
+const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+const AT_ONCE: Duration = Duration::ZERO;
+
+/// Requests that endpoints saw: the endpoint's number, and head and body.
+type Seen = Rc<RefCell<Vec<(u16, String)>>>;
+/// What the endpoint of this number answers to its n-th request, and how long that takes it.
+type Answers = Rc<dyn Fn(u16, usize) -> (Duration, &'static str)>;
+
+async fn answering(number: u16, answers: Answers, seen: Seen, mut stream: DuplexStream) {
+    while let Some(request) = read(&mut stream).await {
+        let before = seen.borrow().iter().filter(|(other, _)| *other == number).count();
+        seen.borrow_mut().push((number, request));
+        let (after, answer) = answers(number, before);
+        sleep(after).await;
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(stream: &mut DuplexStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(stream.read_u8().await.ok()?);
+    }
+    let mut request = String::from_utf8(bytes).unwrap();
+    let mut body = vec![0; field(&request, "content-length").map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.ok()?;
+    request.push_str(&String::from_utf8(body).unwrap());
+    Some(request)
+}
+
+/// The value of a field in a head.
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// A stage whose rule is what `edit` makes of it.
+fn stage(
+    endpoints: usize,
+    edit: impl FnOnce(&mut Rule),
+    answers: impl Fn(u16, usize) -> (Duration, &'static str) + 'static,
+) -> (Stage, Seen) {
+    let seen = Seen::default();
+    let answers: Answers = Rc::new(answers);
+    let script = {
+        let seen = Rc::clone(&seen);
+        move |to: SocketAddr| {
+            let (answers, seen) = (Rc::clone(&answers), Rc::clone(&seen));
+            Meeting::with(move |stream| answering(to.port(), answers, seen, stream))
+        }
+    };
+    (Stage::ruled(endpoints, edit, script), seen)
+}
+
+fn set(name: &str, value: &str) -> HeaderEdit {
+    HeaderEdit { set: vec![HeaderField { name: name.into(), value: value.into() }], ..HeaderEdit::default() }
+}
+
+fn share(backend: &str, filters: Vec<Filter>) -> WeightedBackend {
+    WeightedBackend { filters, ..WeightedBackend::new(backend.into(), 1) }
+}
+
+fn mirror(backend: &str) -> Filter {
+    Filter::Mirror(Mirror {
+        backend: backend.into(),
+        numerator: 1,
+        denominator: 1,
+        most_body: 1024,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    })
+}
+
+async fn settle() {
+    for _ in 0..30 {
+        yield_now().await;
+    }
+}
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// How often an endpoint was asked.
+fn asked(seen: &Seen, number: u16) -> usize {
+    seen.borrow().iter().filter(|(other, _)| *other == number).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_share_has_its_own_filters_after_those_of_the_rule() {
+    on_stage(async {
+        let of = |name: &str| {
+            let request = Filter::RequestHeaders(set("X-Share", name));
+            share(name, vec![request, Filter::ResponseHeaders(set("X-By", name))])
+        };
+        let edit = |rule: &mut Rule| {
+            rule.filters = vec![
+                Filter::RequestHeaders(set("X-Share", "rule")),
+                Filter::RequestHeaders(set("X-Rule", "yes")),
+                Filter::ResponseHeaders(set("X-Seen", "yes")),
+            ];
+            rule.action = Action::Forward(vec![of("a"), of("b"), share("c", Vec::new())]);
+        };
+        let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
+        let mut client = stage.client();
+        let mut by = Vec::new();
+        for _ in 0..60 {
+            client.send(GET).await;
+            let text = client.answer_text().await;
+            assert_eq!(field(&text, "X-Seen"), Some("yes"), "{text}");
+            by.push(field(&text, "X-By").map(str::to_owned));
+        }
+        for ((number, request), by) in seen.borrow().iter().zip(by) {
+            let (share, by_share) = match number {
+                100 => ("a", Some("a")),
+                101 => ("b", Some("b")),
+                _ => ("rule", None),
+            };
+            assert_eq!(field(request, "X-Share"), Some(share), "{request}");
+            assert_eq!((field(request, "X-Rule"), by.as_deref()), (Some("yes"), by_share), "{request}");
+        }
+        assert!([100, 101, 102].iter().all(|number| asked(&seen, *number) > 0));
+        assert_eq!(asked(&seen, 0), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_rewrites_and_copies_its_own_requests() {
+    on_stage(async {
+        let edit = |rule: &mut Rule| {
+            rule.filters = vec![mirror("b")];
+            let own = vec![
+                Filter::RequestHeaders(set("X-Share", "a")),
+                Filter::RewritePath(PathRewrite::Full("/new".into())),
+                Filter::RewriteHost("inner.test".into()),
+                mirror("c"),
+            ];
+            rule.action = Action::Forward(vec![share("a", own)]);
+        };
+        let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
+        assert_eq!(stage.client().ask(PUT).await.unwrap().status, 200);
+        settle().await;
+        let seen = seen.borrow();
+        let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+        for (number, line, host, share) in [
+            (100, "PUT /new HTTP/1.1\r\n", "inner.test", Some("a")),
+            (101, "PUT / HTTP/1.1\r\n", "a", None),
+            (102, "PUT /new HTTP/1.1\r\n", "inner.test", Some("a")),
+        ] {
+            let text = text(number);
+            assert!(text.starts_with(line) && text.ends_with("\r\n\r\nbody"), "{number}: {text}");
+            assert_eq!((field(text, "Host"), field(text, "X-Share")), (Some(host), share), "{number}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_redirects_its_own_requests() {
+    on_stage(async {
+        let target = RedirectTarget::Url("https://b.test/".into());
+        let own = vec![Filter::Redirect(Redirect { status: 307, target })];
+        let edit = |rule: &mut Rule| {
+            rule.filters = vec![Filter::ResponseHeaders(set("X-Seen", "yes"))];
+            rule.action = Action::Forward(vec![share("a", own)]);
+        };
+        let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
+        let mut client = stage.client();
+        client.send(GET).await;
+        let text = client.answer_text().await;
+        assert!(text.starts_with("HTTP/1.1 307 "), "{text}");
+        assert_eq!(
+            (field(&text, "Location"), field(&text, "X-Seen")),
+            (Some("https://b.test/"), Some("yes"))
+        );
+        assert_eq!(seen.borrow().len(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_with_503() {
+    on_stage(async {
+        for (other, status, reason) in [
+            (WeightedBackend::invalid("gone".into(), 1), 500, "no_backend"),
+            (share("gone", vec![Filter::RequestHeaders(set("X-Share", "gone"))]), 503, "no_endpoint"),
+        ] {
+            let edit = |rule: &mut Rule| {
+                rule.filters = vec![Filter::ResponseHeaders(set("X-Seen", "yes"))];
+                rule.action = Action::Forward(vec![share("a", Vec::new()), other]);
+            };
+            let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
+            let mut client = stage.client();
+            let mut failed = 0;
+            for _ in 0..40 {
+                client.send(GET).await;
+                let text = client.answer_text().await;
+                assert_eq!(field(&text, "X-Seen"), Some("yes"), "{text}");
+                match text.starts_with(&format!("HTTP/1.1 {status} ")) {
+                    true => failed += 1,
+                    false => assert!(text.starts_with("HTTP/1.1 200 "), "{text}"),
+                }
+            }
+            assert!((5..35).contains(&failed), "{failed} of 40");
+            assert_eq!(asked(&seen, 100), 40 - failed);
+            let counted = stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}"));
+            assert_eq!(counted, failed as u64);
+        }
+        let edit = |rule: &mut Rule| {
+            rule.action = Action::Forward(vec![WeightedBackend::invalid("gone".into(), 1)]);
+        };
+        let (stage, _) = stage(1, edit, |_, _| (AT_ONCE, OK));
+        let call =
+            "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n";
+        let mut client = stage.client();
+        client.send(call).await;
+        assert_eq!(field(&client.answer_text().await, "grpc-status"), Some("14"), "UNAVAILABLE");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_so() {
+    on_stage(async {
+        let Filter::Mirror(all) = mirror("c") else { unreachable!("it is one") };
+        let part = Filter::Mirror(Mirror { numerator: 1, denominator: 4, ..all });
+        let edit = |rule: &mut Rule| rule.filters = vec![mirror("a"), mirror("b"), part];
+        let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
+        let mut client = stage.client();
+        for _ in 0..200 {
+            assert_eq!(client.ask(PUT).await.unwrap().status, 200);
+            settle().await;
+        }
+        assert_eq!([0, 100, 101].map(|number| asked(&seen, number)), [200; 3]);
+        assert!((20..80).contains(&asked(&seen, 102)), "{} of 200", asked(&seen, 102));
+        assert!(seen.borrow().iter().all(|(_, text)| text.ends_with("\r\n\r\nbody")));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exchange_has_the_time_that_its_rule_gives_it() {
+    on_stage(async {
+        for (limit, after, status) in [(Some(500), 1000, 504), (Some(500), 400, 200), (None, 1000, 200)] {
+            let edit = |rule: &mut Rule| rule.policy.timeouts.request = limit.map(milliseconds);
+            let (stage, seen) = stage(2, edit, move |_, _| (milliseconds(after), OK));
+            let mut client = stage.client();
+            for _ in 0..2 {
+                let began = Instant::now();
+                assert_eq!(client.ask(GET).await.unwrap().status, status);
+                let expected = milliseconds(limit.unwrap_or(after).min(after));
+                let took = began.elapsed();
+                assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
+            }
+            let counted = stage.value("fairway_faults_total{reason=\"request_timeout\"}");
+            assert_eq!((counted, seen.borrow().len()), (if status == 504 { 2 } else { 0 }, 2));
+            drop(client);
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_end_in_time_breaks_off() {
+    on_stage(async {
+        for whole in [true, false] {
+            let edit = |rule: &mut Rule| {
+                let timeouts = &mut rule.policy.timeouts;
+                let limit = if whole { &mut timeouts.request } else { &mut timeouts.backend_request };
+                *limit = Some(milliseconds(500));
+            };
+            let (stage, _) = stage(1, edit, |_, _| (AT_ONCE, HALF));
+            let mut client = stage.client();
+            let began = Instant::now();
+            client.send(GET).await;
+            let rest = client.rest().await;
+            assert!(rest.ends_with(b"\r\n\r\nok"), "{rest:?}");
+            assert!(began.elapsed() >= milliseconds(500) && began.elapsed() < milliseconds(600));
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
+    on_stage(async {
+        for (whole, tries, took_ms, requests, reason) in [
+            (None, 1, 500, 1, "upstream_timeout"),
+            (None, 3, 1500, 3, "upstream_timeout"),
+            (Some(800), 3, 800, 2, "request_timeout"),
+        ] {
+            let edit = |rule: &mut Rule| {
+                rule.policy.timeouts.request = whole.map(milliseconds);
+                rule.policy.timeouts.backend_request = Some(milliseconds(500));
+                (rule.policy.retry.tries, rule.policy.retry.by) = (tries, RetryBy::Route);
+                rule.policy.retry.connect_total = Duration::MAX;
+            };
+            let (stage, seen) = stage(1, edit, |_, _| (milliseconds(1000), OK));
+            let mut client = stage.client();
+            let began = Instant::now();
+            assert_eq!(client.ask(PUT).await.unwrap().status, 504);
+            let (took, expected) = (began.elapsed(), milliseconds(took_ms));
+            assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
+            assert_eq!(seen.borrow().len(), requests);
+            assert!(seen.borrow().iter().all(|(_, text)| text.ends_with("body")));
+            assert_eq!(stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
+        }
+        // The second attempt has all of its time.
+        let edit = |rule: &mut Rule| {
+            rule.policy.timeouts.backend_request = Some(milliseconds(500));
+            rule.policy.retry.by = RetryBy::Route;
+        };
+        let slow_once = |_, before| (milliseconds(if before == 0 { 1000 } else { 400 }), OK);
+        let (stage, seen) = stage(1, edit, slow_once);
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        assert_eq!(seen.borrow().len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
+    on_stage(async {
+        let retrying = |tries: u8, by: RetryBy| {
+            move |rule: &mut Rule| {
+                rule.filters = vec![Filter::RetryStatuses(vec![500])];
+                (rule.policy.retry.tries, rule.policy.retry.by) = (tries, by);
+            }
+        };
+        let third = |_, before: usize| (AT_ONCE, if before % 3 == 2 { OK } else { FAILED });
+        for (tries, by, status, requests) in [
+            (3, RetryBy::Route, 200, 3),
+            (2, RetryBy::Route, 500, 2),
+            (1, RetryBy::Route, 500, 1),
+            // There is no other endpoint.
+            (3, RetryBy::Proxy, 500, 1),
+        ] {
+            let (stage, seen) = stage(1, retrying(tries, by), third);
+            assert_eq!(stage.client().ask(PUT).await.unwrap().status, status, "{tries} {by:?}");
+            assert_eq!(seen.borrow().len(), requests, "{tries} {by:?}");
+            assert_eq!(
+                stage.connects().len(),
+                1,
+                "an answer that was put aside leaves its connection usable"
+            );
+        }
+        let (stage, seen) = stage(1, retrying(3, RetryBy::Route), third);
+        let mut client = stage.client();
+        for _ in 0..100 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200, "no budget ends it");
+        }
+        assert_eq!(client.ask(POST).await.unwrap().status, 500, "the endpoint has seen it");
+        assert_eq!(seen.borrow().len(), 301);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
+    on_stage(async {
+        let refused = Rc::new(RefCell::new(2));
+        let seen = Seen::default();
+        let script = {
+            let (refused, seen) = (Rc::clone(&refused), Rc::clone(&seen));
+            move |to: SocketAddr| {
+                if *refused.borrow() > 0 {
+                    *refused.borrow_mut() -= 1;
+                    return Meeting::Refused;
+                }
+                let seen = Rc::clone(&seen);
+                Meeting::with(move |stream| answering(to.port(), Rc::new(|_, _| (AT_ONCE, OK)), seen, stream))
+            }
+        };
+        let edit = |rule: &mut Rule| {
+            rule.policy.retry.tries = 3;
+            rule.policy.retry.by = RetryBy::Route;
+            rule.policy.retry.backoff = milliseconds(50);
+        };
+        let stage = Stage::ruled(1, edit, script);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+        assert!(began.elapsed() >= milliseconds(100), "{:?}", began.elapsed());
+        assert_eq!((stage.connects().len(), seen.borrow().len()), (3, 1));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does() {
+    on_stage(async {
+        let waiting = |backoff: u64, limit: Option<u64>| {
+            move |rule: &mut Rule| {
+                rule.filters = vec![Filter::RetryStatuses(vec![500])];
+                rule.policy.retry.by = RetryBy::Route;
+                rule.policy.retry.backoff = milliseconds(backoff);
+                rule.policy.timeouts.request = limit.map(milliseconds);
+            }
+        };
+        let second = |_, before: usize| (AT_ONCE, if before == 1 { OK } else { FAILED });
+        let (stage, _) = stage(1, waiting(100, None), second);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        let took = began.elapsed();
+        assert!(took >= milliseconds(100) && took < milliseconds(130), "{took:?}");
+        let (stage, seen) = self::stage(1, waiting(1000, Some(300)), second);
+        let began = Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 504);
+        assert!(began.elapsed() < milliseconds(320), "{:?}", began.elapsed());
+        assert_eq!(seen.borrow().len(), 1);
+        let (stage, seen) = self::stage(1, waiting(10_000, None), second);
+        let mut client = stage.client();
+        client.send(GET).await;
+        while seen.borrow().is_empty() {
+            yield_now().await;
+        }
+        settle().await;
+        drop(client);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()), "nobody waits for an answer any more");
+        assert_eq!(seen.borrow().len(), 1);
+    })
+    .await;
+}

@@ -1,0 +1,40 @@
+//! The share of a rule's requests that one belongs to, where shares have filters of their own or lead nowhere.
+
+use fairway_routing::{CompiledRule, Targets, Weighted};
+
+use super::decide::decide;
+use super::environment::Exchange;
+use super::mirror;
+use crate::filter::Verdict;
+use crate::network::Network;
+use fairway_metrics::Fault;
+
+/// Lets a request that its rule let pass on to its backend: copies of it begin, and its share does what it does with it.
+#[inline]
+pub(super) fn enter<'a, N: Network, D>(exchange: &mut Exchange<'_, 'a, N, D>) -> Verdict<'a> {
+    begin_copies(exchange);
+    match exchange.env.rule.targets() {
+        Targets::Shares(shares) => choose(exchange, shares),
+        _ => Verdict::Pass,
+    }
+}
+
+/// Chooses among the shares. From here on the request has the rule of its share.
+#[inline(never)]
+fn choose<'a, N: Network, D>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    shares: &'a Weighted<Option<Box<CompiledRule>>>,
+) -> Verdict<'a> {
+    let random = exchange.env.worker.random(|random| random.u32(..));
+    let Some(Some(rule)) = shares.pick(random) else { return Verdict::Refused(Fault::NoBackend) };
+    exchange.env.rule = rule;
+    let verdict = decide(&exchange.env, 0, (&exchange.client_side.peer, exchange.buffers));
+    if matches!(verdict, Verdict::Pass) {
+        begin_copies(exchange);
+    }
+    verdict
+}
+
+fn begin_copies<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>) {
+    mirror::begin(&exchange.env, &exchange.client_side.peer, exchange.buffers);
+}
