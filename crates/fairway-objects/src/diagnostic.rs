@@ -7,7 +7,7 @@ use fairway_model::{HostKey, Origin};
 use imbl::OrdMap;
 use serde::Serialize;
 
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, ObjectRef};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -55,6 +55,8 @@ pub enum Scope {
     Backend(Arc<str>),
     /// The certificate in a Secret.
     Certificate(ObjectKey),
+    /// An object of the Gateway API.
+    Object(ObjectRef),
 }
 
 /// All current diagnostics in a deterministic order. A clone costs nothing.

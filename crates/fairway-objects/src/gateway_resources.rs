@@ -10,6 +10,7 @@ use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
 
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, Sourced};
+use crate::placement::Placement;
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct GatewayResources {
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
     /// BackendTLSPolicies.
     pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// Where Gateways are.
+    pub placements: OrdMap<ObjectKey, Arc<Placement>>,
 }
 
 impl GatewayResources {
@@ -45,6 +48,14 @@ impl GatewayResources {
         let streams = self.tcp_routes.len() + self.udp_routes.len();
         let listeners = self.classes.len() + self.gateways.len() + self.listener_sets.len();
         routes + streams + listeners + self.grants.len() + self.tls_policies.len()
+    }
+
+    /// Where a Gateway is now.
+    pub(crate) fn place(&mut self, gateway: ObjectKey, placement: Option<Arc<Placement>>) {
+        match placement {
+            Some(placement) => drop(self.placements.insert(gateway, placement)),
+            None => drop(self.placements.remove(&gateway)),
+        }
     }
 
     /// Takes an object; one of another API is not kept here.
@@ -85,6 +96,7 @@ impl GatewayResources {
             Kind::UdpRoute => drop(self.udp_routes.remove(key)),
             Kind::ReferenceGrant => drop(self.grants.remove(key)),
             Kind::BackendTlsPolicy => drop(self.tls_policies.remove(key)),
+            Kind::Placement => drop(self.placements.remove(key)),
             Kind::Ingress
             | Kind::IngressClass
             | Kind::Service

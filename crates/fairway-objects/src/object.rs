@@ -64,6 +64,8 @@ pub enum Kind {
     OldIngress,
     /// The addresses of an external name, which is the object's name.
     Resolved,
+    /// Where the Gateway of that name is.
+    Placement,
 }
 
 /// An object of a kind, by name.
@@ -199,6 +201,7 @@ impl Kind {
             Self::ReferenceGrant => "ReferenceGrant",
             Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Resolved => "ExternalName",
+            Self::Placement => "Placement",
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::object::ObjectKey;
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
 
+/// The `spec.controllerName` of Fairway's own GatewayClass objects.
+pub const GATEWAY_CONTROLLER: &str = "fairway.dev/gateway-controller";
+
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -31,12 +34,12 @@ pub struct Options {
     pub trust: Trust,
     /// Whether endpoints may have loopback addresses.
     pub loopback_endpoints: LoopbackEndpoints,
-    /// What happens to an Ingress that asks for protection which is not given yet.
-    pub unsupported_protection: UnsupportedProtection,
     /// What holds for all hosts.
     pub hosts: HostOptions,
     /// Where the listeners of Ingresses are.
     pub listeners: IngressListeners,
+    /// Which Gateways are served, and where.
+    pub gateways: GatewayOptions,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
 }
@@ -57,6 +60,25 @@ pub struct ListenAt {
     pub bind: Vec<SocketAddr>,
     /// The port on which clients see it.
     pub public_port: u16,
+}
+
+/// Which Gateways are served, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayOptions {
+    /// The `spec.controllerName` of the GatewayClass objects that are served.
+    pub controller: Arc<str>,
+    /// Where Gateways are.
+    pub places: Places,
+}
+
+/// Where Gateways are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Places {
+    /// Where whoever allocates addresses and ports says (see [`crate::resources::Change::Placed`]).
+    #[default]
+    Given,
+    /// At these addresses, on the ports of their listeners. Of two Gateways with the same port the older one has it.
+    At(Vec<IpAddr>),
 }
 
 /// Whose word is taken, and where external names may lead.
@@ -151,6 +173,8 @@ pub struct HostOptions {
     pub log_format: LogFormatChoice,
     /// Whether Ingresses share what each asks for its Services.
     pub compat: Compat,
+    /// What happens to an Ingress that asks for protection which is not given yet.
+    pub unsupported_protection: UnsupportedProtection,
 }
 
 /// Whether what an Ingress asks for a Service also holds for the other Ingresses with that Service: balancing, sessions and
@@ -191,6 +215,7 @@ impl Default for HostOptions {
             forwarded_path: ForwardedPath::AsReceived,
             log_format: LogFormatChoice::default(),
             compat: Compat::default(),
+            unsupported_protection: UnsupportedProtection::default(),
         }
     }
 }
@@ -199,6 +224,12 @@ impl Default for IngressListeners {
     fn default() -> Self {
         let unbound = |public_port| ListenAt { bind: Vec::new(), public_port };
         Self { http: unbound(80), https: unbound(443) }
+    }
+}
+
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self { controller: GATEWAY_CONTROLLER.into(), places: Places::default() }
     }
 }
 
@@ -213,9 +244,9 @@ impl Default for Options {
             annotations_prefix: "nginx.ingress.kubernetes.io".into(),
             trust: Trust::default(),
             loopback_endpoints: LoopbackEndpoints::default(),
-            unsupported_protection: UnsupportedProtection::default(),
             hosts: HostOptions::default(),
             listeners: IngressListeners::default(),
+            gateways: GatewayOptions::default(),
             downstream: DownstreamSettings::default(),
         }
     }

@@ -23,6 +23,23 @@ pub enum Transport {
     H2c,
     /// HTTP/2 over TLS.
     H2(TlsOrigination),
+    /// HTTP over TLS as a BackendTLSPolicy says.
+    Policy(Arc<PolicyTls>),
+}
+
+/// TLS to endpoints as a BackendTLSPolicy says (Gateway API `BackendTLSPolicyValidation`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyTls {
+    /// The policy, by which backends are told apart.
+    pub policy: ObjectKey,
+    /// The name that the endpoint is told.
+    pub server_name: Arc<str>,
+    /// What is verified.
+    pub verification: UpstreamVerification,
+    /// The Secret with the certificate that the endpoint is shown, by which backends are told apart too.
+    pub client_certificate: Option<ObjectKey>,
+    /// What is spoken.
+    pub protocol: BackendProtocol,
 }
 
 /// How TLS to endpoints begins; names that are absent are made of the Service's.
@@ -74,6 +91,7 @@ impl Transport {
             Self::H2c => return ";h2c".to_owned(),
             Self::Tls(tls) => (";https".to_owned(), tls),
             Self::H2(tls) => (";h2".to_owned(), tls),
+            Self::Policy(tls) => return tls.suffix(),
         };
         let mut add = |name: &str, value: &str| suffix.extend([";", name, "=", value]);
         if let Some(secret) = &tls.secret {
@@ -112,7 +130,11 @@ impl Transport {
 
     /// Whether the endpoints speak gRPC, and so cannot speak gRPC-Web.
     pub fn is_grpc(&self) -> bool {
-        matches!(self, Self::H2c | Self::H2(_))
+        match self {
+            Self::H2c | Self::H2(_) => true,
+            Self::Policy(tls) => tls.protocol == BackendProtocol::Http2,
+            Self::Plain | Self::Tls(_) | Self::AsClient(_) => false,
+        }
     }
 
     /// What a port says of itself and does not get, and what is done instead. ingress-nginx looks at no `appProtocol`, so none
@@ -144,12 +166,16 @@ impl Transport {
         match (self, app_protocol) {
             (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
             (Self::H2(_), _) => BackendProtocol::Http2,
+            (Self::Policy(tls), _) => tls.protocol,
             (Self::Plain | Self::Tls(_) | Self::AsClient(_), _) => BackendProtocol::Http1,
         }
     }
 
     /// The TLS towards the endpoints of `service`.
     pub fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
+        if let Self::Policy(tls) = self {
+            return Some(tls.upstream());
+        }
         let (Self::Tls(tls) | Self::H2(tls)) = self else { return None };
         let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
         let name: Arc<str> = tls.name.clone().unwrap_or_else(default_name);
@@ -173,7 +199,30 @@ impl Transport {
             {
                 tls.secret.as_ref()
             }
+            Self::Policy(tls) => tls.client_certificate.as_ref(),
             _ => None,
+        }
+    }
+}
+
+impl PolicyTls {
+    fn suffix(&self) -> String {
+        let protocol = match self.protocol {
+            BackendProtocol::Http2 => ";h2",
+            BackendProtocol::Http1 | BackendProtocol::H2c | BackendProtocol::Auto => ";https",
+        };
+        let certificate = self.client_certificate.as_ref().map(|secret| format!(";secret={secret}"));
+        format!("{protocol};policy={}{}", self.policy, certificate.unwrap_or_default())
+    }
+
+    fn upstream(&self) -> UpstreamTls {
+        let certificate = |key: &ObjectKey| CertificateKey(key.to_string().into());
+        UpstreamTls {
+            server_name: Some(self.server_name.clone()),
+            verification: self.verification.clone(),
+            client_certificate: self.client_certificate.as_ref().map(certificate),
+            versions: TlsVersions::default(),
+            suites: Vec::new(),
         }
     }
 }

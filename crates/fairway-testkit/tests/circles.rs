@@ -112,6 +112,11 @@ const GROUND: &[Ground] = &[
         why: "the two sides of an exchange, which each protocol serves",
     },
     Ground {
+        name: "fairway-gateway",
+        module: "condition",
+        why: "the words in which each part says what is wrong with an object",
+    },
+    Ground {
         name: "fairway-objects",
         module: "object",
         why: "who an object is, which every part of translation names",

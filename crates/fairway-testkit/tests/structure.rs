@@ -40,9 +40,16 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-gateway-types", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-objects", may: &["fairway-gateway-types", "fairway-model"], never: INPUT_OUTPUT },
     Place {
+        name: "fairway-gateway",
+        may: &["fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-pattern"],
+        never: INPUT_OUTPUT,
+    },
+    Place {
         name: "fairway-translate",
         may: &[
             "fairway-annotations",
+            "fairway-gateway",
+            "fairway-gateway-types",
             "fairway-model",
             "fairway-objects",
             "fairway-password",

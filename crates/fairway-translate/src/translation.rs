@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairway_gateway::GatewayTranslation;
 use fairway_model::{Config, HostPattern};
 use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -18,6 +19,8 @@ pub struct Translation {
     pub diagnostics: Diagnostics,
     /// The Ingresses that are served.
     pub status: OrdMap<ObjectKey, Arc<IngressStatus>>,
+    /// What is to be written about objects of the Gateway API, and what Gateways need.
+    pub gateway: GatewayTranslation,
     /// External names that rules refer to and whose addresses are wanted as [`crate::Change::Resolved`].
     pub external_names: OrdSet<Arc<str>>,
 }

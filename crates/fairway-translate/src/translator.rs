@@ -1,13 +1,15 @@
-//! Keeps a translation up to date at a cost of what changed. Owns the order of the stages; never reads the meaning of an
-//! object itself.
+//! Keeps a translation up to date at a cost of what changed. Owns the order of the stages; never reads the meaning
+//! of an object itself.
 //!
-//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share, hosts, backends
-//! and certificates are made again, each only where it was marked, and each marking what depends on it.
+//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share,
+//! hosts, backends and certificates are made again, each only where it was marked, and each marking what depends on
+//! it. What the Gateway API says comes in pieces from `fairway_gateway`, between hosts and backends.
 
 mod backends;
 mod certificates;
 mod dependencies;
 mod further;
+mod gateways;
 mod globals;
 mod hosts;
 mod ingresses;
@@ -26,6 +28,7 @@ use fairway_objects::object::ObjectRef;
 use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
 
+use gateways::GatewayStage;
 use state::{Progress, State};
 use work::Work;
 
@@ -34,6 +37,7 @@ use work::Work;
 pub struct Translator {
     options: Options,
     state: State,
+    gateways: GatewayStage,
 }
 
 /// Translates from scratch; `now` is in seconds since 1970.
@@ -46,11 +50,12 @@ impl Translator {
     /// One that has seen nothing yet: its first [`Translator::update`] visits everything.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let state = State::new(&options);
-        Self { options, state }
+        let (state, gateways) = (State::new(&options), GatewayStage::new(&options));
+        Self { options, state, gateways }
     }
 
-    /// Makes `config`, which an earlier process kept, one for this process: its listeners are where the options say now.
+    /// Makes `config`, which an earlier process kept, one for this process: its listeners are where the options say
+    /// now.
     pub fn adapt(&self, config: &mut Config) {
         listeners::of_ingresses(&self.options, config);
     }
@@ -60,19 +65,24 @@ impl Translator {
     pub fn update(&mut self, resources: &Resources, changed: &[ObjectRef], now: i64) -> Translation {
         let inputs = Inputs { resources, options: &self.options };
         let state = &mut self.state;
-        let mut work = match state.progress {
-            Progress::New => Work::all(resources),
-            Progress::Running { .. } => work::touched(state, (changed, resources), &self.options),
+        let (mut work, noted) = match state.progress {
+            Progress::New => (Work::all(resources), self.gateways.note_all(resources)),
+            Progress::Running { .. } => {
+                let touched = work::touched(state, (changed, resources), &self.options);
+                (touched, self.gateways.note(resources, changed))
+            }
         };
+        work.secrets.extend(noted.secrets().iter().cloned());
         state.assign_slices(resources, &mut work);
         state.read_globals(inputs, &mut work);
         state.read_ingresses(inputs, &mut work);
         state.read_old_ingresses(resources, &work);
         state.report_trust(&work);
-        state.read_secrets(inputs, &mut work, now);
+        state.read_secrets(inputs, self.gateways.gateways(), &mut work, now);
         state.share_services(self.options.hosts.ownership, &mut work);
         state.make_hosts(inputs, &mut work);
         state.make_names(inputs, &mut work);
+        self.gateways.make(state, inputs, noted, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
         state.current.clone()

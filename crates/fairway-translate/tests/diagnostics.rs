@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairway_translate::{
-    Change, ObjectKey, Options, Resources, UnsupportedProtection, known_annotations, translate,
+    Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, known_annotations, translate,
 };
 use serde_json::{Value, json};
 
@@ -199,12 +199,17 @@ fn golden_cases() -> Said {
     said
 }
 
+/// With what happens to unsupported protection.
+fn closing(unsupported_protection: UnsupportedProtection) -> HostOptions {
+    HostOptions { unsupported_protection, ..HostOptions::default() }
+}
+
 /// What is said of one annotation with all values, alone and beside its companions.
 fn annotation(name: &str) -> Said {
     let beside: Vec<_> = COMPANIONS.iter().filter(|(start, _)| name.starts_with(start)).collect();
     let mut said = Said::default();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
-        let options = Options { unsupported_protection: protection, ..Options::default() };
+        let options = Options { hosts: closing(protection), ..Options::default() };
         for value in VALUES {
             let mut annotations: BTreeMap<&str, &str> =
                 beside.iter().flat_map(|(_, companions)| companions.iter().copied()).collect();
@@ -224,11 +229,8 @@ fn setting(key: &str) -> Said {
     let configmap = Some(ObjectKey::new("default", "settings"));
     let protected = [("allowlist-source-range", "10.0.0.0/8")].into();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
-        let options = Options {
-            configmap: configmap.clone(),
-            unsupported_protection: protection,
-            ..Options::default()
-        };
+        let options =
+            Options { configmap: configmap.clone(), hosts: closing(protection), ..Options::default() };
         for value in VALUES {
             said.note(&resources(&protected, Some((key, value))), &options, &format!("{value:?}"));
         }

@@ -4,7 +4,9 @@
 
 mod support;
 
-use fairway_translate::{Change, ObjectKey, Options, Resources, UnsupportedProtection, translate};
+use fairway_translate::{
+    Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, translate,
+};
 use serde_json::{Map, Value, json};
 
 use support::{NOW, object};
@@ -79,7 +81,10 @@ fn codes(key: &str, value: &str) -> Vec<&'static str> {
     resources.apply(Change::Set(object(map), None));
     let options = Options {
         configmap: ObjectKey::parse("default/settings"),
-        unsupported_protection: UnsupportedProtection::Ignored,
+        hosts: HostOptions {
+            unsupported_protection: UnsupportedProtection::Ignored,
+            ..HostOptions::default()
+        },
         ..Options::default()
     };
     translate(&resources, &options, NOW).diagnostics.iter().map(|found| found.code).collect()

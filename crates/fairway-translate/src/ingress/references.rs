@@ -1,9 +1,12 @@
-//! Which Secrets and ConfigMaps the served Ingresses and the settings name, so that a source need not hold any other. Owns a
-//! small note of every object that names one; never an object, and never a judgement about what is named.
+//! Which Secrets and ConfigMaps the served Ingresses, the settings and Gateways name, so that a source need not
+//! hold any other. Owns a small note of every object that names one; never an object, and never a judgement about
+//! what is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fairway_gateway::Naming as GatewayNaming;
+use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
@@ -25,6 +28,8 @@ pub struct References {
     settings: Box<[ObjectRef]>,
     /// How many of them name an object.
     users: Counts,
+    /// What the objects of the Gateway API name.
+    gateways: GatewayNaming,
 }
 
 /// An Ingress that names something.
@@ -42,6 +47,7 @@ impl References {
     pub fn new(options: &Options) -> Self {
         Self {
             classes: Classes::of(std::iter::empty(), options),
+            gateways: GatewayNaming::new(&options.gateways.controller),
             options: options.clone(),
             objects: BTreeMap::new(),
             ingresses: BTreeMap::new(),
@@ -72,8 +78,7 @@ impl References {
             }
             naming.served = served;
         }
-        difference.settle();
-        difference
+        self.apart_from_gateways(difference)
     }
 
     /// Takes an Ingress as it is now; `None` when it is gone.
@@ -90,8 +95,7 @@ impl References {
         if let Some(before) = before.filter(|before| before.served) {
             self.users.remove(&before.named, &mut difference);
         }
-        difference.settle();
-        difference
+        self.apart_from_gateways(difference)
     }
 
     /// Takes a ConfigMap as it is now, `None` when it is gone, if it is that of the settings.
@@ -105,7 +109,50 @@ impl References {
         self.users.add(&named, &mut difference);
         let before = std::mem::replace(&mut self.settings, named);
         self.users.remove(&before, &mut difference);
+        self.apart_from_gateways(difference)
+    }
+
+    /// Takes a GatewayClass as it is now; `None` when it is gone.
+    pub fn set_gateway_class(&mut self, name: &str, class: Option<&GatewayClass>) -> Difference {
+        let noticed = self.gateways.set_class(name, class);
+        self.apart_from_ingresses(noticed.difference)
+    }
+
+    /// Takes a Gateway as it is now; `None` when it is gone.
+    pub fn set_gateway(&mut self, key: &ObjectKey, gateway: Option<&Gateway>) -> Difference {
+        let noticed = self.gateways.set_gateway(key, gateway);
+        self.apart_from_ingresses(noticed.difference)
+    }
+
+    /// Takes a ListenerSet as it is now; `None` when it is gone.
+    pub fn set_listener_set(&mut self, key: &ObjectKey, set: Option<&ListenerSet>) -> Difference {
+        let noticed = self.gateways.set_listener_set(key, set);
+        self.apart_from_ingresses(noticed.difference)
+    }
+
+    /// Takes a BackendTLSPolicy as it is now; `None` when it is gone.
+    pub fn set_tls_policy(&mut self, key: &ObjectKey, policy: Option<&BackendTlsPolicy>) -> Difference {
+        let noticed = self.gateways.set_tls_policy(key, policy);
+        self.apart_from_ingresses(noticed.difference)
+    }
+
+    /// What an object of the Gateway API names, if it is this controller's.
+    pub fn of_gateway_object(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
+        self.gateways.of(object)
+    }
+
+    /// Without what Gateways name all the same.
+    fn apart_from_gateways(&self, mut difference: Difference) -> Difference {
         difference.settle();
+        difference.gained.retain(|object| !self.gateways.contains(object));
+        difference.lost.retain(|object| !self.gateways.contains(object));
+        difference
+    }
+
+    /// Without what Ingresses and the settings name all the same.
+    fn apart_from_ingresses(&self, mut difference: Difference) -> Difference {
+        difference.gained.retain(|object| !self.users.contains(object));
+        difference.lost.retain(|object| !self.users.contains(object));
         difference
     }
 
@@ -124,15 +171,15 @@ impl References {
             .flat_map(|naming| naming.named.iter())
     }
 
-    /// Whether a served Ingress names it, or the settings do.
+    /// Whether a served Ingress, a Gateway or the settings name it.
     #[must_use]
     pub fn contains(&self, object: &ObjectRef) -> bool {
-        self.users.contains(object)
+        self.users.contains(object) || self.gateways.contains(object)
     }
 
     /// All that is named.
     pub fn iter(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.users.objects()
+        self.users.objects().chain(self.gateways.iter().filter(|object| !self.users.contains(object)))
     }
 
     fn naming(&self, key: &ObjectKey, ingress: &Ingress) -> Option<Naming> {

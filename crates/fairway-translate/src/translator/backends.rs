@@ -1,11 +1,11 @@
-//! Makes the backends that are marked, and forgets those that no host uses.
+//! Makes the backends that are marked, and forgets those that nobody uses.
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, HostPattern};
+use fairway_model::{Backend, BackendKey};
 use imbl::OrdSet;
 
-use crate::translator::state::{BackendMemo, CertificateUser, State};
+use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
 use crate::translator::work::Work;
 use fairway_objects::backend::{self, BackendRef, Target};
 use fairway_objects::diagnostic::Scope;
@@ -27,12 +27,12 @@ impl State {
         }
     }
 
-    /// Notes that a host uses a backend, and marks it where that is new.
-    pub(super) fn use_backend(&mut self, host: &HostPattern, reference: BackendRef, work: &mut Work) {
+    /// Notes that somebody uses a backend, and marks it where that is new.
+    pub(super) fn use_backend(&mut self, user: BackendUser, reference: BackendRef, work: &mut Work) {
         let key = reference.key.clone();
         match self.backends.get_mut(&key) {
             Some(memo) => {
-                memo.users.insert(host.clone());
+                memo.users.insert(user);
                 if memo.reference != reference {
                     memo.reference = reference;
                     work.backends.insert(key);
@@ -40,7 +40,7 @@ impl State {
             }
             None => {
                 self.dependencies.backends.add(&reference.service, key.clone());
-                let users = OrdSet::unit(host.clone());
+                let users = OrdSet::unit(user);
                 let memo = BackendMemo { reference, users, external: None, certificate: None };
                 self.backends.insert(key.clone(), memo);
                 work.backends.insert(key);
@@ -48,17 +48,17 @@ impl State {
         }
     }
 
-    /// Notes that a host no longer uses a backend, and marks it when it was the last.
-    pub(super) fn release_backend(&mut self, host: &HostPattern, key: &BackendKey, work: &mut Work) {
+    /// Notes that somebody no longer uses a backend, and marks it when it was the last.
+    pub(super) fn release_backend(&mut self, user: &BackendUser, key: &BackendKey, work: &mut Work) {
         if let Some(memo) = self.backends.get_mut(key) {
-            memo.users.remove(host);
+            memo.users.remove(user);
             if memo.users.is_empty() {
                 work.backends.insert(key.clone());
             }
         }
     }
 
-    /// Makes backends, and forgets those that no host uses.
+    /// Makes backends, and forgets those that nobody uses.
     pub(super) fn make_backends(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in std::mem::take(&mut work.backends) {
             let Some(mut memo) = self.backends.remove(&key) else { continue };

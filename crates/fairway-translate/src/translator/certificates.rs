@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use fairway_gateway::Certified;
 use fairway_model::Certificate;
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Secret;
@@ -28,6 +29,17 @@ impl Certificates {
     /// The certificate of a Secret.
     pub(super) fn certificate(&self, key: &ObjectKey) -> Option<Arc<Certificate>> {
         self.0.get(key)?.parsed.as_ref().map(|parsed| parsed.certificate.clone())
+    }
+
+    /// What is known of the certificate in a Secret.
+    pub(super) fn certified(&self, key: &ObjectKey) -> Certified {
+        match self.0.get(key) {
+            None => Certified::Missing,
+            Some(Entry { problem: None, .. }) => Certified::Good,
+            Some(Entry { problem: Some(problem), parsed, .. }) => {
+                Certified::Broken { problem: problem.clone(), usable: parsed.is_some() }
+            }
+        }
     }
 
     /// The Secret as it is now.
@@ -56,13 +68,13 @@ impl Certificates {
         self.0.keys()
     }
 
-    /// What is wrong with a Secret at `now`; `substitute` is what is shown where it gives no certificate.
-    pub(super) fn diagnostics(&self, key: &ObjectKey, now: i64, substitute: &str) -> Vec<Diagnostic> {
+    /// What is wrong with a Secret at `now`; `without` is what happens where it gives no certificate.
+    pub(super) fn diagnostics(&self, key: &ObjectKey, now: i64, without: &str) -> Vec<Diagnostic> {
         let Some(entry) = self.0.get(key) else { return Vec::new() };
         let broken = entry.problem.as_ref().map(|problem| {
             let consequence = match &entry.parsed {
                 Some(_) => "the certificate that it had before stays in use".to_owned(),
-                None => format!("{substitute} is used in its place"),
+                None => without.to_owned(),
             };
             let origin = entry.secret.origin(Kind::Secret, key, "data");
             Diagnostic::new(Severity::Error, "invalid-certificate", origin)

@@ -11,10 +11,7 @@ use crate::ingress::further::Further;
 use crate::ingress::served::ServedIngress;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::references::Referenced;
-
-/// From a thing to those who use it.
-#[derive(Clone, Debug)]
-pub(super) struct Users<K: Ord, V: Ord>(OrdMap<K, OrdSet<V>>);
+use fairway_objects::users::Users;
 
 /// All look-up tables.
 #[derive(Clone, Debug, Default)]
@@ -42,37 +39,6 @@ pub(super) struct Dependencies {
     /// The Ingresses that check source ranges.
     pub(super) restricting: OrdSet<ObjectKey>,
     referenced: OrdMap<ObjectKey, Referenced>,
-}
-
-impl<K: Ord, V: Ord> Default for Users<K, V> {
-    fn default() -> Self {
-        Self(OrdMap::new())
-    }
-}
-
-impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
-    /// Those who use `key`.
-    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
-        self.0.get(key).into_iter().flatten()
-    }
-
-    /// Whether anybody uses `key`.
-    pub(super) fn has(&self, key: &K) -> bool {
-        self.0.contains_key(key)
-    }
-
-    pub(super) fn add(&mut self, key: &K, user: V) {
-        self.0.entry(key.clone()).or_default().insert(user);
-    }
-
-    pub(super) fn remove(&mut self, key: &K, user: &V) {
-        if let Some(users) = self.0.get_mut(key) {
-            users.remove(user);
-            if users.is_empty() {
-                self.0.remove(key);
-            }
-        }
-    }
 }
 
 impl Dependencies {

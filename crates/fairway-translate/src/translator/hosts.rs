@@ -12,7 +12,7 @@ use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
 use crate::listeners::INGRESS_TABLE;
 use crate::translator::dependencies::parent;
-use crate::translator::state::{CertificateUser, HostMemo, State};
+use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
 use crate::translator::work::Work;
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::inputs::Inputs;
@@ -70,7 +70,7 @@ impl State {
             HostMemo { own_certificate, ownership, backends: BTreeSet::new(), certificate: shown, names };
         for reference in backends {
             memo.backends.insert(reference.key.clone());
-            self.use_backend(host, reference, work);
+            self.use_backend(BackendUser::Host(host.clone()), reference, work);
         }
         self.remember_host(host, memo, work);
         self.current.diagnostics.replace(scope, diagnostics);
@@ -129,7 +129,7 @@ impl State {
     fn remember_host(&mut self, host: &HostPattern, memo: HostMemo, work: &mut Work) {
         let before = self.hosts.remove(host).unwrap_or_default();
         for key in before.backends.difference(&memo.backends) {
-            self.release_backend(host, key, work);
+            self.release_backend(&BackendUser::Host(host.clone()), key, work);
         }
         let user = CertificateUser::Host(host.clone());
         let secrets = self.exchange_certificate(user, before.certificate.as_ref(), memo.certificate.as_ref());

@@ -1,5 +1,6 @@
 //! Reads the Secrets whose certificates are used or may be, and puts those that are used into the configuration.
 
+use fairway_gateway::Gateways;
 use fairway_model::CertificateKey;
 
 use crate::translator::state::{CertificateUser, Progress, State};
@@ -9,14 +10,21 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 
 impl State {
-    /// Reads Secrets with certificates, and looks at the time.
-    pub(super) fn read_secrets(&mut self, inputs: Inputs<'_>, work: &mut Work, now: i64) {
+    /// Reads Secrets with certificates, and looks at the time; `gateways` say which of them they show.
+    pub(super) fn read_secrets(
+        &mut self,
+        inputs: Inputs<'_>,
+        gateways: &Gateways,
+        work: &mut Work,
+        now: i64,
+    ) {
         let default = inputs.options.default_certificate.as_ref();
         if self.progress == Progress::New {
             work.secrets.extend(default.cloned());
         }
         for key in &work.secrets {
-            let shown = self.dependencies.certificates.has(key) || default == Some(key);
+            let ingresses = self.dependencies.certificates.has(key) || default == Some(key);
+            let shown = ingresses || gateways.shows(key);
             match inputs.resources.secrets.get(key).filter(|_| shown) {
                 Some(secret) => self.certificates.put(key, secret),
                 None => self.certificates.drop(key),
@@ -31,9 +39,14 @@ impl State {
         };
         let all = stale.then(|| self.certificates.keys().cloned().collect::<Vec<_>>());
         for key in work.secrets.iter().chain(all.iter().flatten()) {
-            let is_default = default == Some(key);
-            let substitute = if is_default { "a self-signed certificate" } else { "the default certificate" };
-            let found = self.certificates.diagnostics(key, now, substitute);
+            let without = if default == Some(key) {
+                "a self-signed certificate is used in its place"
+            } else if self.dependencies.certificates.has(key) {
+                "the default certificate is used in its place"
+            } else {
+                "the listeners that name it show none"
+            };
+            let found = self.certificates.diagnostics(key, now, without);
             self.current.diagnostics.replace(Scope::Certificate(key.clone()), found);
         }
         if stale || !work.secrets.is_empty() {

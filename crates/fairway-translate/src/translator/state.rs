@@ -15,12 +15,13 @@ use crate::ingress::ownership::Ownership;
 use crate::listeners;
 use crate::translation::Translation;
 use crate::translator::certificates::Certificates;
-use crate::translator::dependencies::{Dependencies, Users};
+use crate::translator::dependencies::Dependencies;
 use crate::translator::served::Ingresses;
 use fairway_objects::backend::BackendRef;
 use fairway_objects::inputs::Inputs;
-use fairway_objects::object::ObjectKey;
+use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
+use fairway_objects::users::Users;
 
 /// Everything that the next update may need of the earlier ones. A clone costs nothing.
 #[derive(Clone, Debug)]
@@ -67,9 +68,18 @@ pub(super) struct HostMemo {
 #[derive(Clone, Debug)]
 pub(super) struct BackendMemo {
     pub(super) reference: BackendRef,
-    pub(super) users: OrdSet<HostPattern>,
+    pub(super) users: OrdSet<BackendUser>,
     pub(super) external: Option<Arc<str>>,
     pub(super) certificate: Option<ObjectKey>,
+}
+
+/// Who uses a backend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum BackendUser {
+    /// A host of Ingresses.
+    Host(HostPattern),
+    /// A route of the Gateway API.
+    Route(ObjectRef),
 }
 
 /// Who shows a certificate.
@@ -78,6 +88,8 @@ pub(super) enum CertificateUser {
     Default,
     Host(HostPattern),
     Backend(BackendKey),
+    /// A listener of a Gateway, by its name in the configuration.
+    Listener(Arc<str>),
 }
 
 impl State {

@@ -3,11 +3,13 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a manifest of a test that cannot be read is a wrong test")]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, Compat, DocumentSource, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Object,
-    ObjectKey, Options, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
+    Address, AddressKind, Addresses, Change, Compat, DocumentSource, ExternalNames, HostOwnership,
+    LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, Placement, Places, PortPlacement,
+    PortState, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -44,6 +46,7 @@ pub fn changes(yaml: &str, options: &mut Options) -> Vec<Change> {
         let source = DocumentSource { file: "in.yaml".into(), line: at, lines: None };
         match value["kind"].as_str().unwrap_or_default() {
             "Options" => set_options(options, &value),
+            "Placement" => changes.push(placed(&value)),
             _ => changes.push(Change::Set(object(value), Some(source))),
         }
     }
@@ -63,8 +66,44 @@ pub fn object(value: Value) -> Object {
         ("Secret", _) => Object::Secret(from(value)),
         ("ConfigMap", _) => Object::ConfigMap(from(value)),
         ("Certificate", _) => Object::Secret(from(certificate(&value))),
+        ("Namespace", _) => Object::Namespace(from(value)),
+        ("GatewayClass", _) => Object::GatewayClass(from(value)),
+        ("Gateway", _) => Object::Gateway(from(value)),
+        ("ListenerSet", _) => Object::ListenerSet(from(value)),
+        ("HTTPRoute", _) => Object::HttpRoute(from(value)),
+        ("GRPCRoute", _) => Object::GrpcRoute(from(value)),
+        ("TLSRoute", _) => Object::TlsRoute(from(value)),
+        ("ReferenceGrant", _) => Object::ReferenceGrant(from(value)),
+        ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
         other => panic!("no such kind: {other:?}"),
     }
+}
+
+/// Where a Gateway is: `addresses`, and `ports` with `bound`, `pending` or why there is none; bound ones are at 30000 more.
+fn placed(value: &Value) -> Change {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let addresses = value["addresses"].as_array().into_iter().flatten();
+    let addresses: Vec<_> =
+        addresses.map(|it| Address { kind: AddressKind::Ip, value: text(it).into() }).collect();
+    let ports = value["ports"].as_object().into_iter().flatten().map(|(number, state)| {
+        let number: u16 = number.parse().unwrap();
+        let bind = vec![SocketAddr::from(([0, 0, 0, 0], number % 30_000 + 30_000))];
+        let place = match state.as_str().unwrap() {
+            "bound" => PortPlacement { bind, state: PortState::Bound },
+            "pending" => PortPlacement { bind, state: PortState::Pending },
+            why => PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) },
+        };
+        (number, place)
+    });
+    let addresses = match (value["notUsable"].as_str(), value["pending"].as_str()) {
+        (Some(why), _) => Addresses::NotUsable { why: why.into(), usable: addresses },
+        (_, Some(why)) => Addresses::Pending(why.into()),
+        (None, None) => Addresses::Assigned(addresses),
+    };
+    let placement = Placement { addresses, ports: ports.collect() };
+    let metadata = &value["metadata"];
+    let gateway = ObjectKey::new(&text(&metadata["namespace"]), &text(&metadata["name"]));
+    Change::Placed { gateway, placement: Some(Arc::new(placement)) }
 }
 
 fn from<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
@@ -118,7 +157,7 @@ fn set_options(options: &mut Options, value: &Value) {
         options.loopback_endpoints = LoopbackEndpoints::Accepted;
     }
     if is("ignoreProtection") {
-        options.unsupported_protection = UnsupportedProtection::Ignored;
+        options.hosts.unsupported_protection = UnsupportedProtection::Ignored;
     }
     if value["compat"] == "strict" {
         options.hosts.compat = Compat::Strict;
@@ -128,6 +167,11 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     if value["logFormat"] == "flag" {
         options.hosts.log_format = LogFormatChoice::Flag;
+    }
+    if let Some(addresses) = value["gatewayAddress"].as_array() {
+        let addresses = addresses.iter().map(|it| it.as_str().unwrap().parse().unwrap());
+        let addresses: Vec<_> = addresses.collect();
+        options.gateways.places = if addresses.is_empty() { Places::Given } else { Places::At(addresses) };
     }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();

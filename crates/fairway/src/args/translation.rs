@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
-    Options, UnsupportedProtection, WithoutClass,
+    CONTROLLER, Compat, GatewayOptions, HostOptions, HostOwnership, IngressListeners, ListenAt,
+    LoopbackEndpoints, ObjectKey, Options, UnsupportedProtection, WithoutClass,
 };
 
 use super::trust::TrustArgs;
@@ -164,16 +164,19 @@ impl TranslationArgs {
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
             trust: self.trust.trust()?,
             loopback_endpoints: LoopbackEndpoints::Accepted,
-            unsupported_protection: if self.ignore_unsupported_protection {
-                UnsupportedProtection::Ignored
-            } else {
-                UnsupportedProtection::Closed
+            hosts: HostOptions {
+                unsupported_protection: if self.ignore_unsupported_protection {
+                    UnsupportedProtection::Ignored
+                } else {
+                    UnsupportedProtection::Closed
+                },
+                ..self.hosts.options()
             },
-            hosts: self.hosts.options(),
             listeners: IngressListeners {
                 http: ListenAt { bind: Vec::new(), public_port: self.public_http_port },
                 https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
             },
+            gateways: GatewayOptions::default(),
             downstream: fairway_model::DownstreamSettings::default(),
         })
     }

@@ -66,7 +66,7 @@ impl Harness {
             match change {
                 Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
                 Change::Remove(reference) => drop(self.objects.remove(reference)),
-                Change::Resolved { .. } => {}
+                Change::Resolved { .. } | Change::Placed { .. } => {}
             }
         }
         Some(batch)

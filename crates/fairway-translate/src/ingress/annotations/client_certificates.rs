@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
 use rustls::pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
-use webpki::{OwnedCertRevocationList, anchor_from_trusted_cert};
+use rustls_pki_types::CertificateRevocationListDer;
+use webpki::OwnedCertRevocationList;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::context::Context;
@@ -15,6 +15,7 @@ use crate::ingress::reader::{Annotations, Reader};
 use fairway_objects::certificate::secret_value;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
+use fairway_objects::roots::are_certificates;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
@@ -115,12 +116,6 @@ fn verification(
         return Err(invalid(format!("ca.crl of Secret {key} has no list, or one that cannot be read")));
     }
     Ok(ClientVerification { roots: roots.into(), revoked: revoked.into(), depth: None, demand })
-}
-
-/// Judged by what verifies clients later, so that a Secret that is taken here is good there.
-fn are_certificates(pem: &str) -> bool {
-    let mut all = CertificateDer::pem_slice_iter(pem.as_bytes()).peekable();
-    all.peek().is_some() && all.all(|it| it.is_ok_and(|der| anchor_from_trusted_cert(&der).is_ok()))
 }
 
 /// Nothing is no list, and fine.

@@ -19,7 +19,7 @@ use fairway_objects::references::Referenced;
 /// What all families make of the requests of an Ingress.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {
     let mut contributions = Contributions::new(context.defaults);
-    let unsupported = report_unsupported(reader, context.inputs.options.unsupported_protection);
+    let unsupported = report_unsupported(reader, context.inputs.options.hosts.unsupported_protection);
     contributions.closed = unsupported.or(contributions.closed);
     for family in FAMILIES {
         if let Err(closed) = (family.read)(reader, context, &mut contributions) {

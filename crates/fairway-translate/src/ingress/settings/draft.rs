@@ -90,7 +90,7 @@ impl<'a> Draft<'a> {
 
     /// What a protection that is not supported means: all Ingresses are closed, unless the operator says otherwise.
     fn unprotected(&mut self) -> (Severity, &'static str) {
-        match self.options.unsupported_protection {
+        match self.options.hosts.unsupported_protection {
             UnsupportedProtection::Ignored => {
                 (Severity::Warning, "every Ingress is served without it, as the flag says")
             }

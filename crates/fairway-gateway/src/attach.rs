@@ -1,0 +1,143 @@
+//! To which listeners a route is attached: its parents, and what listeners take (Gateway API `ParentReference`,
+//! `AllowedRoutes`). Owns no rule of a route.
+
+use std::sync::Arc;
+
+use fairway_gateway_types::ParentReference;
+use fairway_model::HostPattern;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::resources::Resources;
+use imbl::{OrdMap, OrdSet};
+
+use crate::condition::Fault;
+use crate::gateway::{Listener, Parent};
+use crate::hostname;
+use crate::listener::ListenerId;
+use crate::status::GROUP;
+
+/// All Gateways and ListenerSets of this controller.
+pub(crate) type Parents = OrdMap<ObjectRef, Arc<Parent>>;
+
+/// A route at a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attachment {
+    pub(crate) listener: ListenerId,
+    pub(crate) gateway: ObjectKey,
+    /// The route table of the listener; `None` where it is not served.
+    pub(crate) table: Option<Arc<str>>,
+    /// The host of the listener.
+    pub(crate) host: HostPattern,
+    /// The hosts of the route there.
+    pub(crate) hosts: OrdSet<HostPattern>,
+}
+
+/// A route at one of its parents.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AtParent {
+    /// As the route wrote it.
+    pub(crate) reference: ParentReference,
+    pub(crate) gateway: ObjectKey,
+    /// Where it is attached, or why it is not.
+    pub(crate) attached: Result<Vec<Attachment>, Fault>,
+}
+
+/// A route, as far as it is attached.
+pub(crate) struct Attaching<'a> {
+    pub(crate) route: &'a ObjectRef,
+    /// `None` where it names hosts and none is a host name.
+    pub(crate) hosts: Option<Vec<HostPattern>>,
+    pub(crate) references: &'a [ParentReference],
+}
+
+/// The object that a route names as its parent; `None` where it is no Gateway or ListenerSet.
+pub(crate) fn parent(reference: &ParentReference, namespace: &str) -> Option<ObjectRef> {
+    if reference.group.as_deref().unwrap_or(GROUP) != GROUP {
+        return None;
+    }
+    let kind = match reference.kind.as_deref().unwrap_or("Gateway") {
+        "Gateway" => Kind::Gateway,
+        "ListenerSet" => Kind::ListenerSet,
+        _ => return None,
+    };
+    let namespace = reference.namespace.as_deref().unwrap_or(namespace);
+    Some(ObjectRef::new(kind, ObjectKey::new(namespace, &reference.name)))
+}
+
+/// The hosts of a route; `None` where it names some and none is a host name.
+pub(crate) fn hosts(written: &[String]) -> Option<Vec<HostPattern>> {
+    let read: Vec<_> = written.iter().filter_map(|host| hostname::read(Some(host))).collect();
+    (written.is_empty() || !read.is_empty()).then_some(read)
+}
+
+impl Attaching<'_> {
+    /// The route at those of its parents that are this controller's.
+    pub(crate) fn at(&self, parents: &Parents, resources: &Resources) -> Vec<AtParent> {
+        let own = self.references.iter().filter_map(|reference| {
+            let parent = parents.get(&parent(reference, &self.route.key.namespace)?)?;
+            Some(AtParent {
+                reference: reference.clone(),
+                gateway: parent.gateway.clone(),
+                attached: self.attached(reference, parent, resources),
+            })
+        });
+        own.collect()
+    }
+
+    fn attached(
+        &self,
+        reference: &ParentReference,
+        parent: &Parent,
+        resources: &Resources,
+    ) -> Result<Vec<Attachment>, Fault> {
+        let named: Vec<&Listener> = parent.listeners.iter().filter(|it| names(reference, it)).collect();
+        if named.is_empty() {
+            let section = reference.section_name.as_deref().map(|name| format!("the name {name}"));
+            let port = reference.port.map(|port| format!("port {port}"));
+            let asked = section.into_iter().chain(port).collect::<Vec<_>>().join(" and ");
+            let with = if asked.is_empty() { "" } else { " with " };
+            let problem = format!("{} has no listener{with}{asked}", reference.name);
+            return Err(Fault::new("NoMatchingParent", problem));
+        }
+        let allowing: Vec<&Listener> =
+            named.into_iter().filter(|listener| self.is_allowed(listener, resources)).collect();
+        if allowing.is_empty() {
+            let (kind, namespace) = (self.route.kind.name(), &self.route.key.namespace);
+            let problem = format!("no listener takes a route of kind {kind} from namespace {namespace}");
+            return Err(Fault::new("NotAllowedByListeners", problem));
+        }
+        let hosts = self.hosts.iter();
+        let attached: Vec<Attachment> = hosts
+            .flat_map(|hosts| allowing.iter().filter_map(|listener| attachment(listener, parent, hosts)))
+            .collect();
+        if attached.is_empty() {
+            let problem = "no hostname of it is one of a listener that takes it";
+            return Err(Fault::new("NoMatchingListenerHostname", problem));
+        }
+        Ok(attached)
+    }
+
+    fn is_allowed(&self, listener: &Listener, resources: &Resources) -> bool {
+        let entry = &listener.entry;
+        let own = &entry.id.owner.key.namespace;
+        entry.kinds.contains(&self.route.kind) && entry.from.admits(&self.route.key.namespace, own, resources)
+    }
+}
+
+fn names(reference: &ParentReference, listener: &Listener) -> bool {
+    let section = reference.section_name.as_deref().filter(|name| !name.is_empty());
+    let port = reference.port.is_none_or(|port| port == i32::from(listener.entry.port));
+    port && section.is_none_or(|name| *name == *listener.entry.id.name)
+}
+
+fn attachment(listener: &Listener, parent: &Parent, route: &[HostPattern]) -> Option<Attachment> {
+    let entry = &listener.entry;
+    let hosts = hostname::intersections(&entry.host, route);
+    let served = parent.refused.is_none() && listener.is_served();
+    (!hosts.is_empty()).then(|| Attachment {
+        listener: entry.id.clone(),
+        gateway: parent.gateway.clone(),
+        table: served.then(|| listener.table.clone()),
+        host: entry.host.clone(),
+        hosts,
+    })
+}

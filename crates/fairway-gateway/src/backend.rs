@@ -1,0 +1,210 @@
+//! From a reference of a route to a backend: what may be referred to, and how it is spoken to. Owns the reasons for
+//! references that lead nowhere; never an endpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_gateway_types::{
+    BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
+};
+use fairway_model::{BackendKey, BackendProtocol, Balancing};
+use fairway_objects::backend::{BackendRef, ResolveError};
+use fairway_objects::balance::Balance;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::transport::{PolicyTls, Transport};
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+
+use crate::condition::{self, Fault};
+use crate::grant::{self, Referrer};
+use crate::tls_policy::Verified;
+
+/// What a route speaks to its backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP.
+    Http,
+    /// gRPC.
+    Grpc,
+    /// Whatever clients speak.
+    Bytes,
+    /// The TLS of clients, which is passed through: nothing begins here.
+    ClientTls,
+}
+
+impl Speaks {
+    /// What happens to what is meant for a backend that is none.
+    pub(crate) fn without_backend(self) -> &'static str {
+        match self {
+            Self::Http | Self::Grpc => "its share of the requests is answered 500",
+            Self::Bytes | Self::ClientTls => "its share of the connections is closed",
+        }
+    }
+}
+
+/// What a reference says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference<'a> {
+    pub(crate) group: Option<&'a str>,
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+    pub(crate) port: Option<i32>,
+}
+
+/// The policy for a port of a Service, and what is verified or why nothing can be.
+pub(crate) type PolicyVerdict = (ObjectKey, Result<Verified, Fault>);
+
+/// What policies say about a port of a Service, by its name.
+pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
+
+/// What decides about the references of a route.
+#[derive(Clone, Copy)]
+pub(crate) struct Resolver<'a> {
+    pub(crate) inputs: Inputs<'a>,
+    /// The route.
+    pub(crate) route: &'a ObjectRef,
+    pub(crate) speaks: Speaks,
+    pub(crate) policies: PolicyOf<'a>,
+    /// The Secret with the certificate that the Gateway shows to endpoints.
+    pub(crate) client_certificate: Option<&'a ObjectKey>,
+}
+
+/// What the references of a route lead to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct References {
+    pub(crate) backends: BTreeMap<BackendKey, BackendRef>,
+    /// The Services that it names, whether they exist or not.
+    pub(crate) services: BTreeSet<ObjectKey>,
+}
+
+impl Resolver<'_> {
+    /// The backend that a reference names. Where it leads nowhere, a name for it all the same, and why.
+    pub(crate) fn resolve(
+        self,
+        reference: Reference<'_>,
+        found: &mut References,
+    ) -> Result<BackendKey, (BackendKey, Fault)> {
+        let namespace = reference.namespace.unwrap_or(&self.route.key.namespace);
+        let service = ObjectKey::new(namespace, reference.name);
+        let port = reference.port.map(|port| port.to_string()).unwrap_or_default();
+        match self.backend(reference, &service, &port, found) {
+            Ok(backend) => {
+                let key = backend.key.clone();
+                found.backends.insert(key.clone(), backend);
+                Ok(key)
+            }
+            Err(fault) => Err((BackendKey(format!("{service}:{port}").into()), fault)),
+        }
+    }
+
+    fn backend(
+        self,
+        reference: Reference<'_>,
+        service: &ObjectKey,
+        port: &str,
+        found: &mut References,
+    ) -> Result<BackendRef, Fault> {
+        let group = reference.group.unwrap_or_default();
+        let kind = reference.kind.unwrap_or("Service");
+        if !matches!((group, kind), ("" | "core", "Service")) {
+            let problem = format!("{} is no kind of backend", condition::kind(group, kind));
+            return Err(Fault::new("InvalidKind", problem));
+        }
+        found.services.insert(service.clone());
+        let from = Referrer { kind: self.route.kind, namespace: &self.route.key.namespace };
+        if !grant::permits(self.inputs.resources, from, Kind::Service, service) {
+            let problem = format!("no ReferenceGrant lets it refer to Service {service}");
+            return Err(Fault::new("RefNotPermitted", problem));
+        }
+        let missing = |problem: String| Fault::new("BackendNotFound", problem);
+        let object = self.inputs.resources.services.get(service);
+        let object = object.ok_or_else(|| missing(format!("Service {service} does not exist")))?;
+        if port.is_empty() {
+            return Err(missing(format!("no port of Service {service} is named")));
+        }
+        let found_port = service_port(&object.object, port);
+        if found_port.is_none() && has_ports(&object.object) {
+            return Err(missing(format!("Service {service} has no port {port}")));
+        }
+        let transport = self.transport(service, found_port)?;
+        let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
+        let backend = BackendRef::new(service.clone(), port.into(), (&transport, &balance));
+        match backend.target(self.inputs) {
+            Ok(_) => Ok(backend),
+            Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
+            Err(ResolveError::NoPort { known }) => {
+                Err(missing(format!("Service {service} has no port {port}; it has {known}")))
+            }
+            Err(ResolveError::External) => {
+                Err(missing(format!("Service {service} is of type ExternalName, and such are not served")))
+            }
+        }
+    }
+
+    fn transport(self, service: &ObjectKey, port: Option<&ServicePort>) -> Result<Transport, Fault> {
+        if self.speaks == Speaks::ClientTls {
+            return Ok(Transport::Plain);
+        }
+        let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
+        let name = port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty());
+        let Some((policy, tls)) = (self.policies)(service, name) else {
+            return match (self.speaks, app_protocol) {
+                (Speaks::Http, Some("kubernetes.io/wss")) => {
+                    let problem = format!(
+                        "Service {service} asks for kubernetes.io/wss, and no BackendTLSPolicy says how it is verified"
+                    );
+                    Err(Fault::new("UnsupportedProtocol", problem))
+                }
+                (Speaks::Grpc, _) => Ok(Transport::H2c),
+                _ => Ok(Transport::Plain),
+            };
+        };
+        let (server_name, verification) = tls.map_err(|fault| {
+            let problem = format!("BackendTLSPolicy {policy} cannot be used: {}", fault.message);
+            Fault::new("InvalidBackendTLSPolicy", problem)
+        })?;
+        let protocol = match (self.speaks, app_protocol) {
+            (Speaks::Grpc, _) | (Speaks::Http, Some("kubernetes.io/h2c")) => BackendProtocol::Http2,
+            _ => BackendProtocol::Http1,
+        };
+        let client_certificate = self.client_certificate.cloned();
+        Ok(Transport::Policy(Arc::new(PolicyTls {
+            policy,
+            server_name,
+            verification,
+            client_certificate,
+            protocol,
+        })))
+    }
+}
+
+fn has_ports(service: &Service) -> bool {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+    ports.is_some_and(|ports| !ports.is_empty())
+}
+
+/// The port of that number: unlike an Ingress, a route names no target port.
+fn service_port<'s>(service: &'s Service, number: &str) -> Option<&'s ServicePort> {
+    let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
+    ports.find(|port| port.port.to_string() == number && port.protocol.as_deref() != Some("UDP"))
+}
+
+/// Reads the same fields of each type that has them.
+macro_rules! references {
+    ($($type:ty),+) => {
+        $(impl<'a> core::convert::From<&'a $type> for Reference<'a> {
+            fn from(of: &'a $type) -> Self {
+                Self {
+                    group: of.group.as_deref(),
+                    kind: of.kind.as_deref(),
+                    namespace: of.namespace.as_deref(),
+                    name: &of.name,
+                    port: of.port,
+                }
+            }
+        })+
+    };
+}
+
+references!(BackendObjectReference, HttpBackendRef, GrpcBackendRef, StreamBackendRef);

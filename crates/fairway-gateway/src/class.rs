@@ -1,0 +1,64 @@
+//! GatewayClasses: which are this controller's, and whether they can be served as they say. Owns nothing of their
+//! Gateways.
+
+use fairway_gateway_types::GatewayClass;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+
+use crate::condition::{ACCEPTED, Condition, Fault, SUPPORTED_VERSION};
+use crate::features;
+use crate::parameters::{self, Parameters};
+use crate::status::{ClassStatus, ObjectStatus, OwnStatus};
+
+/// A GatewayClass of this controller.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Class {
+    /// What its Gateways are made with, or why it is not accepted.
+    pub(crate) parameters: Result<Parameters, Fault>,
+    /// The object that it names.
+    pub(crate) named: Option<ObjectRef>,
+    pub(crate) status: ObjectStatus,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// The ConfigMap that a class names.
+pub(crate) fn named(class: &GatewayClass) -> Option<ObjectRef> {
+    let reference = class.spec.parameters_ref.as_ref()?;
+    let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or_default(), &reference.name);
+    Some(ObjectRef::new(Kind::ConfigMap, key))
+}
+
+/// Reads a class; `None` where it is another controller's.
+pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Inputs<'_>) -> Option<Class> {
+    let controller = &inputs.options.gateways.controller;
+    let object = &class.object;
+    if *object.spec.controller_name != **controller {
+        return None;
+    }
+    let named = named(object);
+    let parameters = match (&object.spec.parameters_ref, &named) {
+        (Some(reference), Some(named)) => {
+            parameters::read((&reference.group, &reference.kind), &named.key, inputs)
+        }
+        _ => Ok(Parameters::new()),
+    };
+    let fault = parameters.as_ref().err();
+    let conditions = vec![
+        Condition::of(ACCEPTED, fault, ("Accepted", "its Gateways are served")),
+        Condition::met(SUPPORTED_VERSION, "SupportedVersion", "the Gateway API is served as of v1.6.3"),
+    ];
+    let own = OwnStatus::Class(ClassStatus { conditions, features: features::SERVED });
+    let diagnostics = fault.map(|fault| {
+        let origin = class.origin(Kind::GatewayClass, key, "spec.parametersRef");
+        let found = Diagnostic::new(Severity::Error, "invalid-parameters", origin);
+        found.because(fault.message.clone(), "its Gateways are not served")
+    });
+    let diagnostics = diagnostics.into_iter().collect();
+    Some(Class {
+        status: ObjectStatus::new(&object.metadata, controller, own),
+        parameters,
+        named,
+        diagnostics,
+    })
+}

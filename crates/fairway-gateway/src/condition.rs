@@ -1,0 +1,80 @@
+//! What is said of an object in its status: conditions (Gateway API reference, `status.conditions`), and faults
+//! that make one false. Owns their shape; the words are those of whoever finds something.
+
+/// One condition of an object, without what only its past tells (`lastTransitionTime`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Its type, as `Accepted`.
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub holds: bool,
+    /// Why, in the vocabulary of the Gateway API.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+}
+
+/// Why something does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fault {
+    /// In the vocabulary of the Gateway API.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) message: String,
+}
+
+pub(crate) const ACCEPTED: &str = "Accepted";
+pub(crate) const PROGRAMMED: &str = "Programmed";
+pub(crate) const RESOLVED_REFS: &str = "ResolvedRefs";
+pub(crate) const CONFLICTED: &str = "Conflicted";
+pub(crate) const OVERLAPPING_TLS: &str = "OverlappingTLSConfig";
+pub(crate) const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
+pub(crate) const PARTIALLY_INVALID: &str = "PartiallyInvalid";
+pub(crate) const SUPPORTED_VERSION: &str = "SupportedVersion";
+
+/// The types of conditions that this controller writes; others in the same list are of others.
+pub(crate) const OWN: &[&str] = &[
+    ACCEPTED,
+    PROGRAMMED,
+    RESOLVED_REFS,
+    CONFLICTED,
+    OVERLAPPING_TLS,
+    INSECURE_FRONTEND,
+    PARTIALLY_INVALID,
+    SUPPORTED_VERSION,
+];
+
+/// A kind for people, with its group where it is none of the core's.
+pub(crate) fn kind(group: &str, kind: &str) -> String {
+    match group {
+        "" => kind.to_owned(),
+        group => format!("{kind}.{group}"),
+    }
+}
+
+impl Fault {
+    /// For this reason, with these words.
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+impl Condition {
+    /// It holds.
+    pub(crate) fn met(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, holds: true, reason, message: message.into() }
+    }
+
+    /// It does not hold.
+    pub(crate) fn unmet(kind: &'static str, fault: &Fault) -> Self {
+        Self { kind, holds: false, reason: fault.reason, message: fault.message.clone() }
+    }
+
+    /// It holds where there is no fault, with these words.
+    pub(crate) fn of(kind: &'static str, fault: Option<&Fault>, met: (&'static str, &str)) -> Self {
+        match fault {
+            Some(fault) => Self::unmet(kind, fault),
+            None => Self::met(kind, met.0, met.1),
+        }
+    }
+}

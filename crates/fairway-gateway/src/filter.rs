@@ -1,0 +1,305 @@
+//! Filters of rules and of their backends as those of the model. Owns which cannot be applied; a filter that cannot
+//! is never left out, but closes its rule.
+
+use std::sync::Arc;
+
+use fairway_gateway_types::{
+    Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
+    HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
+};
+use fairway_model::{
+    BackendKey, Cors, CorsManner, CorsOrigin, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
+    PathRewrite, Redirect, RedirectTarget,
+};
+
+use crate::backend::Reference;
+use crate::condition::Fault;
+
+/// The largest body of a request that is copied.
+const COPIED_BODY: u64 = 1 << 20;
+/// How long browsers may remember the answer to a preflight (Gateway API `HTTPCORSFilter.maxAge`).
+const MAX_AGE: u32 = 5;
+
+/// What filters are read with.
+pub(crate) struct Reader<'a> {
+    /// The backend of a mirror; `None` where the reference leads nowhere.
+    pub(crate) mirror: &'a mut dyn FnMut(Reference<'_>) -> Option<BackendKey>,
+    /// Whether all matches of the rule have a prefix that can be replaced.
+    pub(crate) prefixes: bool,
+}
+
+impl Reader<'_> {
+    /// Those of an HTTPRoute.
+    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<Vec<Filter>, Fault> {
+        let is = |kind: &str| filters.iter().any(|filter| filter.type_ == kind);
+        if is("RequestRedirect") && is("URLRewrite") {
+            let problem = "RequestRedirect and URLRewrite exclude each other in a rule";
+            return Err(Fault::new("IncompatibleFilters", problem));
+        }
+        let mut made = Vec::with_capacity(filters.len());
+        for filter in filters {
+            self.add_http(filter, &mut made)?;
+        }
+        // A preflight asks about the others, so it is answered before any of them acts.
+        made.sort_by_key(|filter| !matches!(filter, Filter::Cors(_)));
+        Ok(made)
+    }
+
+    fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
+        let missing = || unsupported(format!("the filter {} has no value", filter.type_));
+        match &*filter.type_ {
+            "RequestHeaderModifier" => {
+                let it = filter.request_header_modifier.as_ref().ok_or_else(missing)?;
+                made.push(Filter::RequestHeaders(edit(it)?));
+            }
+            "ResponseHeaderModifier" => {
+                let it = filter.response_header_modifier.as_ref().ok_or_else(missing)?;
+                made.push(Filter::ResponseHeaders(edit(it)?));
+            }
+            "RequestMirror" => {
+                let it = filter.request_mirror.as_ref().ok_or_else(missing)?;
+                made.extend(self.mirror(it)?);
+            }
+            "RequestRedirect" => {
+                let it = filter.request_redirect.as_ref().ok_or_else(missing)?;
+                made.push(Filter::Redirect(self.redirect(it)?));
+            }
+            "URLRewrite" => {
+                let it = filter.url_rewrite.as_ref().ok_or_else(missing)?;
+                self.rewrite(it, made)?;
+            }
+            "CORS" => made.push(Filter::Cors(cors(filter.cors.as_ref().ok_or_else(missing)?)?)),
+            other => return Err(unsupported(format!("the filter {other} is not supported"))),
+        }
+        Ok(())
+    }
+
+    /// Those of a GRPCRoute.
+    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {
+        let mut made = Vec::with_capacity(filters.len());
+        for filter in filters {
+            let missing = || unsupported(format!("the filter {} has no value", filter.type_));
+            match &*filter.type_ {
+                "RequestHeaderModifier" => {
+                    let it = filter.request_header_modifier.as_ref().ok_or_else(missing)?;
+                    made.push(Filter::RequestHeaders(edit(it)?));
+                }
+                "ResponseHeaderModifier" => {
+                    let it = filter.response_header_modifier.as_ref().ok_or_else(missing)?;
+                    made.push(Filter::ResponseHeaders(edit(it)?));
+                }
+                "RequestMirror" => {
+                    let it = filter.request_mirror.as_ref().ok_or_else(missing)?;
+                    made.extend(self.mirror(it)?);
+                }
+                other => return Err(unsupported(format!("the filter {other} is not supported"))),
+            }
+        }
+        Ok(made)
+    }
+
+    fn mirror(&mut self, of: &HttpRequestMirrorFilter) -> Result<Option<Filter>, Fault> {
+        let (numerator, denominator) = match (&of.fraction, of.percent) {
+            (Some(Fraction { numerator, denominator }), _) => (*numerator, denominator.unwrap_or(100)),
+            (None, Some(percent)) => (percent, 100),
+            (None, None) => (1, 1),
+        };
+        let share = (u32::try_from(numerator), u32::try_from(denominator));
+        let (Ok(numerator), Ok(denominator @ 1..)) = share else {
+            return Err(unsupported(format!("{numerator}/{denominator} is no part of the requests")));
+        };
+        let backend = (self.mirror)((&of.backend_ref).into());
+        let mirror = |backend| Mirror {
+            backend,
+            numerator,
+            denominator,
+            most_body: COPIED_BODY,
+            target: MirrorTarget::Forwarded,
+            host: None,
+        };
+        Ok(backend.map(|backend| Filter::Mirror(mirror(backend))))
+    }
+
+    fn redirect(&self, of: &HttpRequestRedirectFilter) -> Result<Redirect, Fault> {
+        let status = of.status_code.unwrap_or(302);
+        let Some(status) = u16::try_from(status).ok().filter(|it| matches!(it, 301..=303 | 307 | 308)) else {
+            return Err(unsupported(format!("{status} is no status of a redirect")));
+        };
+        if let Some(scheme) = of.scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
+            return Err(unsupported(format!("the scheme {scheme} is not known")));
+        }
+        let port =
+            of.port.map(|port| u16::try_from(port).map_err(|_| unsupported(format!("{port} is no port"))));
+        let target = RedirectTarget::Parts {
+            scheme: of.scheme.as_deref().map(Into::into),
+            host: of.hostname.as_deref().map(Into::into),
+            port: port.transpose()?,
+            path: of.path.as_ref().map(|path| self.path(path)).transpose()?,
+            keep_query: true,
+        };
+        Ok(Redirect { status, target })
+    }
+
+    fn rewrite(&self, of: &HttpUrlRewriteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
+        made.extend(of.hostname.as_deref().map(|host| Filter::RewriteHost(host.into())));
+        if let Some(path) = &of.path {
+            made.push(Filter::RewritePath(self.path(path)?));
+        }
+        Ok(())
+    }
+
+    fn path(&self, of: &HttpPathModifier) -> Result<PathRewrite, Fault> {
+        match (&*of.type_, &of.replace_full_path, &of.replace_prefix_match) {
+            ("ReplaceFullPath", Some(path), _) => Ok(PathRewrite::Full(path.as_str().into())),
+            ("ReplacePrefixMatch", _, Some(_)) if !self.prefixes => {
+                Err(unsupported("ReplacePrefixMatch needs matches of type PathPrefix".to_owned()))
+            }
+            ("ReplacePrefixMatch", _, Some(prefix)) => Ok(PathRewrite::Prefix(prefix.as_str().into())),
+            (kind, _, _) => {
+                Err(unsupported(format!("the path modifier {kind} is not known, or has no value")))
+            }
+        }
+    }
+}
+
+fn edit(of: &HttpHeaderFilter) -> Result<HeaderEdit, Fault> {
+    Ok(HeaderEdit {
+        remove: of.remove.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
+        set: of.set.iter().map(field).collect::<Result<_, _>>()?,
+        add: of.add.iter().map(field).collect::<Result<_, _>>()?,
+    })
+}
+
+/// RFC 9110 §5.1 and §5.5.
+fn field(of: &HttpHeader) -> Result<HeaderField, Fault> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if of.name.is_empty() || !of.name.bytes().all(is_token) {
+        return Err(unsupported(format!("\"{}\" is no name of a header", of.name)));
+    }
+    if of.value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
+        return Err(unsupported(format!("the value of the header {} has more than one line", of.name)));
+    }
+    Ok(HeaderField { name: of.name.as_str().into(), value: of.value.as_str().into() })
+}
+
+fn cors(of: &HttpCorsFilter) -> Result<Cors, Fault> {
+    let credentials = of.allow_credentials.unwrap_or(false);
+    let joined = |list: &[String]| -> Arc<str> {
+        match list.iter().any(|it| it == "*") {
+            true => "*".into(),
+            false => list.join(", ").into(),
+        }
+    };
+    let expose = of.expose_headers.iter().filter(|name| !(credentials && *name == "*")).cloned();
+    let max_age =
+        of.max_age.map(|age| u32::try_from(age).map_err(|_| unsupported(format!("maxAge is {age}"))));
+    Ok(Cors {
+        origins: of.allow_origins.iter().map(|origin| self::origin(origin)).collect(),
+        methods: joined(&of.allow_methods),
+        headers: joined(&of.allow_headers),
+        expose: joined(&expose.collect::<Vec<_>>()),
+        credentials,
+        max_age: max_age.transpose()?.unwrap_or(MAX_AGE),
+        manner: CorsManner::GatewayApi,
+    })
+}
+
+/// A port that is the scheme's own is left out, as browsers leave it out (RFC 6454 §6.2).
+fn origin(text: &str) -> CorsOrigin {
+    if text == "*" {
+        return CorsOrigin::Any;
+    }
+    let own = [("http://", ":80"), ("https://", ":443")];
+    let own = own.iter().find(|(scheme, _)| text.starts_with(scheme));
+    let text = own.and_then(|(_, port)| text.strip_suffix(port)).unwrap_or(text);
+    match text.split_once('*') {
+        Some((before, after)) => CorsOrigin::Wildcard { before: before.into(), after: after.into() },
+        None => CorsOrigin::Exact(text.into()),
+    }
+}
+
+fn unsupported(problem: String) -> Fault {
+    Fault::new("UnsupportedValue", problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(filters: &[HttpRouteFilter], prefixes: bool) -> Result<Vec<Filter>, Fault> {
+        Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes }.http(filters)
+    }
+
+    fn rewrite(kind: &str) -> HttpRouteFilter {
+        let path = HttpPathModifier {
+            type_: kind.into(),
+            replace_full_path: Some("/full".into()),
+            replace_prefix_match: Some("/prefix".into()),
+        };
+        HttpRouteFilter {
+            type_: "URLRewrite".into(),
+            url_rewrite: Some(HttpUrlRewriteFilter { hostname: None, path: Some(path) }),
+            ..HttpRouteFilter::default()
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_replaced_only_where_all_matches_have_one() {
+        assert!(read(&[rewrite("ReplacePrefixMatch")], true).is_ok());
+        assert_eq!(read(&[rewrite("ReplacePrefixMatch")], false).unwrap_err().reason, "UnsupportedValue");
+        assert!(read(&[rewrite("ReplaceFullPath")], false).is_ok());
+        assert_eq!(read(&[rewrite("ReplaceSuffix")], true).unwrap_err().reason, "UnsupportedValue");
+    }
+
+    #[test]
+    fn what_is_not_known_or_excludes_another_is_refused() {
+        let kind = |kind: &str| HttpRouteFilter { type_: kind.into(), ..HttpRouteFilter::default() };
+        assert_eq!(read(&[kind("ExtensionRef")], true).unwrap_err().reason, "UnsupportedValue");
+        let redirect = HttpRouteFilter {
+            request_redirect: Some(HttpRequestRedirectFilter::default()),
+            ..kind("RequestRedirect")
+        };
+        assert!(read(std::slice::from_ref(&redirect), true).is_ok());
+        let both = read(&[redirect, rewrite("ReplaceFullPath")], true);
+        assert_eq!(both.unwrap_err().reason, "IncompatibleFilters");
+    }
+
+    #[test]
+    fn origins_have_no_port_that_is_their_scheme_s_own() {
+        for (text, read) in [
+            ("*", CorsOrigin::Any),
+            ("https://a.test:443", CorsOrigin::Exact("https://a.test".into())),
+            ("http://a.test:443", CorsOrigin::Exact("http://a.test:443".into())),
+            ("http://*:80", CorsOrigin::Wildcard { before: "http://".into(), after: "".into() }),
+            (
+                "https://*.a.test:8443",
+                CorsOrigin::Wildcard { before: "https://".into(), after: ".a.test:8443".into() },
+            ),
+        ] {
+            assert_eq!(origin(text), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_of_requests_are_mirrored() {
+        let mirror = |fraction: Option<(i32, Option<i32>)>, percent| HttpRequestMirrorFilter {
+            fraction: fraction.map(|(numerator, denominator)| Fraction { numerator, denominator }),
+            percent,
+            ..HttpRequestMirrorFilter::default()
+        };
+        for (of, share) in [
+            (mirror(None, None), Some((1, 1))),
+            (mirror(None, Some(20)), Some((20, 100))),
+            (mirror(Some((1, Some(8))), None), Some((1, 8))),
+            (mirror(Some((5, None)), None), Some((5, 100))),
+            (mirror(Some((1, Some(0))), None), None),
+        ] {
+            let mut reader = Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes: true };
+            let found = match reader.mirror(&of) {
+                Ok(Some(Filter::Mirror(it))) => Some((it.numerator, it.denominator)),
+                _ => None,
+            };
+            assert_eq!(found, share);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which certificates the clients of a Gateway must show (Gateway API `FrontendTLSConfig`): by default, and by
+//! port. Verifies nobody.
+
+use std::collections::BTreeMap;
+
+use fairway_gateway_types::{FrontendTls, FrontendTlsValidation, Gateway};
+use fairway_model::{ClientDemand, ClientVerification};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+
+use crate::authority::{self, Named, Reasons};
+use crate::condition::Fault;
+use crate::grant::Referrer;
+
+const REASONS: Reasons = Reasons { kind: "InvalidCACertificateKind", reference: "InvalidCACertificateRef" };
+
+/// What the clients of a Gateway must show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Frontend {
+    default: Clients,
+    ports: BTreeMap<u16, Clients>,
+}
+
+/// What the clients of a port must show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Clients {
+    pub(crate) verification: Option<ClientVerification>,
+    /// Why the listeners are not accepted.
+    pub(crate) refused: Option<Fault>,
+    /// Which reference leads nowhere.
+    pub(crate) unresolved: Option<Fault>,
+}
+
+/// The ConfigMaps and Secrets that a Gateway names for it.
+pub(crate) fn named(gateway: &Gateway, namespace: &str) -> Vec<ObjectRef> {
+    let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else {
+        return Vec::new();
+    };
+    let validations = validations(frontend).flat_map(|it| &it.ca_certificate_refs);
+    let keyed = validations.map(|it| (it, key(it.namespace.as_deref(), namespace, &it.name)));
+    keyed.filter_map(|(it, key)| Named { group: &it.group, kind: &it.kind, key: &key }.object()).collect()
+}
+
+fn validations(frontend: &FrontendTls) -> impl Iterator<Item = &FrontendTlsValidation> {
+    let ports = frontend.per_port.iter().map(|port| &port.tls);
+    [&frontend.default].into_iter().chain(ports).filter_map(|tls| tls.validation.as_ref())
+}
+
+fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own), name)
+}
+
+impl Frontend {
+    /// What a Gateway asks for.
+    pub(crate) fn read(gateway: &Gateway, namespace: &str, inputs: Inputs<'_>) -> Self {
+        let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else {
+            return Self::default();
+        };
+        let clients = |validation: Option<&FrontendTlsValidation>| {
+            validation.map(|it| Clients::read(it, namespace, inputs)).unwrap_or_default()
+        };
+        let ports = frontend
+            .per_port
+            .iter()
+            .filter_map(|port| Some((u16::try_from(port.port).ok()?, clients(port.tls.validation.as_ref()))));
+        Self { default: clients(frontend.default.validation.as_ref()), ports: ports.collect() }
+    }
+
+    /// What the clients of a port must show.
+    pub(crate) fn of(&self, port: u16) -> &Clients {
+        self.ports.get(&port).unwrap_or(&self.default)
+    }
+
+    /// Whether clients are let in that have shown nothing good.
+    pub(crate) fn is_insecure(&self) -> bool {
+        let all = [&self.default].into_iter().chain(self.ports.values());
+        let mut rules = all.filter_map(|clients| clients.verification.as_ref());
+        rules.any(|rules| rules.demand == ClientDemand::Unverified)
+    }
+}
+
+impl Clients {
+    fn read(validation: &FrontendTlsValidation, namespace: &str, inputs: Inputs<'_>) -> Self {
+        let demand = match validation.mode.as_deref() {
+            None | Some("" | "AllowValidOnly") => ClientDemand::Required,
+            Some("AllowInsecureFallback") => ClientDemand::Unverified,
+            Some(mode) => {
+                let fault =
+                    Fault::new("UnsupportedValue", format!("the validation mode {mode} is not known"));
+                return Self { refused: Some(fault), ..Self::default() };
+            }
+        };
+        let keys: Vec<_> = validation.ca_certificate_refs.iter().collect();
+        let keys: Vec<_> =
+            keys.iter().map(|it| (it, key(it.namespace.as_deref(), namespace, &it.name))).collect();
+        let all = keys.iter().map(|(it, key)| Named { group: &it.group, kind: &it.kind, key });
+        let from = Referrer { kind: Kind::Gateway, namespace };
+        let (roots, faults) = authority::resolve_all(all, from, inputs, REASONS);
+        let unresolved = faults.into_iter().next();
+        match roots {
+            None => {
+                let problem = "no certificate of an authority is left by which clients can be verified";
+                let refused = Some(Fault::new("NoValidCACertificate", problem));
+                let none = || Fault::new(REASONS.reference, "caCertificateRefs is empty");
+                Self { verification: None, refused, unresolved: Some(unresolved.unwrap_or_else(none)) }
+            }
+            Some(roots) => {
+                let verification = ClientVerification { roots, revoked: "".into(), depth: None, demand };
+                Self { verification: Some(verification), refused: None, unresolved }
+            }
+        }
+    }
+}

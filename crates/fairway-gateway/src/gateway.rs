@@ -1,0 +1,306 @@
+//! A Gateway with its ListenerSets: which of its listeners there are, and whether it is accepted. Owns no route and
+//! no address.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_gateway_types::{Gateway, ListenerSet};
+use fairway_model::Origin;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+
+use crate::class::Class;
+use crate::condition::Fault;
+use crate::conflict::Claims;
+use crate::frontend::Frontend;
+use crate::listener::{self, Context, Entry};
+use crate::namespaces::Allowed;
+use crate::parameters::{self, Parameters};
+use crate::wanted::{self, WantedGateway};
+
+/// A listener among the others of its Gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listener {
+    pub(crate) entry: Arc<Entry>,
+    /// Which other one stands in its way.
+    pub(crate) conflict: Option<Fault>,
+    /// Why it is not accepted.
+    pub(crate) refused: Option<Fault>,
+    /// Which of its references leads nowhere.
+    pub(crate) unresolved: Option<Fault>,
+    /// Whether its host and that of another one with TLS on its port overlap.
+    pub(crate) overlaps: bool,
+    /// The route table that serves it.
+    pub(crate) table: Arc<str>,
+}
+
+/// A Gateway or ListenerSet of this controller, to which routes can be attached.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Parent {
+    pub(crate) gateway: ObjectKey,
+    pub(crate) origin: Origin,
+    /// Why nothing of it is served.
+    pub(crate) refused: Option<Fault>,
+    pub(crate) listeners: Vec<Listener>,
+}
+
+/// What a Gateway is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reading {
+    /// Itself and its ListenerSets.
+    pub(crate) parents: BTreeMap<ObjectRef, Arc<Parent>>,
+    /// What its clients must show.
+    pub(crate) frontend: Frontend,
+    /// The Secret with the certificate that it shows to endpoints, or why there is none.
+    pub(crate) client_certificate: Result<Option<ObjectKey>, Fault>,
+    /// What it needs; `None` where it is not accepted.
+    pub(crate) wanted: Option<Arc<WantedGateway>>,
+}
+
+/// An object with listeners, the objects of it, and its listeners by themselves.
+pub(crate) struct Member<'a> {
+    pub(crate) reference: ObjectRef,
+    pub(crate) origin: Origin,
+    /// Why a ListenerSet is not taken in.
+    pub(crate) refused: Option<Fault>,
+    pub(crate) entries: &'a [Arc<Entry>],
+}
+
+/// A Gateway, as it was written.
+pub(crate) struct Written<'a> {
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) gateway: &'a Sourced<Gateway>,
+    pub(crate) class: &'a Class,
+    /// Its ListenerSets in the order of their precedence.
+    pub(crate) sets: Vec<Member<'a>>,
+    /// Its own listeners.
+    pub(crate) entries: &'a [Arc<Entry>],
+}
+
+/// The Gateway that a ListenerSet names.
+pub(crate) fn gateway_of(set: &ListenerSet, namespace: &str) -> Option<ObjectKey> {
+    let parent = &set.spec.parent_ref;
+    let is_gateway = parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
+        && parent.group.as_deref().unwrap_or(crate::status::GROUP) == crate::status::GROUP;
+    is_gateway.then(|| ObjectKey::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
+}
+
+/// Why a Gateway does not take in the ListenerSets of a namespace.
+pub(crate) fn refusal(
+    gateway: &Gateway,
+    (own, namespace): (&str, &str),
+    context: Context<'_>,
+) -> Option<Fault> {
+    let allowed = gateway.spec.allowed_listeners.as_ref().and_then(|it| it.namespaces.as_ref());
+    let allowed = Allowed::read(allowed, Allowed::None).unwrap_or(Allowed::None);
+    let admitted = allowed.admits(namespace, own, context.inputs.resources);
+    let problem = "allowedListeners of the Gateway does not admit the namespace of the ListenerSet";
+    (!admitted).then(|| Fault::new("NotAllowed", problem))
+}
+
+/// Reads a Gateway with its ListenerSets.
+pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
+    let Written { key, gateway, class, sets, entries } = written;
+    let object = &*gateway.object;
+    let frontend = Frontend::read(object, &key.namespace, context.inputs);
+    let parameters = parameters(written, context);
+    let addresses = wanted::addresses(object);
+    let faults = [class.parameters.as_ref().err(), parameters.as_ref().err(), addresses.as_ref().err()];
+    let refused = faults.into_iter().flatten().next().cloned();
+    let mut claims = Claims::default();
+    let own = Member {
+        reference: ObjectRef::new(Kind::Gateway, (*key).clone()),
+        origin: gateway.origin(Kind::Gateway, key, ""),
+        refused: None,
+        entries,
+    };
+    let mut parents = BTreeMap::new();
+    for member in [&own].into_iter().chain(sets) {
+        let of_gateway = refused.as_ref().filter(|_| member.reference.kind == Kind::ListenerSet);
+        let parent_refused = of_gateway
+            .map(|_| Fault::new("ParentNotAccepted", "the Gateway of the ListenerSet is not accepted"));
+        let taken_in = member.refused.is_none();
+        let faults = claims.add(member.entries.iter().map(|entry| &**entry).filter(|_| taken_in));
+        let listeners = member.entries.iter().zip(faults);
+        let listeners = listeners.map(|(entry, conflict)| listener(key, entry, conflict, &frontend));
+        let refused = match member.reference.kind {
+            Kind::Gateway => refused.clone(),
+            _ => member.refused.clone().or(parent_refused),
+        };
+        let (gateway, origin) = ((*key).clone(), member.origin.clone());
+        let parent = Parent { gateway, origin, refused, listeners: listeners.collect() };
+        parents.insert(member.reference.clone(), parent);
+    }
+    let overlapping = claims.overlapping();
+    for listener in parents.values_mut().flat_map(|parent| &mut parent.listeners) {
+        let entry = &listener.entry;
+        listener.overlaps = entry.protocol == listener::Protocol::Https
+            && listener.is_accepted()
+            && overlapping.contains(&(entry.port, entry.host.clone()));
+    }
+    settle(&mut parents, key);
+    let wanted =
+        match (&parents[&ObjectRef::new(Kind::Gateway, (*key).clone())].refused, parameters, addresses) {
+            (None, Ok(parameters), Ok(addresses)) => {
+                Some(Arc::new(wanted_by(written, &parents, parameters, addresses)))
+            }
+            _ => None,
+        };
+    Reading {
+        parents: parents.into_iter().map(|(of, parent)| (of, Arc::new(parent))).collect(),
+        frontend,
+        client_certificate: client_certificate(written, context),
+        wanted,
+    }
+}
+
+/// A Gateway without a listener that is accepted is not accepted, and a ListenerSet without one that is good neither.
+fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
+    let none = |what: &str| Fault::new("ListenersNotValid", format!("no listener of it is {what}"));
+    for (reference, parent) in parents.iter_mut().filter(|(_, parent)| parent.refused.is_none()) {
+        let good = |listener: &Listener| {
+            listener.is_accepted() && (reference.kind == Kind::Gateway || listener.unresolved.is_none())
+        };
+        if !parent.listeners.iter().any(good) {
+            parent.refused = Some(none("valid"));
+        }
+    }
+    // ListenerSets bring listeners to a Gateway that has no valid one itself.
+    let any_set = parents.iter().any(|(it, parent)| it.kind == Kind::ListenerSet && parent.refused.is_none());
+    let own = parents.get_mut(&ObjectRef::new(Kind::Gateway, key.clone()));
+    if let Some(own) = own
+        && any_set
+        && own.refused.as_ref().is_some_and(|fault| fault.reason == "ListenersNotValid")
+    {
+        own.refused = None;
+    }
+}
+
+fn wanted_by(
+    written: &Written<'_>,
+    parents: &BTreeMap<ObjectRef, Parent>,
+    parameters: Parameters,
+    addresses: Vec<wanted::WantedAddress>,
+) -> WantedGateway {
+    let metadata = &written.gateway.object.metadata;
+    let infrastructure = written.gateway.object.spec.infrastructure.clone().unwrap_or_default();
+    let accepted = parents.values().filter(|parent| parent.refused.is_none());
+    let accepted = accepted.flat_map(|parent| &parent.listeners).filter(|it| it.is_accepted());
+    let texts = |map: BTreeMap<String, String>| {
+        map.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    };
+    WantedGateway {
+        uid: metadata.uid.as_deref().unwrap_or_default().into(),
+        created: metadata.creation_timestamp.as_ref().map(|at| at.0.as_second()),
+        class: written.gateway.object.spec.gateway_class_name.as_str().into(),
+        ports: wanted::ports(accepted.map(|listener| &*listener.entry)),
+        addresses,
+        labels: texts(infrastructure.labels),
+        annotations: texts(infrastructure.annotations),
+        parameters,
+    }
+}
+
+/// Those of the class, and in front of them its own.
+fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters, Fault> {
+    let mut parameters = written.class.parameters.clone().unwrap_or_default();
+    let infrastructure = written.gateway.object.spec.infrastructure.as_ref();
+    if let Some(reference) = infrastructure.and_then(|it| it.parameters_ref.as_ref()) {
+        let key = ObjectKey::new(&written.key.namespace, &reference.name);
+        parameters.extend(parameters::read((&reference.group, &reference.kind), &key, context.inputs)?);
+    }
+    Ok(parameters)
+}
+
+fn client_certificate(written: &Written<'_>, context: Context<'_>) -> Result<Option<ObjectKey>, Fault> {
+    let tls = written.gateway.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
+    let Some(reference) = tls.and_then(|tls| tls.client_certificate_ref.as_ref()) else { return Ok(None) };
+    let owner = ObjectRef::new(Kind::Gateway, written.key.clone());
+    let renamed = |fault: Fault| match fault.reason {
+        "InvalidCertificateRef" => Fault { reason: "InvalidClientCertificateRef", ..fault },
+        _ => fault,
+    };
+    match listener::certificate(&owner, reference, context) {
+        Ok((key, None)) => Ok(Some(key)),
+        Ok((_, Some(fault))) | Err(fault) => Err(renamed(fault)),
+    }
+}
+
+fn listener(key: &ObjectKey, entry: &Arc<Entry>, conflict: Option<Fault>, frontend: &Frontend) -> Listener {
+    let clients = frontend.of(entry.port);
+    let https = entry.protocol == listener::Protocol::Https;
+    let by_clients = |fault: &Option<Fault>| fault.clone().filter(|_| https);
+    let refused = conflict.clone().or_else(|| entry.refused.clone()).or_else(|| by_clients(&clients.refused));
+    Listener {
+        refused,
+        conflict,
+        unresolved: entry.unresolved.clone().or_else(|| by_clients(&clients.unresolved)),
+        overlaps: false,
+        table: table(key, entry),
+        entry: entry.clone(),
+    }
+}
+
+/// Listeners of HTTP in the clear share a table, in which the host of a request decides; in front of all others the
+/// name that the client asks for (SNI) has decided.
+fn table(key: &ObjectKey, entry: &Entry) -> Arc<str> {
+    let port = format!("gateway/{key}/{}", entry.port);
+    let owner = &entry.id.owner;
+    match (entry.protocol, owner.kind) {
+        (listener::Protocol::Http, _) => port.into(),
+        (_, Kind::ListenerSet) => format!("{port}/{}/{}", owner.key, entry.id.name).into(),
+        (_, _) => format!("{port}/{}", entry.id.name).into(),
+    }
+}
+
+impl Listener {
+    /// Whether it is accepted.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    /// Whether it is served where its Gateway is.
+    pub(crate) fn is_served(&self) -> bool {
+        self.is_accepted() && self.entry.is_complete()
+    }
+}
+
+impl Parent {
+    /// The listeners that are served.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Listener> {
+        self.listeners.iter().filter(|listener| self.refused.is_none() && listener.is_served())
+    }
+
+    /// What is wrong with its listeners.
+    pub(crate) fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
+        self.listeners.iter().flat_map(|listener| {
+            let origin = &listener.entry.origin;
+            let refused = listener.refused.as_ref().map(|fault| {
+                let found = Diagnostic::new(Severity::Error, "listener-not-accepted", origin.clone());
+                found.because(fault.message.clone(), "the listener is not served")
+            });
+            let consequence = match listener.is_served() {
+                true => "the listener is served without it",
+                false => "the listener is not served",
+            };
+            let unresolved = listener.unresolved.as_ref().map(|fault| {
+                let found = Diagnostic::new(Severity::Error, "listener-reference", origin.clone());
+                found.because(fault.message.clone(), consequence)
+            });
+            refused.into_iter().chain(unresolved)
+        })
+    }
+}
+
+impl Reading {
+    /// The Gateway itself.
+    pub(crate) fn own(&self) -> Option<&Arc<Parent>> {
+        self.parents.iter().find(|(it, _)| it.kind == Kind::Gateway).map(|(_, parent)| parent)
+    }
+
+    /// The listeners that are served, those of ListenerSets included.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Listener> {
+        let accepted = self.wanted.is_some();
+        self.parents.values().filter(move |_| accepted).flat_map(|parent| parent.served())
+    }
+}

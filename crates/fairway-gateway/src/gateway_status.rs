@@ -1,0 +1,179 @@
+//! The statuses of Gateways and ListenerSets, by what was read of them and where they are. Decides nothing about
+//! traffic.
+
+use fairway_objects::object::Kind;
+use fairway_objects::placement::{Addresses, Placement, PortState};
+
+use crate::condition::{
+    ACCEPTED, CONFLICTED, Condition, Fault, INSECURE_FRONTEND, OVERLAPPING_TLS, PROGRAMMED, RESOLVED_REFS,
+};
+use crate::gateway::{Listener, Parent, Reading};
+use crate::listener::ListenerId;
+use crate::status::{GatewayStatus, ListenerSetStatus, ListenerStatus};
+
+/// How many routes are attached to a listener.
+pub(crate) type Attached<'a> = &'a dyn Fn(&ListenerId) -> usize;
+
+/// The status of a Gateway.
+pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attached<'_>) -> GatewayStatus {
+    let Some(own) = reading.own() else { return GatewayStatus::default() };
+    let mut conditions = vec![
+        accepted(own, "the Gateway is served"),
+        Condition::of(
+            PROGRAMMED,
+            gateway_not_programmed(reading, own, placement).as_ref(),
+            ("Programmed", "its listeners are bound"),
+        ),
+        Condition::of(
+            RESOLVED_REFS,
+            unresolved(reading, own).as_ref(),
+            ("ResolvedRefs", "all that it refers to is there"),
+        ),
+    ];
+    if reading.frontend.is_insecure() {
+        let message = "clients are served without a certificate, or with one that is not trusted";
+        conditions.push(Condition::met(INSECURE_FRONTEND, "ConfigurationChanged", message));
+    }
+    let sets = reading.parents.iter().filter(|(it, _)| it.kind == Kind::ListenerSet);
+    GatewayStatus {
+        conditions,
+        addresses: match own.refused {
+            None => placement.addresses.usable().to_vec(),
+            Some(_) => Vec::new(),
+        },
+        listeners: listeners(own, placement, attached),
+        attached_listener_sets: sets.filter(|(_, set)| set.refused.is_none()).count(),
+    }
+}
+
+/// The status of a ListenerSet.
+pub(crate) fn listener_set(set: &Parent, placement: &Placement, attached: Attached<'_>) -> ListenerSetStatus {
+    let none_programmed = || {
+        let none = !set.listeners.iter().any(|it| not_programmed(it, set, placement).is_none());
+        none.then(|| Fault::new("Pending", "no listener of it is bound yet"))
+    };
+    let fault = set.refused.clone().or_else(none_programmed);
+    ListenerSetStatus {
+        conditions: vec![
+            accepted(set, "its listeners are those of the Gateway too"),
+            Condition::of(PROGRAMMED, fault.as_ref(), ("Programmed", "its listeners are bound")),
+        ],
+        listeners: listeners(set, placement, attached),
+    }
+}
+
+fn accepted(parent: &Parent, message: &str) -> Condition {
+    let refused: Vec<&str> = parent
+        .listeners
+        .iter()
+        .filter(|listener| !listener.is_accepted())
+        .map(|listener| &*listener.entry.id.name)
+        .collect();
+    match &parent.refused {
+        Some(fault) => Condition::unmet(ACCEPTED, fault),
+        None if refused.is_empty() => Condition::met(ACCEPTED, "Accepted", message),
+        None => {
+            let message = format!("these listeners are not served: {}", refused.join(", "));
+            Condition::met(ACCEPTED, "ListenersNotValid", message)
+        }
+    }
+}
+
+fn gateway_not_programmed(reading: &Reading, own: &Parent, placement: &Placement) -> Option<Fault> {
+    if let Some(fault) = &own.refused {
+        return Some(Fault::new("Invalid", fault.message.clone()));
+    }
+    match &placement.addresses {
+        Addresses::Assigned(_) => {}
+        Addresses::Pending(why) => return Some(Fault::new("AddressNotAssigned", &**why)),
+        Addresses::NotUsable { why, .. } => return Some(Fault::new("AddressNotUsable", &**why)),
+        Addresses::NoResources(why) => return Some(Fault::new("NoResources", &**why)),
+    }
+    let mut faults = reading.parents.values().flat_map(|parent| {
+        parent.listeners.iter().map(|listener| not_programmed(listener, parent, placement))
+    });
+    let first = faults.next().flatten();
+    if first.is_none() || faults.any(|fault| fault.is_none()) {
+        return None;
+    }
+    let reason = match first.as_ref().map(|fault| fault.reason) {
+        Some("Pending") => "Pending",
+        _ => "Invalid",
+    };
+    let why = first.map(|fault| fault.message).unwrap_or_default();
+    Some(Fault::new(reason, format!("no listener is served: {why}")))
+}
+
+fn unresolved(reading: &Reading, own: &Parent) -> Option<Fault> {
+    if let Err(fault) = &reading.client_certificate {
+        return Some(fault.clone());
+    }
+    let unresolved = own.listeners.iter().filter(|listener| listener.unresolved.is_some());
+    let names: Vec<&str> = unresolved.map(|listener| &*listener.entry.id.name).collect();
+    (!names.is_empty()).then(|| {
+        let problem = format!("references of these listeners cannot be followed: {}", names.join(", "));
+        Fault::new("ListenersNotResolved", problem)
+    })
+}
+
+fn listeners(parent: &Parent, placement: &Placement, attached: Attached<'_>) -> Vec<ListenerStatus> {
+    let status = |listener: &Listener| ListenerStatus {
+        name: listener.entry.id.name.clone(),
+        kinds: listener.entry.kinds.clone(),
+        attached_routes: attached(&listener.entry.id),
+        conditions: conditions(listener, parent, placement),
+    };
+    parent.listeners.iter().map(status).collect()
+}
+
+fn conditions(listener: &Listener, parent: &Parent, placement: &Placement) -> Vec<Condition> {
+    let mut conditions = vec![
+        Condition::of(ACCEPTED, listener.refused.as_ref(), ("Accepted", "the listener is served")),
+        Condition::of(
+            PROGRAMMED,
+            not_programmed(listener, parent, placement).as_ref(),
+            ("Programmed", "the listener is bound"),
+        ),
+        Condition::of(
+            RESOLVED_REFS,
+            listener.unresolved.as_ref(),
+            ("ResolvedRefs", "all that it refers to is there"),
+        ),
+        match &listener.conflict {
+            Some(fault) => Condition::met(CONFLICTED, fault.reason, fault.message.clone()),
+            None => {
+                let none = Fault::new("NoConflicts", "no other listener stands in its way");
+                Condition::unmet(CONFLICTED, &none)
+            }
+        },
+    ];
+    if listener.overlaps {
+        let message = "its hostname and that of another HTTPS listener of its port overlap; requests on a \
+                       connection for the other one are answered 421";
+        conditions.push(Condition::met(OVERLAPPING_TLS, "OverlappingHostnames", message));
+    }
+    conditions
+}
+
+/// Why nothing arrives at a listener.
+fn not_programmed(listener: &Listener, parent: &Parent, placement: &Placement) -> Option<Fault> {
+    if let Some(conflict) = &listener.conflict {
+        return Some(conflict.clone());
+    }
+    let invalid = |problem: String| Some(Fault::new("Invalid", problem));
+    if let Some(fault) = listener.refused.as_ref().or(parent.refused.as_ref()) {
+        return invalid(fault.message.clone());
+    }
+    if !listener.is_served() {
+        let why = listener.unresolved.as_ref().map(|fault| fault.message.clone());
+        return invalid(why.unwrap_or_else(|| "nothing can be served by it".to_owned()));
+    }
+    let port = placement.ports.get(&listener.entry.port);
+    match port.map(|port| (&port.state, port.bind.is_empty())) {
+        Some((PortState::Bound, false)) => None,
+        Some((PortState::Failed(why), _)) => Some(Fault::new("PortUnavailable", &**why)),
+        Some((PortState::Pending | PortState::Bound, _)) | None => {
+            Some(Fault::new("Pending", "its port is not bound yet"))
+        }
+    }
+}

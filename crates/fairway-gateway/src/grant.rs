@@ -1,0 +1,39 @@
+//! Whether an object may refer to one of another namespace (Gateway API `ReferenceGrant`). Owns nothing of what is
+//! referred to.
+
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_objects::resources::Resources;
+
+use crate::status::GROUP;
+
+/// Who refers to something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Referrer<'a> {
+    /// The kind of the object, which is one of the Gateway API.
+    pub(crate) kind: Kind,
+    /// Its namespace.
+    pub(crate) namespace: &'a str,
+}
+
+/// Whether `from` may refer to the `kind` (of the core group) named `to`: in its own namespace always, elsewhere
+/// where a grant of that namespace says so.
+pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to: &ObjectKey) -> bool {
+    if from.namespace == &*to.namespace {
+        return true;
+    }
+    let first = ObjectKey::new(&to.namespace, "");
+    let grants = resources.gateway.grants.range(first..);
+    let mut grants = grants.take_while(|(key, _)| key.namespace == to.namespace);
+    grants.any(|(_, grant)| {
+        let spec = &grant.object.spec;
+        let is_from = spec
+            .from
+            .iter()
+            .any(|it| it.group == GROUP && it.kind == from.kind.name() && it.namespace == from.namespace);
+        let is_to = |it: &fairway_gateway_types::ReferenceGrantTo| {
+            let named = it.name.as_deref().is_none_or(|name| name.is_empty() || name == &*to.name);
+            it.group.is_empty() && it.kind == kind.name() && named
+        };
+        is_from && spec.to.iter().any(is_to)
+    })
+}

@@ -1,0 +1,52 @@
+//! Gateway API objects in, pieces of [`fairway_model::Config`] and exact statuses out.
+//!
+//! [`Gateways`] keeps the translation up to date: it reads classes ([`class`]), Gateways with their ListenerSets
+//! ([`gateway`], from [`listener`]s, without those in [`conflict`]), and routes ([`route`]), which it attaches to
+//! listeners ([`attach`]) and turns into [`rules`]. What it finds is the status of each object ([`status`]), what
+//! Gateways need ([`wanted`]), and [`translation::Pieces`] of the configuration; backends and certificates are made
+//! by whoever owns them together with those of Ingresses.
+//!
+//! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
+
+mod attach;
+mod authority;
+mod backend;
+mod class;
+mod condition;
+mod conflict;
+mod duration;
+pub mod features;
+mod filter;
+mod frontend;
+mod gateway;
+mod gateway_status;
+mod grant;
+mod hostname;
+mod listener;
+mod listening;
+mod matches;
+mod namespaces;
+mod naming;
+mod parameters;
+mod place;
+mod route;
+mod rules;
+mod stage;
+mod state;
+mod status;
+mod tls_policy;
+mod translation;
+mod update;
+mod wanted;
+mod work;
+
+pub use condition::Condition;
+pub use listener::Certified;
+pub use naming::{Naming, Noticed};
+pub use state::Gateways;
+pub use status::{
+    ClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus,
+};
+pub use translation::{GatewayTranslation, Pieces};
+pub use wanted::{PortTransport, WantedAddress, WantedGateway};
+pub use work::Work;

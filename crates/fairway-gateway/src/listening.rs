@@ -1,0 +1,48 @@
+//! The listeners of a Gateway for the data plane (`fairway_model::Listener`): one for each port of HTTP in the
+//! clear, and one for each listener in front of which TLS stands, among which the name that a client asks for
+//! chooses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::{self as model, CertificateKey, HostPattern, ListenerProtocol, ListenerTls};
+use fairway_objects::placement::Placement;
+
+use crate::gateway::{Listener, Reading};
+use crate::place;
+
+/// The listeners by name.
+pub(crate) type Listeners = BTreeMap<Arc<str>, Arc<model::Listener>>;
+
+/// Those of a Gateway in its place.
+pub(crate) fn of(reading: &Reading, placement: &Placement) -> Listeners {
+    let mut listeners = Listeners::new();
+    for listener in reading.served() {
+        let bind = place::bound(&placement.ports, listener.entry.port);
+        let Some(protocol) = listener.entry.protocol.served().filter(|_| !bind.is_empty()) else { continue };
+        // All of a port in the clear have one table, and the first of them stands for all.
+        if listeners.contains_key(&listener.table) {
+            continue;
+        }
+        let entry = &listener.entry;
+        let made = model::Listener {
+            origin: entry.origin.clone(),
+            bind: bind.to_vec(),
+            host: if protocol == ListenerProtocol::Http { HostPattern::Any } else { entry.host.clone() },
+            tls: tls(listener, reading, protocol),
+            ..model::Listener::new(&listener.table, protocol, entry.port, &listener.table)
+        };
+        listeners.insert(listener.table.clone(), Arc::new(made));
+    }
+    listeners
+}
+
+fn tls(listener: &Listener, reading: &Reading, protocol: ListenerProtocol) -> ListenerTls {
+    let entry = &listener.entry;
+    let key = |key: &fairway_objects::object::ObjectKey| CertificateKey(key.to_string().into());
+    let clients = reading.frontend.of(entry.port).verification.clone();
+    ListenerTls {
+        certificates: entry.certificates.iter().map(key).collect(),
+        clients: clients.filter(|_| protocol == ListenerProtocol::Https),
+    }
+}

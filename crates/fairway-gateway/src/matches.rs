@@ -1,0 +1,180 @@
+//! What rules ask of requests: matches of HTTPRoutes and GRPCRoutes as those of the model. Owns what cannot be
+//! matched; regular expressions are judged by their cost, route by route.
+
+use std::sync::Arc;
+
+use fairway_gateway_types::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
+use fairway_model::{FieldMatch, Match, PathMatch, TextMatch};
+use fairway_pattern::budget::Account;
+use fairway_pattern::{Anchor, Pattern};
+
+use crate::condition::Fault;
+
+/// One match of an HTTPRoute.
+pub(crate) fn http(of: &HttpRouteMatch, account: &mut Account) -> Result<Match, Fault> {
+    Ok(Match {
+        path: http_path(of.path.as_ref(), account)?,
+        method: of.method.as_deref().map(Into::into),
+        headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
+        query: fields(&of.query_params, &str::to_owned, account)?,
+        ..Match::default()
+    })
+}
+
+/// One match of a GRPCRoute.
+pub(crate) fn grpc(of: &GrpcRouteMatch, account: &mut Account) -> Result<Match, Fault> {
+    Ok(Match {
+        path: of.method.as_ref().map_or_else(|| Ok(PathMatch::default()), |it| grpc_path(it, account))?,
+        headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
+        ..Match::default()
+    })
+}
+
+fn http_path(path: Option<&TypedValue>, account: &mut Account) -> Result<PathMatch, Fault> {
+    let value = path.and_then(|path| path.value.as_deref()).unwrap_or("/");
+    let kind = path.and_then(|path| path.type_.as_deref()).unwrap_or("PathPrefix");
+    if kind != "RegularExpression" && !value.starts_with('/') {
+        return Err(unsupported(format!("the path \"{value}\" does not begin with a slash")));
+    }
+    match kind {
+        "Exact" => Ok(PathMatch::Exact(value.into())),
+        "PathPrefix" => Ok(PathMatch::Prefix(prefix(value).into())),
+        "RegularExpression" => regex_path(&format!("(?:{value})$"), value, account),
+        other => Err(unsupported(format!("the path match type {other} is not known"))),
+    }
+}
+
+/// A trailing slash says nothing (Gateway API `PathMatchPathPrefix`).
+fn prefix(value: &str) -> &str {
+    match value.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    }
+}
+
+/// gRPC over HTTP/2, "Requests": the path is `/service/method`.
+fn grpc_path(of: &GrpcMethodMatch, account: &mut Account) -> Result<PathMatch, Fault> {
+    let part = |part: &Option<String>| part.clone().filter(|part| !part.is_empty());
+    let (service, method) = (part(&of.service), part(&of.method));
+    match (of.type_.as_deref().unwrap_or("Exact"), service, method) {
+        (_, None, None) => Ok(PathMatch::default()),
+        ("Exact", Some(service), Some(method)) => Ok(PathMatch::Exact(format!("/{service}/{method}").into())),
+        ("Exact", Some(service), None) => Ok(PathMatch::Prefix(format!("/{service}").into())),
+        ("Exact", None, Some(method)) => {
+            regex_path(&format!("/[^/]+/{}$", escaped(&method)), &method, account)
+        }
+        ("RegularExpression", service, method) => {
+            let written =
+                format!("{}/{}", service.as_deref().unwrap_or("*"), method.as_deref().unwrap_or("*"));
+            let part = |part: Option<String>| part.map_or("[^/]+".to_owned(), |part| format!("(?:{part})"));
+            regex_path(&format!("/{}/{}$", part(service), part(method)), &written, account)
+        }
+        (other, _, _) => Err(unsupported(format!("the method match type {other} is not known"))),
+    }
+}
+
+/// A text that matches itself.
+fn escaped(text: &str) -> String {
+    let escape = |c: char| {
+        let plain = c.is_ascii_alphanumeric() || c == '_';
+        (!plain).then_some('\\').into_iter().chain([c])
+    };
+    text.chars().flat_map(escape).collect()
+}
+
+fn regex_path(pattern: &str, written: &str, account: &mut Account) -> Result<PathMatch, Fault> {
+    judge(pattern, written, Anchor::Start, account)?;
+    Ok(PathMatch::Regex { pattern: pattern.into(), ignore_case: false })
+}
+
+/// Of several entries of one name the first counts (Gateway API `HTTPHeaderMatch`, `HTTPQueryParamMatch`).
+fn fields(
+    of: &[ValueMatch],
+    named: &dyn Fn(&str) -> String,
+    account: &mut Account,
+) -> Result<Vec<FieldMatch>, Fault> {
+    let mut fields: Vec<FieldMatch> = Vec::with_capacity(of.len());
+    for it in of {
+        let name: Arc<str> = named(&it.name).into();
+        if fields.iter().any(|before| before.name == name) {
+            continue;
+        }
+        let value = match it.type_.as_deref().unwrap_or("Exact") {
+            "Exact" => TextMatch::Exact(it.value.as_str().into()),
+            "RegularExpression" => {
+                judge(&it.value, &it.value, Anchor::Both, account)?;
+                TextMatch::Regex(it.value.as_str().into())
+            }
+            other => return Err(unsupported(format!("the match type {other} is not known"))),
+        };
+        fields.push(FieldMatch { name, value });
+    }
+    Ok(fields)
+}
+
+fn judge(pattern: &str, written: &str, anchor: Anchor, account: &mut Account) -> Result<(), Fault> {
+    match Pattern::shared(pattern, anchor, false) {
+        Err(refusal) => {
+            account.refused(refusal.work());
+            Err(unsupported(format!("the regular expression \"{written}\" {refusal}")))
+        }
+        Ok(compiled) => account.admit(compiled.cost()).map_err(|exceeded| {
+            unsupported(format!("the regular expression \"{written}\" cannot be used: {exceeded}"))
+        }),
+    }
+}
+
+fn unsupported(problem: String) -> Fault {
+    Fault::new("UnsupportedValue", problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(kind: &str, value: &str) -> Result<PathMatch, Fault> {
+        let of = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
+        http_path(Some(&of), &mut Account::default())
+    }
+
+    #[test]
+    fn a_prefix_has_no_trailing_slash() {
+        assert_eq!(path("PathPrefix", "/a/"), Ok(PathMatch::Prefix("/a".into())));
+        assert_eq!(path("PathPrefix", "/"), Ok(PathMatch::Prefix("/".into())));
+        assert_eq!(path("Exact", "/a/"), Ok(PathMatch::Exact("/a/".into())));
+    }
+
+    #[test]
+    fn what_cannot_be_matched_is_refused_with_a_reason() {
+        for (kind, value) in [("Glob", "/a"), ("PathPrefix", "a"), ("RegularExpression", "/(a")] {
+            assert_eq!(path(kind, value).unwrap_err().reason, "UnsupportedValue", "{kind} {value}");
+        }
+    }
+
+    #[test]
+    fn methods_of_grpc_are_paths() {
+        let of = |kind: &str, service: &str, method: &str| {
+            let it = GrpcMethodMatch {
+                type_: Some(kind.into()),
+                service: Some(service.into()),
+                method: Some(method.into()),
+            };
+            grpc_path(&it, &mut Account::default()).unwrap()
+        };
+        let regex = |pattern: &str| PathMatch::Regex { pattern: pattern.into(), ignore_case: false };
+        assert_eq!(of("Exact", "shop.Cart", "Add"), PathMatch::Exact("/shop.Cart/Add".into()));
+        assert_eq!(of("Exact", "shop.Cart", ""), PathMatch::Prefix("/shop.Cart".into()));
+        assert_eq!(of("Exact", "", "Add.x"), regex(r"/[^/]+/Add\.x$"));
+        assert_eq!(of("RegularExpression", "shop|web", ""), regex("/(?:shop|web)/[^/]+$"));
+        assert_eq!(of("Exact", "", ""), PathMatch::Prefix("/".into()));
+    }
+
+    #[test]
+    fn the_first_of_equal_names_counts() {
+        let one =
+            |name: &str, value: &str| ValueMatch { name: name.into(), value: value.into(), type_: None };
+        let all = [one("X-A", "1"), one("x-a", "2")];
+        let found = fields(&all, &str::to_ascii_lowercase, &mut Account::default()).unwrap();
+        assert_eq!(found, [FieldMatch { name: "x-a".into(), value: TextMatch::Exact("1".into()) }]);
+    }
+}

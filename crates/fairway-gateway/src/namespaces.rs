@@ -1,0 +1,123 @@
+//! Which namespaces may attach something: routes to listeners, ListenerSets to Gateways (Gateway API
+//! `FromNamespaces`). Owns the reading of selectors; never what is attached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_gateway_types::FromNamespaces;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::resources::Resources;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// Which namespaces may attach something.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Allowed {
+    /// None.
+    None,
+    /// That of the object itself.
+    Same,
+    /// All.
+    All,
+    /// Those with these labels.
+    Labelled(Arc<LabelSelector>),
+}
+
+impl Allowed {
+    /// Reads it; `default` is what holds where nothing is said. `None` where a value is not known.
+    pub(crate) fn read(from: Option<&FromNamespaces>, default: Self) -> Option<Self> {
+        let selector = || from.and_then(|from| from.selector.clone()).unwrap_or_default();
+        match from.and_then(|from| from.from.as_deref()) {
+            None => Some(default),
+            Some("None") => Some(Self::None),
+            Some("Same") => Some(Self::Same),
+            Some("All") => Some(Self::All),
+            Some("Selector") => Some(Self::Labelled(Arc::new(selector()))),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether an object in `namespace` may be attached to one in `own`.
+    pub(crate) fn admits(&self, namespace: &str, own: &str, resources: &Resources) -> bool {
+        match self {
+            Self::None => false,
+            Self::Same => namespace == own,
+            Self::All => true,
+            Self::Labelled(selector) => {
+                let found = resources.gateway.namespaces.get(&ObjectKey::new("", namespace));
+                let labels = found.and_then(|it| it.object.metadata.labels.as_ref());
+                selects(selector, &labelled(namespace, labels))
+            }
+        }
+    }
+}
+
+/// The labels of a namespace. Kubernetes gives each its name, which manifests of a directory leave out.
+fn labelled<'l>(
+    namespace: &'l str,
+    labels: Option<&'l BTreeMap<String, String>>,
+) -> BTreeMap<&'l str, &'l str> {
+    let own = labels.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+    [("kubernetes.io/metadata.name", namespace)].into_iter().chain(own).collect()
+}
+
+/// Kubernetes `LabelSelector`: all parts must hold, and nothing selects everything.
+fn selects(selector: &LabelSelector, labels: &BTreeMap<&str, &str>) -> bool {
+    let equal = selector.match_labels.iter().flatten();
+    let mut equal = equal.map(|(name, value)| labels.get(name.as_str()) == Some(&value.as_str()));
+    let mut required = selector.match_expressions.iter().flatten();
+    equal.all(|it| it) && required.all(|it| holds(it, labels))
+}
+
+fn holds(required: &LabelSelectorRequirement, labels: &BTreeMap<&str, &str>) -> bool {
+    let value = labels.get(required.key.as_str());
+    let is_among = || {
+        let values = required.values.as_deref().unwrap_or_default();
+        value.is_some_and(|value| values.iter().any(|it| it == value))
+    };
+    match required.operator.as_str() {
+        "In" => is_among(),
+        "NotIn" => !is_among(),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirement(operator: &str, values: &[&str]) -> LabelSelectorRequirement {
+        LabelSelectorRequirement {
+            key: "team".into(),
+            operator: operator.into(),
+            values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+        }
+    }
+
+    #[test]
+    fn expressions_mean_what_kubernetes_means_by_them() {
+        let labels: BTreeMap<_, _> = [("team", "red")].into();
+        for (operator, values, expected) in [
+            ("In", &["red", "blue"][..], true),
+            ("In", &["blue"], false),
+            ("NotIn", &["red"], false),
+            ("NotIn", &["blue"], true),
+            ("Exists", &[], true),
+            ("DoesNotExist", &[], false),
+            ("Like", &["red"], false),
+        ] {
+            assert_eq!(holds(&requirement(operator, values), &labels), expected, "{operator} {values:?}");
+        }
+        assert!(holds(&requirement("NotIn", &["x"]), &BTreeMap::new()));
+    }
+
+    #[test]
+    fn a_namespace_has_its_name_as_a_label() {
+        let name = [("kubernetes.io/metadata.name".to_owned(), "shop".to_owned())].into();
+        let selector = LabelSelector { match_labels: Some(name), ..LabelSelector::default() };
+        let allowed = Allowed::Labelled(Arc::new(selector));
+        assert!(allowed.admits("shop", "edge", &Resources::default()));
+        assert!(!allowed.admits("other", "edge", &Resources::default()));
+    }
+}

@@ -1,0 +1,42 @@
+//! GRPCRoutes: their methods are paths, and all else is as in HTTPRoutes.
+
+use fairway_gateway_types::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
+use fairway_model::{Filter, Policy};
+
+use crate::condition::Fault;
+use crate::rules::{Builder, Draft};
+use crate::{filter, matches};
+
+/// Reads the rules.
+pub(crate) fn read(spec: &GrpcRouteSpec, builder: &mut Builder<'_>) {
+    for (index, rule) in spec.rules.iter().enumerate() {
+        let draft = draft(index, rule, builder);
+        builder.add(draft);
+    }
+}
+
+fn draft(index: usize, rule: &GrpcRouteRule, builder: &mut Builder<'_>) -> Draft {
+    let at = format!("spec.rules[{index}]");
+    if rule.session_persistence.is_some() {
+        let consequence = "calls go to any endpoint";
+        builder.ignored(
+            &format!("{at}.sessionPersistence"),
+            "sessionPersistence is not supported",
+            consequence,
+        );
+    }
+    let account = &mut builder.account;
+    let matches = rule.matches.iter().map(|it| matches::grpc(it, account)).collect();
+    let filters = filters(builder, &at, &rule.filters);
+    let mut shares = Vec::with_capacity(rule.backend_refs.len());
+    for (number, it) in rule.backend_refs.iter().enumerate() {
+        let at = format!("{at}.backendRefs[{number}]");
+        let filters = self::filters(builder, &at, &it.filters);
+        shares.push(builder.share((index, &at), it.into(), it.weight, filters));
+    }
+    Draft { index, matches, filters, policy: Ok(Policy::default()), shares }
+}
+
+fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {
+    filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes: false }.grpc(filters)
+}

@@ -1,0 +1,141 @@
+//! HTTPRoutes: their rules with matches, filters, time-outs and retries.
+
+use std::time::Duration;
+
+use fairway_gateway_types::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
+use fairway_model::{Filter, Match, PathMatch, Policy, Retry, RetryBy, Timeouts, WeightedBackend};
+
+use crate::condition::Fault;
+use crate::rules::{Builder, Draft};
+use crate::{duration, filter, matches};
+
+/// Reads the rules.
+pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
+    for (index, rule) in spec.rules.iter().enumerate() {
+        let draft = draft(index, rule, builder);
+        builder.add(draft);
+    }
+}
+
+fn draft(index: usize, rule: &HttpRouteRule, builder: &mut Builder<'_>) -> Draft {
+    let at = format!("spec.rules[{index}]");
+    if rule.session_persistence.is_some() {
+        let consequence = "requests go to any endpoint";
+        builder.ignored(
+            &format!("{at}.sessionPersistence"),
+            "sessionPersistence is not supported",
+            consequence,
+        );
+    }
+    let account = &mut builder.account;
+    let matches: Vec<_> = rule.matches.iter().map(|it| matches::http(it, account)).collect();
+    let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
+    let filters = reader(builder, &at, prefixes, |reader| reader.http(&rule.filters));
+    let filters = filters.map(|mut filters| {
+        let codes = rule.retry.as_ref().map(codes).filter(|codes| !codes.is_empty());
+        filters.extend(codes.map(Filter::RetryStatuses));
+        filters
+    });
+    let shares = shares(index, rule, prefixes, builder);
+    Draft { index, matches, filters, policy: policy(rule), shares }
+}
+
+fn shares(
+    index: usize,
+    rule: &HttpRouteRule,
+    prefixes: bool,
+    builder: &mut Builder<'_>,
+) -> Vec<WeightedBackend> {
+    let mut shares = Vec::with_capacity(rule.backend_refs.len());
+    for (number, it) in rule.backend_refs.iter().enumerate() {
+        let at = format!("spec.rules[{index}].backendRefs[{number}]");
+        let filters = reader(builder, &at, prefixes, |reader| reader.http(&it.filters));
+        shares.push(builder.share((index, &at), it.into(), it.weight, filters));
+    }
+    shares
+}
+
+fn reader(
+    builder: &mut Builder<'_>,
+    at: &str,
+    prefixes: bool,
+    read: impl FnOnce(&mut filter::Reader<'_>) -> Result<Vec<Filter>, Fault>,
+) -> Result<Vec<Filter>, Fault> {
+    read(&mut filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes })
+}
+
+/// The statuses after which another endpoint is asked.
+fn codes(retry: &HttpRouteRetry) -> Vec<u16> {
+    let mut codes: Vec<u16> = retry.codes.iter().filter_map(|code| u16::try_from(*code).ok()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    codes
+}
+
+fn policy(rule: &HttpRouteRule) -> Result<Policy, Fault> {
+    let timeouts = rule.timeouts.as_ref().map(timeouts).transpose()?.unwrap_or_default();
+    let retry = rule.retry.as_ref().map(retry).transpose()?.unwrap_or_default();
+    Ok(Policy { timeouts, retry, ..Policy::default() })
+}
+
+/// Zero is no limit (Gateway API `HTTPRouteTimeouts`). The patience between two reads and writes is then what was
+/// asked for, too.
+fn timeouts(of: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
+    let read = |text: &Option<String>| text.as_deref().map(time).transpose();
+    let (request, backend_request) = (read(&of.request)?, read(&of.backend_request)?);
+    let given = [request, backend_request].into_iter().flatten();
+    let patience = given.map(|time| if time.is_zero() { Duration::MAX } else { time }).max();
+    let base = Timeouts::default();
+    let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+    Ok(Timeouts {
+        send: patience.unwrap_or(base.send),
+        read: patience.unwrap_or(base.read),
+        request: limit(request),
+        backend_request: limit(backend_request),
+        ..base
+    })
+}
+
+fn retry(of: &HttpRouteRetry) -> Result<Retry, Fault> {
+    let base = Retry::default();
+    let tries = |attempts: i32| u8::try_from(attempts.max(0)).unwrap_or(u8::MAX).saturating_add(1);
+    Ok(Retry {
+        tries: of.attempts.map_or(base.tries, tries),
+        connect_total: Duration::MAX,
+        by: RetryBy::Route,
+        backoff: of.backoff.as_deref().map(time).transpose()?.unwrap_or_default(),
+    })
+}
+
+fn time(text: &str) -> Result<Duration, Fault> {
+    duration::read(text).ok_or_else(|| Fault::new("UnsupportedValue", format!("\"{text}\" is no duration")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_no_limit_and_patience_follows_what_is_asked_for() {
+        let of = |request: &str, backend_request: Option<&str>| {
+            let text = |text: &str| text.to_owned();
+            let of = HttpRouteTimeouts {
+                request: Some(request.to_owned()),
+                backend_request: backend_request.map(text),
+            };
+            timeouts(&of).unwrap()
+        };
+        let second = Duration::from_secs(1);
+        let limited = of("10s", Some("2s"));
+        assert_eq!((limited.request, limited.backend_request), (Some(second * 10), Some(second * 2)));
+        assert_eq!((limited.read, limited.send), (second * 10, second * 10));
+        let endless = of("0s", None);
+        assert_eq!((endless.request, endless.read), (None, Duration::MAX));
+    }
+
+    #[test]
+    fn attempts_come_after_the_first_one() {
+        let of = |attempts| retry(&HttpRouteRetry { attempts, ..HttpRouteRetry::default() }).unwrap().tries;
+        assert_eq!([of(None), of(Some(0)), of(Some(2)), of(Some(300))], [3, 1, 3, 255]);
+    }
+}

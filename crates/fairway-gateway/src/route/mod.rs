@@ -1,0 +1,118 @@
+//! Routes as they were written, whatever their kind: where they want to be attached, and what their rules come to.
+
+mod grpc;
+mod http;
+mod tls;
+
+use fairway_gateway_types::{GrpcRoute, HttpRoute, ParentReference, RouteStatus, TlsRoute};
+use fairway_model::Origin;
+use fairway_objects::object::{Kind, ObjectRef, Sourced};
+use fairway_objects::resources::Resources;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::backend::{Resolver, Speaks};
+use crate::rules::{Builder, Rules};
+
+/// The kinds of routes that are served.
+pub(crate) const KINDS: &[Kind] = &[Kind::HttpRoute, Kind::GrpcRoute, Kind::TlsRoute];
+
+/// A route.
+#[derive(Clone, Copy)]
+pub(crate) enum Route<'a> {
+    Http(&'a Sourced<HttpRoute>),
+    Grpc(&'a Sourced<GrpcRoute>),
+    Tls(&'a Sourced<TlsRoute>),
+}
+
+impl<'a> Route<'a> {
+    /// The route of that kind and name.
+    pub(crate) fn find(reference: &ObjectRef, resources: &'a Resources) -> Option<Self> {
+        let (gateway, key) = (&resources.gateway, &reference.key);
+        match reference.kind {
+            Kind::HttpRoute => gateway.http_routes.get(key).map(Self::Http),
+            Kind::GrpcRoute => gateway.grpc_routes.get(key).map(Self::Grpc),
+            Kind::TlsRoute => gateway.tls_routes.get(key).map(Self::Tls),
+            _ => None,
+        }
+    }
+
+    /// All routes.
+    pub(crate) fn all(resources: &'a Resources) -> impl Iterator<Item = ObjectRef> + 'a {
+        let gateway = &resources.gateway;
+        let of = |kind| move |key: &fairway_objects::object::ObjectKey| ObjectRef::new(kind, key.clone());
+        let http = gateway.http_routes.keys().map(of(Kind::HttpRoute));
+        let grpc = gateway.grpc_routes.keys().map(of(Kind::GrpcRoute));
+        http.chain(grpc).chain(gateway.tls_routes.keys().map(of(Kind::TlsRoute)))
+    }
+
+    pub(crate) fn metadata(self) -> &'a ObjectMeta {
+        match self {
+            Self::Http(it) => &it.object.metadata,
+            Self::Grpc(it) => &it.object.metadata,
+            Self::Tls(it) => &it.object.metadata,
+        }
+    }
+
+    /// Its creation time in seconds since 1970.
+    pub(crate) fn created(self) -> Option<i64> {
+        self.metadata().creation_timestamp.as_ref().map(|at| at.0.as_second())
+    }
+
+    pub(crate) fn parents(self) -> &'a [ParentReference] {
+        match self {
+            Self::Http(it) => &it.object.spec.parent_refs,
+            Self::Grpc(it) => &it.object.spec.parent_refs,
+            Self::Tls(it) => &it.object.spec.parent_refs,
+        }
+    }
+
+    pub(crate) fn hostnames(self) -> &'a [String] {
+        match self {
+            Self::Http(it) => &it.object.spec.hostnames,
+            Self::Grpc(it) => &it.object.spec.hostnames,
+            Self::Tls(it) => &it.object.spec.hostnames,
+        }
+    }
+
+    /// Whether its status has an entry of this controller.
+    pub(crate) fn has_entry_of(self, controller: &str) -> bool {
+        let status: Option<&RouteStatus> = match self {
+            Self::Http(it) => it.object.status.as_ref(),
+            Self::Grpc(it) => it.object.status.as_ref(),
+            Self::Tls(it) => it.object.status.as_ref(),
+        };
+        status.is_some_and(|status| status.parents.iter().any(|it| it.controller_name == controller))
+    }
+
+    /// The route at a field.
+    pub(crate) fn origin(self, reference: &ObjectRef, field: &str) -> Origin {
+        match self {
+            Self::Http(it) => it.origin(reference.kind, &reference.key, field),
+            Self::Grpc(it) => it.origin(reference.kind, &reference.key, field),
+            Self::Tls(it) => it.origin(reference.kind, &reference.key, field),
+        }
+    }
+
+    /// What its rules come to.
+    pub(crate) fn rules(self, resolver: Resolver<'_>) -> Rules {
+        let reference = resolver.route;
+        let place = |field: &str| self.origin(reference, field);
+        let mut builder = Builder::new(resolver, &place);
+        match self {
+            Self::Http(it) => http::read(&it.object.spec, &mut builder),
+            Self::Grpc(it) => grpc::read(&it.object.spec, &mut builder),
+            Self::Tls(it) => tls::read(&it.object.spec, &mut builder),
+        }
+        builder.rules
+    }
+
+    /// What it speaks to its backends, where TLS ends in front of it or not.
+    pub(crate) fn speaks(self, passes_through: bool) -> Speaks {
+        match self {
+            Self::Http(_) => Speaks::Http,
+            Self::Grpc(_) => Speaks::Grpc,
+            Self::Tls(_) if passes_through => Speaks::ClientTls,
+            Self::Tls(_) => Speaks::Bytes,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The rules of a route as those of the model, one by one: what of a rule cannot be served closes or drops it, and
+//! no other. Owns what is said about that; the kinds of routes have files of their own in `route`.
+
+use std::sync::Arc;
+
+use fairway_model::{
+    Action, Answer, AnswerReason, BackendKey, Filter, Match, Origin, PathMatch, Policy, Rule, RuleLabels,
+    WeightedBackend,
+};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_pattern::budget::Account;
+
+use crate::backend::{Reference, References, Resolver};
+use crate::condition::Fault;
+
+/// What the rules of a route come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    /// Those of HTTP.
+    pub(crate) rules: Vec<Rule>,
+    /// Where connections go that are not HTTP.
+    pub(crate) shares: Vec<WeightedBackend>,
+    pub(crate) found: References,
+    /// The first reference that leads nowhere.
+    pub(crate) unresolved: Option<Fault>,
+    /// What cannot be served of which rule.
+    pub(crate) invalid: Vec<(usize, Fault)>,
+    /// How many rules are served as they were written.
+    pub(crate) valid: usize,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// A rule, read as far as its kind of route matters.
+pub(crate) struct Draft {
+    pub(crate) index: usize,
+    pub(crate) matches: Vec<Result<Match, Fault>>,
+    pub(crate) filters: Result<Vec<Filter>, Fault>,
+    pub(crate) policy: Result<Policy, Fault>,
+    pub(crate) shares: Vec<WeightedBackend>,
+}
+
+/// Collects the rules of a route.
+pub(crate) struct Builder<'a> {
+    pub(crate) resolver: Resolver<'a>,
+    /// The route at a field.
+    pub(crate) place: &'a dyn Fn(&str) -> Origin,
+    pub(crate) account: Account,
+    pub(crate) rules: Rules,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(resolver: Resolver<'a>, place: &'a dyn Fn(&str) -> Origin) -> Self {
+        Self { resolver, place, account: Account::default(), rules: Rules::default() }
+    }
+
+    /// The share of a backend; one whose reference leads nowhere keeps its share, and answers 500.
+    pub(crate) fn share(
+        &mut self,
+        (index, at): (usize, &str),
+        reference: Reference<'_>,
+        weight: Option<i32>,
+        filters: Result<Vec<Filter>, Fault>,
+    ) -> WeightedBackend {
+        let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
+        match (self.resolver.resolve(reference, &mut self.rules.found), filters) {
+            (Ok(backend), Ok(filters)) => {
+                WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
+            }
+            (Ok(backend), Err(fault)) => {
+                self.report(&format!("{at}.filters"), &fault, "requests for this backend are answered 500");
+                self.rules.invalid.push((index, fault));
+                WeightedBackend::invalid(backend, weight)
+            }
+            (Err((backend, fault)), _) => {
+                self.unresolved(at, fault, self.resolver.speaks.without_backend());
+                WeightedBackend::invalid(backend, weight)
+            }
+        }
+    }
+
+    /// The backend of a mirror.
+    pub(crate) fn mirror(&mut self, at: &str, reference: Reference<'_>) -> Option<BackendKey> {
+        match self.resolver.resolve(reference, &mut self.rules.found) {
+            Ok(backend) => Some(backend),
+            Err((_, fault)) => {
+                self.unresolved(&format!("{at}.filters"), fault, "it gets no copies of requests");
+                None
+            }
+        }
+    }
+
+    fn unresolved(&mut self, at: &str, fault: Fault, consequence: &str) {
+        let found = Diagnostic::new(Severity::Error, "route-reference", (self.place)(at));
+        self.rules.diagnostics.push(found.because(fault.message.clone(), consequence));
+        self.rules.unresolved.get_or_insert(fault);
+    }
+
+    fn report(&mut self, at: &str, fault: &Fault, consequence: &str) {
+        let found = Diagnostic::new(Severity::Error, "route-rule", (self.place)(at));
+        self.rules.diagnostics.push(found.because(fault.message.clone(), consequence));
+    }
+
+    /// Something that has no effect.
+    pub(crate) fn ignored(&mut self, at: &str, problem: &str, consequence: &str) {
+        let found = Diagnostic::new(Severity::Warning, "not-supported", (self.place)(at));
+        self.rules.diagnostics.push(found.because(problem, consequence));
+    }
+
+    /// Takes a rule.
+    pub(crate) fn add(&mut self, draft: Draft) {
+        let at = format!("spec.rules[{}]", draft.index);
+        let mut matches = Vec::with_capacity(draft.matches.len().max(1));
+        let before = self.rules.invalid.len();
+        if draft.matches.is_empty() {
+            matches.push(Match::default());
+        }
+        for (number, it) in draft.matches.into_iter().enumerate() {
+            match it {
+                Ok(it) => matches.push(it),
+                Err(fault) => {
+                    self.report(&format!("{at}.matches[{number}]"), &fault, "no request matches it");
+                    self.rules.invalid.push((draft.index, fault));
+                }
+            }
+        }
+        let closed = draft.filters.as_ref().err().or(draft.policy.as_ref().err()).cloned();
+        if let Some(fault) = closed {
+            self.report(&at, &fault, "requests that the rule matches are answered 500");
+            self.rules.invalid.push((draft.index, fault));
+        }
+        // Filters of backends may have closed the rule for a share of its requests before.
+        let own = |(index, _): &(usize, Fault)| *index == draft.index;
+        let valid = self.rules.invalid.len() == before && !self.rules.invalid.iter().any(own);
+        self.rules.valid += usize::from(valid);
+        if matches.is_empty() {
+            return;
+        }
+        let labels = self.labels(&matches, &draft.shares);
+        let (filters, policy, action) = match (draft.filters, draft.policy) {
+            (Ok(filters), Ok(policy)) => (filters, policy, Action::Forward(draft.shares)),
+            (_, policy) => {
+                let answer = Answer { status: 500, reason: AnswerReason::MissingReference };
+                (Vec::new(), policy.unwrap_or_default(), Action::Answer(answer))
+            }
+        };
+        let origin = (self.place)(&at);
+        self.rules.rules.push(Rule { origin, matches, filters, action, policy, labels });
+    }
+
+    fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
+        let only = match shares {
+            [share] => self.rules.found.backends.get(&share.backend),
+            _ => None,
+        };
+        let path: Arc<str> = match &matches[0].path {
+            PathMatch::Exact(path) | PathMatch::Prefix(path) => path.clone(),
+            PathMatch::Regex { pattern, .. } => pattern.clone(),
+        };
+        RuleLabels {
+            namespace: self.resolver.route.key.namespace.clone(),
+            ingress: self.resolver.route.key.name.clone(),
+            service: only.map(|backend| backend.service.name.clone()).unwrap_or_default(),
+            service_port: only.map(|backend| backend.port.clone()).unwrap_or_default(),
+            path,
+        }
+    }
+}
+
+impl Rules {
+    /// Why the route as a whole is not accepted: nothing of it can be served as it was written.
+    pub(crate) fn refusal(&self) -> Option<&Fault> {
+        self.invalid.first().map(|(_, fault)| fault).filter(|_| self.valid == 0)
+    }
+
+    /// Which rules cannot be served, where others can.
+    pub(crate) fn partly(&self) -> Option<Fault> {
+        let (_, first) = self.invalid.first()?;
+        let mut rules: Vec<String> = self.invalid.iter().map(|(index, _)| index.to_string()).collect();
+        rules.dedup();
+        let problem = format!("Dropped Rule(s) {}: {}", rules.join(", "), first.message);
+        (self.valid > 0).then(|| Fault::new(first.reason, problem))
+    }
+}

@@ -1,0 +1,62 @@
+//! HTTPRoutes and GRPCRoutes with the same hosts at one listener: exactly one of two is accepted, the older one
+//! (Gateway API `GRPCRouteSpec.hostnames`). Marks the listeners whose count of routes may be another.
+
+use fairway_model::HostPattern;
+use fairway_objects::object::{Kind, ObjectRef};
+use imbl::OrdSet;
+
+use crate::hostname;
+use crate::listener::ListenerId;
+use crate::state::{Aged, Gateways};
+use crate::work::Work;
+
+impl Gateways {
+    /// Decides who keeps whom from the listeners that are marked.
+    pub(crate) fn decide_contests(&mut self, work: &mut Work) {
+        for listener in std::mem::take(&mut work.attached) {
+            let after = self.losers(&listener);
+            let before = match after.is_empty() {
+                true => self.routes.losers.remove(&listener),
+                false => self.routes.losers.insert(listener.clone(), after.clone()),
+            };
+            let changed = before.unwrap_or_default().symmetric_difference(after);
+            if !changed.is_empty() {
+                work.statuses.insert(listener.owner);
+                work.finished.extend(changed);
+            }
+        }
+    }
+
+    fn losers(&self, listener: &ListenerId) -> OrdSet<ObjectRef> {
+        let (all, grpc) = (self.routes.attached.count(listener), self.routes.grpc.count(listener));
+        if grpc == 0 || grpc == all {
+            return OrdSet::new();
+        }
+        let (mut http, mut grpc) = (OrdSet::new(), OrdSet::new());
+        let mut losers = OrdSet::new();
+        for route in self.routes.attached.of(listener) {
+            let hosts = self.hosts_at(listener, route);
+            let (own, other) = match route.kind {
+                Kind::GrpcRoute => (&mut grpc, &http),
+                _ => (&mut http, &grpc),
+            };
+            match hosts.iter().any(|host| meets(other, host)) {
+                true => drop(losers.insert(route.reference())),
+                false => own.extend(hosts),
+            }
+        }
+        losers
+    }
+
+    fn hosts_at(&self, listener: &ListenerId, route: &Aged) -> OrdSet<HostPattern> {
+        let memo = self.routes.by_key.get(&route.reference());
+        let attached = memo.iter().flat_map(|memo| memo.attached());
+        attached.filter(|it| it.listener == *listener).flat_map(|it| it.hosts.iter().cloned()).collect()
+    }
+}
+
+/// Whether a host has a name in common with one of others.
+fn meets(others: &OrdSet<HostPattern>, host: &HostPattern) -> bool {
+    hostname::most_specific(others, host).is_some()
+        || (!matches!(host, HostPattern::Exact(_)) && others.iter().any(|it| hostname::covers(host, it)))
+}

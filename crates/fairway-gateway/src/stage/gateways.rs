@@ -1,0 +1,271 @@
+//! Reads the Gateways that are marked with their ListenerSets, and marks the routes and hosts for which something
+//! is different.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_gateway_types as types;
+use fairway_model::{HostKey, HostPattern, Origin};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+
+use crate::condition::Fault;
+use crate::gateway::{self, Listener, Member, Parent, Reading, Written};
+use crate::hostname;
+use crate::listener::{self, Context, Entry, ListenerId, Place};
+use crate::place;
+use crate::state::Gateways;
+use crate::work::Work;
+
+/// The hosts of listeners by table, and whether the table is one of HTTP.
+type TableHosts = BTreeSet<(Arc<str>, HostPattern, bool)>;
+
+impl Gateways {
+    /// Reads Gateways.
+    pub(crate) fn read_gateways(&mut self, context: Context<'_>, work: &mut Work) {
+        for key in std::mem::take(&mut work.gateways) {
+            let reading = self.read_gateway(&key, context, work);
+            self.remember_gateway(&key, reading, work);
+        }
+        // What is left belongs to no Gateway of this controller.
+        for object in std::mem::take(&mut work.entries) {
+            if !self.listening.parents.contains_key(&object) {
+                self.forget_entries(&object, work);
+            }
+        }
+    }
+
+    fn read_gateway(&mut self, key: &ObjectKey, context: Context<'_>, work: &mut Work) -> Option<Reading> {
+        let objects = &context.inputs.resources.gateway;
+        let gateway = objects.gateways.get(key)?;
+        let class = self.class_of(&gateway.object.spec.gateway_class_name)?.clone();
+        let reference = ObjectRef::new(Kind::Gateway, key.clone());
+        let sets = self.naming.dependent(&reference).filter_map(|set| {
+            let object = objects.listener_sets.get(&set.key)?;
+            let created = object.object.metadata.creation_timestamp.as_ref();
+            let origin = object.origin(Kind::ListenerSet, &set.key, "");
+            Some((created.map_or(i64::MAX, |at| at.0.as_second()), set.clone(), origin))
+        });
+        let mut sets: Vec<(i64, ObjectRef, Origin)> = sets.collect();
+        sets.sort_by(|(a, first, _), (b, second, _)| (a, first).cmp(&(b, second)));
+        let own = self.entries(&reference, context, work);
+        let mut all = Vec::with_capacity(sets.len());
+        for (_, set, origin) in sets {
+            let refused = gateway::refusal(&gateway.object, (&key.namespace, &set.key.namespace), context);
+            let entries = self.entries(&set, context, work);
+            all.push((set, origin, refused, entries));
+        }
+        let members = all.iter().map(|(set, origin, refused, entries)| Member {
+            reference: set.clone(),
+            origin: origin.clone(),
+            refused: refused.clone(),
+            entries,
+        });
+        let sets = members.collect();
+        let written = Written { key, gateway, class: &class, sets, entries: &own };
+        Some(gateway::read(&written, context))
+    }
+
+    /// The listeners of an object by themselves, read again where they are marked.
+    fn entries(&mut self, object: &ObjectRef, context: Context<'_>, work: &mut Work) -> Arc<[Arc<Entry>]> {
+        let marked = work.entries.remove(object);
+        if let Some(known) = self.listening.entries.get(object).filter(|_| !marked) {
+            return known.clone();
+        }
+        let objects = &context.inputs.resources.gateway;
+        let entries: Arc<[Arc<Entry>]> = match object.kind {
+            Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
+                let place = |field: &str| it.origin(object.kind, &object.key, field);
+                read_entries(object, &it.object.spec.listeners, &place, context)
+            }),
+            _ => objects.listener_sets.get(&object.key).map(|it| {
+                let place = |field: &str| it.origin(object.kind, &object.key, field);
+                read_entries(object, &it.object.spec.listeners, &place, context)
+            }),
+        }
+        .unwrap_or_default();
+        self.set_foreign(object, foreign(object, context));
+        self.listening.entries.insert(object.clone(), entries.clone());
+        entries
+    }
+
+    fn forget_entries(&mut self, object: &ObjectRef, work: &mut Work) {
+        self.listening.entries.remove(object);
+        self.set_foreign(object, BTreeSet::new());
+        work.pieces.diagnostics.push((object.clone(), Vec::new()));
+        work.statuses.insert(object.clone());
+    }
+
+    /// Notes to which other namespaces an object refers.
+    pub(crate) fn set_foreign(&mut self, object: &ObjectRef, after: BTreeSet<Arc<str>>) {
+        let before = self.listening.foreign_of.remove(object).unwrap_or_default();
+        before.difference(&after).for_each(|it| self.listening.foreign.remove(it, object));
+        after.difference(&before).for_each(|it| self.listening.foreign.add(it, object.clone()));
+        if !after.is_empty() {
+            self.listening.foreign_of.insert(object.clone(), after);
+        }
+    }
+
+    fn remember_gateway(&mut self, key: &ObjectKey, reading: Option<Reading>, work: &mut Work) {
+        let before = self.listening.readings.remove(key);
+        self.exchange_parents(before.as_deref(), reading.as_ref(), work);
+        self.exchange_tables(before.as_deref(), reading.as_ref(), work);
+        self.exchange_wanted(key, before.as_deref(), reading.as_ref(), work);
+        work.places.insert(key.clone());
+        work.statuses.insert(ObjectRef::new(Kind::Gateway, key.clone()));
+        if let Some(reading) = reading {
+            self.listening.readings.insert(key.clone(), Arc::new(reading));
+        }
+    }
+
+    /// Marks the routes of the parents that are different.
+    fn exchange_parents(&mut self, before: Option<&Reading>, after: Option<&Reading>, work: &mut Work) {
+        let of = |reading: Option<&Reading>| -> BTreeMap<ObjectRef, Arc<Parent>> {
+            reading.map(|reading| reading.parents.clone()).unwrap_or_default()
+        };
+        let (old, new) = (of(before), of(after));
+        let shown = |reading: Option<&Reading>| reading.map(|it| it.client_certificate.clone());
+        let all = shown(before) != shown(after);
+        let gone = old.iter().filter(|(reference, _)| !new.contains_key(*reference));
+        for (reference, parent) in gone {
+            work.routes.extend(self.routes.by_parent.of(reference).cloned());
+            // A ListenerSet may be another Gateway's by now.
+            if self.listening.parents.get(reference).is_some_and(|now| now.gateway == parent.gateway) {
+                self.listening.parents.remove(reference);
+                self.forget_entries(reference, work);
+            }
+        }
+        for (reference, parent) in new {
+            let same = old.get(&reference).is_some_and(|before| *before == parent);
+            if same && !all {
+                continue;
+            }
+            work.routes.extend(self.routes.by_parent.of(&reference).cloned());
+            work.statuses.insert(reference.clone());
+            let found = diagnostics(&reference, &parent, after);
+            work.pieces.diagnostics.push((reference.clone(), found));
+            self.listening.parents.insert(reference, parent);
+        }
+    }
+
+    /// Marks the hosts that a listener takes from others, or leaves to them.
+    fn exchange_tables(&mut self, before: Option<&Reading>, after: Option<&Reading>, work: &mut Work) {
+        let (before, after) = (table_hosts(before), table_hosts(after));
+        for (table, host, _) in before.difference(&after) {
+            let hosts = self.tables.listeners.entry(table.clone()).or_default();
+            hosts.remove(host);
+            if hosts.is_empty() {
+                self.tables.listeners.remove(table);
+                self.tables.streams.remove(table);
+            }
+            self.mark_covered(table, host, work);
+        }
+        for (table, host, is_http) in after.difference(&before) {
+            self.tables.listeners.entry(table.clone()).or_default().insert(host.clone());
+            if !is_http {
+                self.tables.streams.insert(table.clone());
+            }
+            self.mark_covered(table, host, work);
+        }
+    }
+
+    fn mark_covered(&self, table: &Arc<str>, host: &HostPattern, work: &mut Work) {
+        let key = |host: &HostPattern| HostKey { table: table.clone(), host: host.clone() };
+        work.hosts.insert(key(host));
+        if matches!(host, HostPattern::Exact(_)) {
+            return;
+        }
+        let first = key(&HostPattern::Exact("".into()));
+        let known = self.tables.hosts.from(first).take_while(|(it, _)| it.table == *table);
+        work.hosts.extend(known.filter(|(it, _)| hostname::covers(host, &it.host)).map(|(it, _)| it.clone()));
+    }
+
+    fn exchange_wanted(
+        &mut self,
+        key: &ObjectKey,
+        before: Option<&Reading>,
+        after: Option<&Reading>,
+        work: &mut Work,
+    ) {
+        let wanted = |reading: Option<&Reading>| reading.and_then(|reading| reading.wanted.clone());
+        let (before, after) = (wanted(before), wanted(after));
+        if before == after {
+            return;
+        }
+        for (wanted, port) in before.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
+            self.listening.ports.remove(port, &place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        }
+        for (wanted, port) in after.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
+            self.listening.ports.add(port, place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        }
+        match after {
+            Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),
+            None => drop(self.translation.wanted.remove(key)),
+        }
+    }
+}
+
+fn read_entries(
+    object: &ObjectRef,
+    listeners: &[types::Listener],
+    place: &dyn Fn(&str) -> Origin,
+    context: Context<'_>,
+) -> Arc<[Arc<Entry>]> {
+    let mut names = BTreeSet::new();
+    let entry = |(index, it): (usize, &types::Listener)| {
+        let id = ListenerId { owner: object.clone(), name: it.name.as_str().into() };
+        let place = Place { id, origin: place(&format!("spec.listeners[{index}]")) };
+        let mut entry = listener::read(place, it, context);
+        if !names.insert(entry.id.name.clone()) {
+            let problem = format!("another listener before it has the name {}", it.name);
+            entry.refused.get_or_insert(Fault::new("UnsupportedValue", problem));
+        }
+        Arc::new(entry)
+    };
+    listeners.iter().enumerate().map(entry).collect()
+}
+
+/// The other namespaces that an object refers to.
+fn foreign(object: &ObjectRef, context: Context<'_>) -> BTreeSet<Arc<str>> {
+    let objects = &context.inputs.resources.gateway;
+    let own = &object.key.namespace;
+    let named: Vec<ObjectKey> = match object.kind {
+        Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
+            let client = it.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
+            let client = client.and_then(|tls| tls.client_certificate_ref.as_ref());
+            listener::secrets(&it.object.spec.listeners, own)
+                .chain(client.and_then(|client| listener::secret(client, own)))
+                .chain(crate::frontend::named(&it.object, own).into_iter().map(|it| it.key))
+                .collect()
+        }),
+        _ => objects
+            .listener_sets
+            .get(&object.key)
+            .map(|it| listener::secrets(&it.object.spec.listeners, own).collect()),
+    }
+    .unwrap_or_default();
+    named.into_iter().map(|key| key.namespace).filter(|namespace| namespace != own).collect()
+}
+
+fn table_hosts(reading: Option<&Reading>) -> TableHosts {
+    let served = reading.into_iter().flat_map(Reading::served);
+    let is_http = |listener: &Listener| listener.entry.protocol.served().is_some_and(|it| it.is_http());
+    served.map(|it| (it.table.clone(), it.entry.host.clone(), is_http(it))).collect()
+}
+
+fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>) -> Vec<Diagnostic> {
+    let place = &parent.origin;
+    let refused = parent.refused.as_ref().map(|fault| {
+        let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
+        found.because(fault.message.clone(), "none of its listeners is served")
+    });
+    let client = reading.filter(|_| reference.kind == Kind::Gateway);
+    let client = client.and_then(|reading| reading.client_certificate.as_ref().err()).map(|fault| {
+        let at = place.at("spec.tls.backend.clientCertificateRef");
+        let found = Diagnostic::new(Severity::Error, "missing-reference", at);
+        found.because(fault.message.clone(), "endpoints are shown no certificate")
+    });
+    refused.into_iter().chain(client).chain(parent.diagnostics()).collect()
+}

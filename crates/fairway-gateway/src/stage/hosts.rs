@@ -1,0 +1,68 @@
+//! Makes the hosts that are marked: the virtual hosts of a table, and the stream routes where it is none of HTTP.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use fairway_model::{self as model, HostKey, HostPattern, PathForm, RuleOrder, StreamKey, VirtualHost};
+use fairway_objects::object::Kind;
+
+use crate::hostname::{self, Specificity};
+use crate::state::{Contribution, Gateways, Made};
+use crate::work::Work;
+
+impl Gateways {
+    /// Makes hosts.
+    pub(crate) fn make_hosts(&mut self, work: &mut Work) {
+        for key in std::mem::take(&mut work.hosts) {
+            let parts: Vec<&Contribution> = self.parts(&key).collect();
+            let is_stream = |part: &&Contribution| part.route.kind == Kind::TlsRoute;
+            // A table has routes of one of the two.
+            let streams = parts.iter().filter(|part| is_stream(part));
+            let stream = streams.max_by_key(|part| (self.specificity(part, &key.host), Reverse(&part.route)));
+            let stream = stream.and_then(|part| self.made_by(part));
+            let stream_key = StreamKey { table: key.table.clone(), host: key.host.clone() };
+            let made = stream.map(|made| Arc::new(made.stream(stream_key.clone())));
+            work.pieces.streams.push((stream_key, made));
+            let http = parts.into_iter().filter(|part| !is_stream(part));
+            let routes = http.filter_map(|part| self.made_by(part)).map(|made| made.route.clone()).collect();
+            let made = self.host(&key, routes).map(Arc::new);
+            work.pieces.hosts.push((key, made));
+        }
+    }
+
+    /// The parts in a host that count: a request belongs to the most specific listener for its host, and to no
+    /// other (Gateway API "Listener Isolation").
+    fn parts<'s>(&'s self, key: &'s HostKey) -> impl Iterator<Item = &'s Contribution> {
+        let listeners = self.tables.listeners.get(&key.table);
+        let own = listeners.and_then(|hosts| hostname::most_specific(hosts, &key.host));
+        self.tables.hosts.of(key).filter(move |part| own == Some(&part.listener))
+    }
+
+    /// How well a name of a route says which connections it wants, where that of a listener made it narrower.
+    fn specificity(&self, part: &Contribution, host: &HostPattern) -> Option<Specificity> {
+        let memo = self.routes.by_key.get(&part.route.reference())?;
+        let own = memo.hosts.iter().filter(|own| hostname::intersection(own, host).is_some());
+        own.map(hostname::specificity).max()
+    }
+
+    fn made_by(&self, part: &Contribution) -> Option<&Made> {
+        self.routes.by_key.get(&part.route.reference())?.rules.get(&part.variant)
+    }
+
+    /// A host of a listener is there also without a route: it keeps its requests from less specific listeners.
+    fn host(&self, key: &HostKey, routes: Vec<Arc<model::Route>>) -> Option<VirtualHost> {
+        let listeners = self.tables.listeners.get(&key.table);
+        let is_http = !self.tables.streams.contains(&key.table);
+        let of_listener = is_http && listeners.is_some_and(|hosts| hosts.contains(&key.host));
+        (of_listener || !routes.is_empty()).then(|| VirtualHost {
+            key: key.clone(),
+            order: RuleOrder::Precedence,
+            path_form: PathForm::Normalised,
+            routes,
+            certificate: None,
+            clients: None,
+            suites: None,
+            falls_through: !of_listener,
+        })
+    }
+}

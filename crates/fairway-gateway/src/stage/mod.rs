@@ -1,0 +1,10 @@
+//! The stages of an update, in their order. Each is an `impl` of `Gateways`.
+
+mod classes;
+mod contests;
+mod gateways;
+mod hosts;
+mod places;
+mod policies;
+mod routes;
+mod statuses;

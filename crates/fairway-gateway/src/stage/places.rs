@@ -1,0 +1,56 @@
+//! Finds where the Gateways that are marked are, and puts their listeners into the configuration.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+
+use crate::listening::{self, Listeners};
+use crate::place;
+use crate::state::Gateways;
+use crate::work::Work;
+
+impl Gateways {
+    /// Places Gateways.
+    pub(crate) fn place_gateways(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for key in std::mem::take(&mut work.places) {
+            let reading = self.listening.readings.get(&key).cloned();
+            let wanted = reading.as_ref().and_then(|reading| reading.wanted.as_ref());
+            let placement =
+                wanted.map(|wanted| place::placement(&key, wanted, inputs, &self.listening.ports));
+            let listeners = match (&reading, &placement) {
+                (Some(reading), Some(placement)) => listening::of(reading, placement),
+                _ => Listeners::new(),
+            };
+            self.configure(&key, listeners, work);
+            let before = match &placement {
+                Some(placement) => self.listening.places.insert(key.clone(), placement.clone()),
+                None => self.listening.places.remove(&key),
+            };
+            if before != placement {
+                let parents = reading.iter().flat_map(|reading| reading.parents.keys().cloned());
+                work.statuses.extend(parents);
+                work.statuses.insert(ObjectRef::new(Kind::Gateway, key));
+            }
+        }
+    }
+
+    /// Exchanges the listeners of a Gateway, and the certificates that they show.
+    fn configure(&mut self, key: &ObjectKey, after: Listeners, work: &mut Work) {
+        let before = self.listening.configured.remove(key).unwrap_or_default();
+        let pieces = &mut work.pieces;
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            pieces.listeners.push((name.clone(), None));
+            pieces.certificates.push((name.clone(), BTreeSet::new()));
+        }
+        for (name, listener) in after.iter().filter(|(name, it)| before.get(*name) != Some(*it)) {
+            pieces.listeners.push((name.clone(), Some(listener.clone())));
+            let shown = listener.tls.certificates.iter().filter_map(|key| ObjectKey::parse(&key.0));
+            pieces.certificates.push((name.clone(), shown.collect()));
+        }
+        if !after.is_empty() {
+            self.listening.configured.insert(key.clone(), Arc::new(after));
+        }
+    }
+}

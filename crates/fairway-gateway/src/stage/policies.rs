@@ -1,0 +1,49 @@
+//! Reads the policies that are marked, and marks the routes to what they are for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectRef};
+
+use crate::state::Gateways;
+use crate::tls_policy::{self, Policy};
+use crate::work::Work;
+
+impl Gateways {
+    /// Reads policies.
+    pub(crate) fn read_policies(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for key in std::mem::take(&mut work.policies) {
+            let object = inputs.resources.gateway.tls_policies.get(&key);
+            let policy = object.map(|object| Arc::new(tls_policy::read(&key, object, inputs)));
+            let before = match &policy {
+                Some(policy) => self.policies.by_key.insert(key.clone(), policy.clone()),
+                None => self.policies.by_key.remove(&key),
+            };
+            let reference = ObjectRef::new(Kind::BackendTlsPolicy, key);
+            let found = policy.as_ref().map(|policy| policy.diagnostics.clone()).unwrap_or_default();
+            work.pieces.diagnostics.push((reference.clone(), found));
+            work.statuses.insert(reference);
+            let targets = |policy: Option<&Arc<Policy>>| {
+                policy.map(|policy| policy.targets.clone()).unwrap_or_default()
+            };
+            let (old, new) = (targets(before.as_ref()), targets(policy.as_ref()));
+            if let Some(before) = &before {
+                let age = (before.created, before.key.clone());
+                old.iter().for_each(|target| self.policies.targets.remove(target, &age));
+            }
+            if let Some(policy) = &policy {
+                let age = (policy.created, policy.key.clone());
+                new.iter().for_each(|target| self.policies.targets.add(target, age.clone()));
+            }
+            let services: BTreeSet<_> = old.union(&new).map(|(service, _)| service.clone()).collect();
+            for service in &services {
+                work.routes.extend(self.routes.by_service.of(service).cloned());
+            }
+            // Another policy may decide from now on, or no longer.
+            for (_, other) in old.union(&new).flat_map(|target| self.policies.targets.of(target)) {
+                work.statuses.insert(ObjectRef::new(Kind::BackendTlsPolicy, other.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Reads the routes that are marked, and marks the listeners to which they are attached; then gives each its part
+//! in hosts, after it is known which of them keep others from a listener.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_model::{self as model, HostKey, HostPattern};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+
+use crate::attach::{self, AtParent, Attaching, Attachment};
+use crate::backend::{PolicyVerdict, Resolver};
+use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
+use crate::listener::{ListenerId, Protocol};
+use crate::route::Route;
+use crate::rules::Rules;
+use crate::state::{Aged, Contribution, Gateways, Made, RouteMemo, Variant};
+use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
+use crate::tls_policy;
+use crate::work::Work;
+
+impl Gateways {
+    /// Reads routes.
+    pub(crate) fn read_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for reference in std::mem::take(&mut work.routes) {
+            let route = Route::find(&reference, inputs.resources);
+            let memo = route.map(|route| self.read_route(&reference, route, inputs));
+            self.remember_route(&reference, memo.map(Arc::new).as_ref(), work);
+        }
+    }
+
+    fn read_route(&self, reference: &ObjectRef, route: Route<'_>, inputs: Inputs<'_>) -> RouteMemo {
+        let namespace = &reference.key.namespace;
+        let named = route.parents().iter().filter_map(|it| attach::parent(it, namespace)).collect();
+        let hosts = attach::hosts(route.hostnames());
+        let attaching = Attaching { route: reference, hosts: hosts.clone(), references: route.parents() };
+        let mut parents = attaching.at(&self.listening.parents, inputs.resources);
+        let mut rules: BTreeMap<Variant, Made> = BTreeMap::new();
+        for at in &parents {
+            for variant in self.variants(at) {
+                rules.entry(variant.clone()).or_insert_with(|| self.made(reference, route, &variant, inputs));
+            }
+        }
+        let refusal = rules.values().find_map(|made| made.rules.refusal().cloned());
+        if let Some(refusal) = refusal {
+            let attached = parents.iter_mut().filter(|at| at.attached.is_ok());
+            attached.for_each(|at| at.attached = Err(refusal.clone()));
+        }
+        let services = rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
+        let created = route.created().unwrap_or(i64::MAX);
+        let age = Aged { created, key: reference.key.clone(), kind: reference.kind };
+        RouteMemo { age, named, services, hosts: hosts.unwrap_or_default(), parents, rules }
+    }
+
+    /// What the rules of a route must be made for at a parent. What is wrong with them is found also where it is
+    /// not attached.
+    fn variants(&self, at: &AtParent) -> BTreeSet<Variant> {
+        let attached = at.attached.iter().flatten();
+        let mut variants: BTreeSet<_> = attached.map(|it| self.variant(it)).collect();
+        if variants.is_empty() {
+            variants.insert(Variant::default());
+        }
+        variants
+    }
+
+    fn variant(&self, attachment: &Attachment) -> Variant {
+        let reading = self.listening.readings.get(&attachment.gateway);
+        let shown = reading.and_then(|reading| reading.client_certificate.as_ref().ok());
+        let parent = self.listening.parents.get(&attachment.listener.owner);
+        let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
+        let listener = listeners.find(|it| it.entry.id == attachment.listener);
+        Variant {
+            client_certificate: shown.cloned().flatten(),
+            passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
+        }
+    }
+
+    fn made(&self, reference: &ObjectRef, route: Route<'_>, variant: &Variant, inputs: Inputs<'_>) -> Made {
+        let policies =
+            |service: &ObjectKey, port: Option<&str>| -> Option<PolicyVerdict> { self.policy(service, port) };
+        let resolver = Resolver {
+            inputs,
+            route: reference,
+            speaks: route.speaks(variant.passes_through),
+            policies: &policies,
+            client_certificate: variant.client_certificate.as_ref(),
+        };
+        let mut rules = route.rules(resolver);
+        let made = model::Route {
+            origin: route.origin(reference, ""),
+            created: route.created(),
+            rules: std::mem::take(&mut rules.rules),
+        };
+        Made { rules: Arc::new(rules), route: Arc::new(made) }
+    }
+
+    fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
+        let key = tls_policy::deciding(&self.policies.targets, service, port)?;
+        let policy = self.policies.by_key.get(key)?;
+        Some((key.clone(), policy.tls.clone()))
+    }
+
+    fn remember_route(&mut self, reference: &ObjectRef, after: Option<&Arc<RouteMemo>>, work: &mut Work) {
+        work.finished.insert(reference.clone());
+        let before = match after {
+            Some(after) => self.routes.by_key.insert(reference.clone(), after.clone()),
+            None => self.routes.by_key.remove(reference),
+        };
+        let (old, new) = (before.as_deref(), after.map(|memo| &**memo));
+        let named = |memo: Option<&RouteMemo>| memo.map(|memo| memo.named.clone()).unwrap_or_default();
+        let (was, is) = (named(old), named(new));
+        was.difference(&is).for_each(|it| self.routes.by_parent.remove(it, reference));
+        is.difference(&was).for_each(|it| self.routes.by_parent.add(it, reference.clone()));
+        let services = |memo: Option<&RouteMemo>| memo.map(|memo| memo.services.clone()).unwrap_or_default();
+        let (was, is) = (services(old), services(new));
+        was.difference(&is).for_each(|it| self.routes.by_service.remove(it, reference));
+        is.difference(&was).for_each(|it| self.routes.by_service.add(it, reference.clone()));
+        let foreign = is.iter().map(|service| service.namespace.clone());
+        self.set_foreign(reference, foreign.filter(|it| *it != reference.key.namespace).collect());
+        // Hosts count too: they decide who keeps whom from a listener.
+        let (was, is) = (old.map(RouteMemo::listeners), new.map(RouteMemo::listeners));
+        let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
+        work.statuses.extend(was.symmetric_difference(&is).map(|listener| listener.owner.clone()));
+        for (memo, listener) in was.iter().filter_map(|listener| Some((old?, listener))) {
+            self.routes.attached.remove(listener, &memo.age);
+            self.routes.grpc.remove(listener, &memo.age);
+        }
+        for (memo, listener) in is.iter().filter_map(|listener| Some((new?, listener))) {
+            self.routes.attached.add(listener, memo.age.clone());
+            if memo.age.kind == Kind::GrpcRoute {
+                self.routes.grpc.add(listener, memo.age.clone());
+            }
+        }
+        work.attached.extend(was.into_iter().chain(is));
+    }
+
+    /// Gives the routes that were read, and those that others keep from a listener or no longer keep, their part in
+    /// hosts.
+    pub(crate) fn finish_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for reference in std::mem::take(&mut work.finished) {
+            let memo = self.routes.by_key.get(&reference).cloned();
+            let contributed = memo.as_ref().map(|memo| self.contributions(memo)).unwrap_or_default();
+            let is_served = !contributed.is_empty();
+            self.contribute(&reference, contributed, work);
+            self.reach(&reference, memo.as_deref(), work);
+            let backends = memo.iter().flat_map(|memo| memo.rules.values()).filter(|_| is_served);
+            let backends = backends.flat_map(|made| made.rules.found.backends.values().cloned()).collect();
+            work.pieces.backends.push((reference.clone(), backends));
+            let route = Route::find(&reference, inputs.resources);
+            let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
+            let found = match (route, &memo) {
+                (Some(route), Some(memo)) => diagnostics(&reference, route, memo, &parents),
+                _ => Vec::new(),
+            };
+            work.pieces.diagnostics.push((reference.clone(), found));
+            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, &parents));
+            self.set_status(&reference, status);
+        }
+    }
+
+    /// The hosts that a route has a part in.
+    fn contributions(&self, memo: &RouteMemo) -> BTreeSet<(HostKey, Contribution)> {
+        let mut contributions = BTreeSet::new();
+        for attachment in memo.attached().filter(|it| !self.loses(it, &memo.age)) {
+            let Some(table) = &attachment.table else { continue };
+            let contribution = Contribution {
+                route: memo.age.clone(),
+                listener: attachment.host.clone(),
+                variant: self.variant(attachment),
+            };
+            let key = |host: &HostPattern| HostKey { table: table.clone(), host: host.clone() };
+            contributions.extend(attachment.hosts.iter().map(|host| (key(host), contribution.clone())));
+        }
+        contributions
+    }
+
+    fn contribute(
+        &mut self,
+        reference: &ObjectRef,
+        after: BTreeSet<(HostKey, Contribution)>,
+        work: &mut Work,
+    ) {
+        let before = self.routes.contributed.remove(reference).unwrap_or_default();
+        before.difference(&after).for_each(|(key, it)| self.tables.hosts.remove(key, it));
+        after.difference(&before).for_each(|(key, it)| self.tables.hosts.add(key, it.clone()));
+        // Also where it has the same part: its rules may be others.
+        work.hosts.extend(before.iter().chain(&after).map(|(key, _)| key.clone()));
+        if !after.is_empty() {
+            self.routes.contributed.insert(reference.clone(), Arc::new(after));
+        }
+    }
+
+    /// Notes which Gateways reach which Services by a route.
+    fn reach(&mut self, reference: &ObjectRef, memo: Option<&RouteMemo>, work: &mut Work) {
+        let mut after: BTreeSet<(ObjectKey, ObjectKey)> = BTreeSet::new();
+        for attachment in memo.into_iter().flat_map(RouteMemo::attached) {
+            let services = memo.into_iter().flat_map(|memo| &memo.services);
+            after.extend(services.map(|service| (service.clone(), attachment.gateway.clone())));
+        }
+        let before = self.policies.reached_by.remove(reference).unwrap_or_default();
+        for (service, gateway) in before.symmetric_difference(&after) {
+            let user = (gateway.clone(), reference.clone());
+            match after.contains(&(service.clone(), gateway.clone())) {
+                true => self.policies.reach.add(service, user),
+                false => self.policies.reach.remove(service, &user),
+            }
+            work.statuses.extend(self.policies_for(service));
+        }
+        if !after.is_empty() {
+            self.policies.reached_by.insert(reference.clone(), Arc::new(after));
+        }
+    }
+
+    /// The policies for a Service and its ports.
+    fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
+        let all = self.policies.targets.from((service.clone(), None));
+        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies);
+        of.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
+    }
+
+    /// Whether another route keeps this one from a listener.
+    pub(crate) fn loses(&self, attachment: &Attachment, route: &Aged) -> bool {
+        let losers = self.routes.losers.get(&attachment.listener);
+        losers.is_some_and(|losers| losers.contains(&route.reference()))
+    }
+
+    /// The parents, with those refused at all of whose listeners another route is in the way.
+    fn at_parents(&self, memo: &RouteMemo) -> Vec<AtParent> {
+        let mut parents = memo.parents.clone();
+        for at in &mut parents {
+            let Ok(attached) = &at.attached else { continue };
+            if attached.iter().all(|it| self.loses(it, &memo.age)) {
+                let problem = "an older route of another kind has the same hosts at the listener";
+                at.attached = Err(Fault::new("HostnameConflict", problem));
+            }
+        }
+        parents
+    }
+
+    fn route_status(&self, route: Route<'_>, memo: &RouteMemo, parents: &[AtParent]) -> Option<ObjectStatus> {
+        if parents.is_empty() && !route.has_entry_of(&self.controller) {
+            return None;
+        }
+        let status = |at: &AtParent| {
+            let rules: Vec<&Rules> = self
+                .variants(at)
+                .iter()
+                .filter_map(|variant| memo.rules.get(variant))
+                .map(|made| &*made.rules)
+                .collect();
+            ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules) }
+        };
+        let own = OwnStatus::Route(parents.iter().map(status).collect());
+        Some(ObjectStatus::new(route.metadata(), &self.controller, own))
+    }
+}
+
+impl RouteMemo {
+    fn listeners(&self) -> BTreeSet<ListenerId> {
+        self.attached().map(|it| it.listener.clone()).collect()
+    }
+
+    /// Where it is attached.
+    pub(crate) fn attached(&self) -> impl Iterator<Item = &Attachment> {
+        self.parents.iter().flat_map(|at| at.attached.iter().flatten())
+    }
+}
+
+fn conditions(at: &AtParent, rules: &[&Rules]) -> Vec<Condition> {
+    let unresolved = rules.iter().find_map(|rules| rules.unresolved.as_ref());
+    let mut conditions = vec![
+        Condition::of(ACCEPTED, at.attached.as_ref().err(), ("Accepted", "the parent takes the route")),
+        Condition::of(RESOLVED_REFS, unresolved, ("ResolvedRefs", "all that it refers to is there")),
+    ];
+    let partly = rules.iter().find_map(|rules| rules.partly()).filter(|_| at.attached.is_ok());
+    conditions.extend(partly.map(|fault| Condition::met(PARTIALLY_INVALID, fault.reason, fault.message)));
+    conditions
+}
+
+fn diagnostics(
+    reference: &ObjectRef,
+    route: Route<'_>,
+    memo: &RouteMemo,
+    parents: &[AtParent],
+) -> Vec<Diagnostic> {
+    let own = memo.rules.values().flat_map(|made| made.rules.diagnostics.iter().cloned());
+    let all = route.parents();
+    let refused = parents.iter().filter_map(|at| {
+        let fault = at.attached.as_ref().err()?;
+        let index = all.iter().position(|it| *it == at.reference).unwrap_or_default();
+        let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
+        let found = Diagnostic::new(Severity::Error, "route-not-accepted", origin);
+        Some(found.because(fault.message.clone(), format!("{} does not serve it", at.reference.name)))
+    });
+    own.chain(refused).collect()
+}

@@ -1,0 +1,77 @@
+//! Makes the statuses of Gateways, ListenerSets and policies that are marked, and keeps all of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+
+use crate::gateway_status;
+use crate::listener::ListenerId;
+use crate::state::Gateways;
+use crate::status::{ObjectStatus, OwnStatus};
+use crate::work::Work;
+
+impl Gateways {
+    /// Makes statuses.
+    pub(crate) fn make_statuses(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for object in std::mem::take(&mut work.statuses) {
+            let status = match object.kind {
+                Kind::Gateway => self.gateway_status(&object.key, inputs),
+                Kind::ListenerSet => self.listener_set_status(&object, inputs),
+                _ => self.policy_status(&object.key, inputs),
+            };
+            self.set_status(&object, status);
+        }
+    }
+
+    fn gateway_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
+        let object = inputs.resources.gateway.gateways.get(key)?;
+        let reading = self.listening.readings.get(key)?;
+        let placement = self.listening.places.get(key).cloned().unwrap_or_default();
+        let own = gateway_status::gateway(reading, &placement, &|listener| self.attached(listener));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Gateway(own)))
+    }
+
+    fn listener_set_status(&self, set: &ObjectRef, inputs: Inputs<'_>) -> Option<ObjectStatus> {
+        let object = inputs.resources.gateway.listener_sets.get(&set.key)?;
+        let parent = self.listening.parents.get(set)?;
+        let placement = self.listening.places.get(&parent.gateway).cloned().unwrap_or_default();
+        let own = gateway_status::listener_set(parent, &placement, &|listener| self.attached(listener));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::ListenerSet(own)))
+    }
+
+    fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
+        let object = inputs.resources.gateway.tls_policies.get(key)?;
+        let policy = self.policies.by_key.get(key)?;
+        let services = policy.targets.iter().map(|(service, _)| service);
+        let gateways: BTreeSet<&ObjectKey> = services
+            .flat_map(|service| self.policies.reach.of(service))
+            .map(|(gateway, _)| gateway)
+            .collect();
+        let before = object.object.status.iter().flat_map(|status| &status.ancestors);
+        let mut before = before.filter(|it| it.controller_name == *self.controller);
+        if gateways.is_empty() && before.next().is_none() {
+            return None;
+        }
+        let conflict = policy.conflict(&self.policies.targets);
+        let own = OwnStatus::Policy(policy.ancestors(conflict.as_ref(), gateways.into_iter()));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+    }
+
+    /// How many routes are attached to a listener.
+    fn attached(&self, listener: &ListenerId) -> usize {
+        let losers = self.routes.losers.get(listener).map_or(0, |losers| losers.len());
+        self.routes.attached.count(listener).saturating_sub(losers)
+    }
+
+    /// Keeps a status, or forgets it.
+    pub(crate) fn set_status(&mut self, object: &ObjectRef, status: Option<ObjectStatus>) {
+        let statuses = &mut self.translation.statuses;
+        match status {
+            None => drop(statuses.remove(object)),
+            Some(status) if statuses.get(object).is_some_and(|before| **before == status) => {}
+            Some(status) => drop(statuses.insert(object.clone(), Arc::new(status))),
+        }
+    }
+}

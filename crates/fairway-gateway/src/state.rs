@@ -1,0 +1,174 @@
+//! What is remembered between two updates. Owns the memory, and nothing of how it comes about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_gateway_types::{Gateway, ListenerSet};
+use fairway_model::{self as model, HostKey, HostPattern, StreamRoute, WeightedBackend};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+use fairway_objects::placement::Placement;
+use fairway_objects::users::Users;
+use imbl::{OrdMap, OrdSet};
+
+use crate::attach::{AtParent, Parents};
+use crate::class::Class;
+use crate::gateway::Reading;
+use crate::listener::{Entry, ListenerId};
+use crate::listening::Listeners;
+use crate::naming::Naming;
+use crate::place::PortUsers;
+use crate::rules::Rules;
+use crate::tls_policy::{Policy, Targets};
+use crate::translation::GatewayTranslation;
+
+/// The translation of all Gateway API objects, kept up to date. A clone costs nothing.
+#[derive(Clone, Debug)]
+pub struct Gateways {
+    pub(crate) controller: Arc<str>,
+    pub(crate) naming: Naming,
+    pub(crate) listening: Listening,
+    pub(crate) policies: Policies,
+    pub(crate) routes: Routes,
+    pub(crate) tables: Tables,
+    pub(crate) translation: GatewayTranslation,
+}
+
+/// Classes, Gateways and ListenerSets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listening {
+    pub(crate) classes: OrdMap<ObjectKey, Arc<Class>>,
+    /// The listeners of each Gateway and ListenerSet by themselves.
+    pub(crate) entries: OrdMap<ObjectRef, Arc<[Arc<Entry>]>>,
+    pub(crate) readings: OrdMap<ObjectKey, Arc<Reading>>,
+    pub(crate) parents: Parents,
+    pub(crate) ports: PortUsers,
+    pub(crate) places: OrdMap<ObjectKey, Arc<Placement>>,
+    /// The listeners of each Gateway in the configuration.
+    pub(crate) configured: OrdMap<ObjectKey, Arc<Listeners>>,
+    /// Gateways, ListenerSets and routes that refer to something in another namespace.
+    pub(crate) foreign: Users<Arc<str>, ObjectRef>,
+    pub(crate) foreign_of: OrdMap<ObjectRef, BTreeSet<Arc<str>>>,
+    /// The Gateways as they were noted last.
+    pub(crate) gateways: OrdMap<ObjectKey, Sourced<Gateway>>,
+    /// The ListenerSets as they were noted last.
+    pub(crate) sets: OrdMap<ObjectKey, Sourced<ListenerSet>>,
+}
+
+/// BackendTLSPolicies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policies {
+    pub(crate) by_key: OrdMap<ObjectKey, Arc<Policy>>,
+    pub(crate) targets: Targets,
+    /// The Gateways that reach a Service, by the routes by which they do.
+    pub(crate) reach: Users<ObjectKey, (ObjectKey, ObjectRef)>,
+    /// The Services and Gateways of each route.
+    pub(crate) reached_by: OrdMap<ObjectRef, Arc<BTreeSet<(ObjectKey, ObjectKey)>>>,
+}
+
+/// Routes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    pub(crate) by_key: OrdMap<ObjectRef, Arc<RouteMemo>>,
+    /// The routes that name a parent, whether it exists or not.
+    pub(crate) by_parent: Users<ObjectRef, ObjectRef>,
+    /// The routes that name a Service, whether it exists or not.
+    pub(crate) by_service: Users<ObjectKey, ObjectRef>,
+    /// The routes at a listener, the oldest first.
+    pub(crate) attached: Users<ListenerId, Aged>,
+    /// Those of them that are GRPCRoutes.
+    pub(crate) grpc: Users<ListenerId, Aged>,
+    /// The routes that other routes keep from a listener: of HTTPRoutes and GRPCRoutes with the same hosts, one is
+    /// accepted.
+    pub(crate) losers: OrdMap<ListenerId, OrdSet<ObjectRef>>,
+    /// What each route contributes to hosts.
+    pub(crate) contributed: OrdMap<ObjectRef, Arc<BTreeSet<(HostKey, Contribution)>>>,
+}
+
+/// A route by age: older ones come first, and equally old ones by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Aged {
+    pub(crate) created: i64,
+    pub(crate) key: ObjectKey,
+    pub(crate) kind: Kind,
+}
+
+/// What the rules of a route differ by: the certificate that its Gateway shows to endpoints, and whether TLS is
+/// passed through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Variant {
+    pub(crate) client_certificate: Option<ObjectKey>,
+    pub(crate) passes_through: bool,
+}
+
+/// A route's part in a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Contribution {
+    pub(crate) route: Aged,
+    /// The host of the listener to which it is attached.
+    pub(crate) listener: HostPattern,
+    pub(crate) variant: Variant,
+}
+
+/// A route as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RouteMemo {
+    pub(crate) age: Aged,
+    /// The objects that it names as its parents.
+    pub(crate) named: BTreeSet<ObjectRef>,
+    pub(crate) services: BTreeSet<ObjectKey>,
+    /// The hosts that it names.
+    pub(crate) hosts: Vec<HostPattern>,
+    /// Its parents that are this controller's.
+    pub(crate) parents: Vec<AtParent>,
+    pub(crate) rules: BTreeMap<Variant, Made>,
+}
+
+/// The rules of a route for the data plane.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) rules: Arc<Rules>,
+    /// For HTTP.
+    pub(crate) route: Arc<model::Route>,
+}
+
+/// The route tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    /// The hosts of the listeners of each table.
+    pub(crate) listeners: OrdMap<Arc<str>, OrdSet<HostPattern>>,
+    /// The tables that are none of HTTP.
+    pub(crate) streams: OrdSet<Arc<str>>,
+    /// The routes of each host.
+    pub(crate) hosts: Users<HostKey, Contribution>,
+}
+
+impl Aged {
+    /// As an object.
+    pub(crate) fn reference(&self) -> ObjectRef {
+        ObjectRef::new(self.kind, self.key.clone())
+    }
+}
+
+impl Made {
+    /// Where connections go that are not HTTP.
+    pub(crate) fn stream(&self, key: model::StreamKey) -> StreamRoute {
+        let backends: Vec<WeightedBackend> = self.rules.shares.clone();
+        StreamRoute { key, origin: self.route.origin.clone(), backends }
+    }
+}
+
+impl Gateways {
+    /// Without objects.
+    #[must_use]
+    pub fn new(controller: &Arc<str>) -> Self {
+        Self {
+            controller: controller.clone(),
+            naming: Naming::new(controller),
+            listening: Listening::default(),
+            policies: Policies::default(),
+            routes: Routes::default(),
+            tables: Tables::default(),
+            translation: GatewayTranslation::default(),
+        }
+    }
+}

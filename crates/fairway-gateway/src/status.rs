@@ -1,0 +1,323 @@
+//! What this controller says in the status of each object, and how that is written over what is there. Owns the
+//! shape of it and the care for what others wrote; judges nothing and writes nothing itself.
+
+use std::sync::Arc;
+
+use fairway_gateway_types::ParentReference;
+use fairway_objects::object::Kind;
+use fairway_objects::placement::Address;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::condition::{Condition, OWN};
+
+/// The group of the Gateway API.
+pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
+
+/// What is to be written to the status of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectStatus {
+    /// Its `metadata.uid`; empty when it has none.
+    pub uid: Arc<str>,
+    /// Its `metadata.resourceVersion`: the state that this was made of; empty when it has none.
+    pub version: Arc<str>,
+    /// Its `metadata.generation`, which each condition says that it has seen.
+    pub generation: Option<i64>,
+    /// The name of this controller, by which its entries are found among others.
+    pub controller: Arc<str>,
+    /// What this controller says.
+    pub own: OwnStatus,
+}
+
+/// What this controller says of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OwnStatus {
+    /// Of a GatewayClass.
+    Class(ClassStatus),
+    /// Of a Gateway.
+    Gateway(GatewayStatus),
+    /// Of a ListenerSet.
+    ListenerSet(ListenerSetStatus),
+    /// Of a route: an entry for each parent that is this controller's.
+    Route(Vec<ParentStatus>),
+    /// Of a policy: an entry for each Gateway that reaches what it is for.
+    Policy(Vec<ParentStatus>),
+}
+
+/// The status of a GatewayClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassStatus {
+    /// `conditions`.
+    pub conditions: Vec<Condition>,
+    /// `supportedFeatures`.
+    pub features: &'static [&'static str],
+}
+
+/// The status of a Gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayStatus {
+    /// `conditions`.
+    pub conditions: Vec<Condition>,
+    /// `addresses`.
+    pub addresses: Vec<Address>,
+    /// `listeners`.
+    pub listeners: Vec<ListenerStatus>,
+    /// `attachedListenerSets`.
+    pub attached_listener_sets: usize,
+}
+
+/// The status of a ListenerSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerSetStatus {
+    /// `conditions`.
+    pub conditions: Vec<Condition>,
+    /// `listeners`.
+    pub listeners: Vec<ListenerStatus>,
+}
+
+/// The status of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerStatus {
+    /// `name`.
+    pub name: Arc<str>,
+    /// `supportedKinds`.
+    pub kinds: Vec<Kind>,
+    /// `attachedRoutes`.
+    pub attached_routes: usize,
+    /// `conditions`.
+    pub conditions: Vec<Condition>,
+}
+
+/// What is said of an object as far as it concerns another one: the parent of a route, or the ancestor of a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParentStatus {
+    /// `parentRef`, as the route wrote it, or `ancestorRef`.
+    pub parent: ParentReference,
+    /// `conditions`.
+    pub conditions: Vec<Condition>,
+}
+
+/// What is the same in all that is written at one time.
+#[derive(Clone, Copy)]
+struct Writing<'a> {
+    generation: Option<i64>,
+    controller: &'a str,
+    now: &'a str,
+}
+
+impl ObjectStatus {
+    pub(crate) fn new(metadata: &ObjectMeta, controller: &Arc<str>, own: OwnStatus) -> Self {
+        let text = |field: &Option<String>| field.as_deref().unwrap_or_default().into();
+        Self {
+            uid: text(&metadata.uid),
+            version: text(&metadata.resource_version),
+            generation: metadata.generation,
+            controller: controller.clone(),
+            own,
+        }
+    }
+
+    /// What to write over `existing`, the `status` of the object (`Null` where it has none); `None` where it says
+    /// so already. `now` is in seconds since 1970. Entries, conditions and fields of others stay as they are, and a
+    /// condition that stays true or false keeps its `lastTransitionTime`.
+    #[must_use]
+    pub fn merged(&self, existing: &Value, now: i64) -> Option<Value> {
+        let now = Timestamp::from_second(now).unwrap_or_default().to_string();
+        let writing = Writing { generation: self.generation, controller: &self.controller, now: &now };
+        let mut status = existing.as_object().cloned().unwrap_or_default();
+        match &self.own {
+            OwnStatus::Class(class) => {
+                writing.set_conditions(&mut status, &class.conditions);
+                let features = class.features.iter().map(|name| json!({"name": name})).collect();
+                set_list(&mut status, "supportedFeatures", features);
+            }
+            OwnStatus::Gateway(gateway) => writing.gateway(&mut status, gateway),
+            OwnStatus::ListenerSet(set) => {
+                writing.set_conditions(&mut status, &set.conditions);
+                writing.set_listeners(&mut status, &set.listeners);
+            }
+            OwnStatus::Route(parents) => writing.set_entries(&mut status, ("parents", "parentRef"), parents),
+            OwnStatus::Policy(ancestors) => {
+                writing.set_entries(&mut status, ("ancestors", "ancestorRef"), ancestors);
+            }
+        }
+        let status = Value::Object(status);
+        let nothing = existing.is_null() && status.as_object().is_some_and(Map::is_empty);
+        (status != *existing && !nothing).then_some(status)
+    }
+}
+
+impl Writing<'_> {
+    fn gateway(self, status: &mut Map<String, Value>, gateway: &GatewayStatus) {
+        self.set_conditions(status, &gateway.conditions);
+        let address = |it: &Address| json!({"type": it.kind.name(), "value": it.value});
+        set_list(status, "addresses", gateway.addresses.iter().map(address).collect());
+        self.set_listeners(status, &gateway.listeners);
+        status.insert("attachedListenerSets".to_owned(), json!(gateway.attached_listener_sets));
+    }
+
+    fn set_listeners(self, status: &mut Map<String, Value>, listeners: &[ListenerStatus]) {
+        let before = list(status, "listeners");
+        let written = listeners.iter().map(|listener| {
+            let same = |it: &&Value| it["name"] == *listener.name;
+            let mut entry = before.iter().find(same).and_then(Value::as_object).cloned().unwrap_or_default();
+            entry.insert("name".to_owned(), json!(listener.name));
+            entry.insert("attachedRoutes".to_owned(), json!(listener.attached_routes));
+            let kind = |kind: &Kind| json!({"group": GROUP, "kind": kind.name()});
+            // It is required in an entry of a Gateway, also where there is none.
+            entry.insert("supportedKinds".to_owned(), listener.kinds.iter().map(kind).collect());
+            self.set_conditions(&mut entry, &listener.conditions);
+            Value::Object(entry)
+        });
+        let written = written.collect();
+        set_list(status, "listeners", written);
+    }
+
+    /// Replaces the entries of this controller in the list `field`, which are told apart by `reference`.
+    fn set_entries(
+        self,
+        status: &mut Map<String, Value>,
+        (field, reference): (&str, &str),
+        own: &[ParentStatus],
+    ) {
+        let before = list(status, field);
+        let mut left: Vec<(Value, &ParentStatus)> = own
+            .iter()
+            .map(|entry| (serde_json::to_value(&entry.parent).unwrap_or_default(), entry))
+            .collect();
+        let mut entries = Vec::new();
+        for entry in before {
+            if entry["controllerName"] != *self.controller {
+                entries.push(entry);
+            } else if let Some(at) = left.iter().position(|(of, _)| *of == entry[reference]) {
+                let (_, own) = left.remove(at);
+                let mut entry = entry.as_object().cloned().unwrap_or_default();
+                self.set_conditions(&mut entry, &own.conditions);
+                entries.push(Value::Object(entry));
+            }
+        }
+        for (of, own) in left {
+            let mut entry = Map::new();
+            entry.insert(reference.to_owned(), of);
+            entry.insert("controllerName".to_owned(), json!(self.controller));
+            self.set_conditions(&mut entry, &own.conditions);
+            entries.push(Value::Object(entry));
+        }
+        // It is required, also where there is none.
+        status.insert(field.to_owned(), Value::Array(entries));
+    }
+
+    fn set_conditions(self, holder: &mut Map<String, Value>, own: &[Condition]) {
+        let before = list(holder, "conditions");
+        let is_own = |it: &Value| it["type"].as_str().is_some_and(|kind| OWN.contains(&kind));
+        let mut conditions: Vec<Value> =
+            own.iter().map(|condition| self.condition(condition, &before)).collect();
+        conditions.extend(before.into_iter().filter(|it| !is_own(it)));
+        set_list(holder, "conditions", conditions);
+    }
+
+    fn condition(self, condition: &Condition, before: &[Value]) -> Value {
+        let status = if condition.holds { "True" } else { "False" };
+        let same = |it: &&Value| it["type"] == condition.kind && it["status"] == status;
+        let since = before.iter().find(same).and_then(|it| it["lastTransitionTime"].as_str());
+        let mut written = json!({
+            "type": condition.kind,
+            "status": status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": since.unwrap_or(self.now),
+        });
+        if let Some(generation) = self.generation {
+            written["observedGeneration"] = json!(generation);
+        }
+        written
+    }
+}
+
+fn list(of: &Map<String, Value>, field: &str) -> Vec<Value> {
+    of.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// An empty list is left out.
+fn set_list(of: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
+    match list.is_empty() {
+        true => drop(of.remove(field)),
+        false => drop(of.insert(field.to_owned(), Value::Array(list))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Fault;
+
+    const NOW: i64 = 1_767_225_600;
+
+    fn of_route(conditions: Vec<Condition>) -> ObjectStatus {
+        let parent = ParentReference { name: "edge".into(), ..ParentReference::default() };
+        let metadata = ObjectMeta { generation: Some(3), ..ObjectMeta::default() };
+        let own = OwnStatus::Route(vec![ParentStatus { parent, conditions }]);
+        ObjectStatus::new(&metadata, &"fairway.dev/gateway-controller".into(), own)
+    }
+
+    fn accepted() -> Condition {
+        Condition::met("Accepted", "Accepted", "")
+    }
+
+    #[test]
+    fn what_is_written_is_not_written_again() {
+        let status = of_route(vec![accepted()]);
+        let written = status.merged(&Value::Null, NOW).unwrap();
+        assert_eq!(written["parents"][0]["conditions"][0]["observedGeneration"], 3);
+        assert_eq!(written["parents"][0]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert_eq!(status.merged(&written, NOW + 5), None);
+    }
+
+    #[test]
+    fn entries_and_conditions_of_others_stay_as_they_are() {
+        let foreign = json!({"parentRef": {"name": "edge"}, "controllerName": "other", "more": [1]});
+        let condition = json!({"type": "example.com/Seen", "status": "True", "anything": {}});
+        let own = json!({
+            "parentRef": {"name": "edge"},
+            "controllerName": "fairway.dev/gateway-controller",
+            "conditions": [condition],
+        });
+        let existing = json!({"parents": [foreign, own], "extra": 7});
+        let written = of_route(vec![accepted()]).merged(&existing, NOW).unwrap();
+        assert_eq!((&written["parents"][0], &written["extra"]), (&foreign, &json!(7)));
+        assert_eq!(written["parents"][1]["conditions"][1], condition);
+        let none = ObjectStatus { own: OwnStatus::Route(Vec::new()), ..of_route(Vec::new()) };
+        assert_eq!(none.merged(&written, NOW).unwrap()["parents"], json!([foreign]));
+    }
+
+    #[test]
+    fn a_condition_changes_its_time_only_with_its_status() {
+        let written = of_route(vec![accepted()]).merged(&Value::Null, NOW).unwrap();
+        let other = of_route(vec![Condition::met("Accepted", "Accepted", "better")]);
+        let written = other.merged(&written, NOW + 5).unwrap();
+        assert_eq!(written["parents"][0]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        let fault = Fault::new("NoMatchingParent", "");
+        let lost = of_route(vec![Condition::unmet("Accepted", &fault)]);
+        let written = lost.merged(&written, NOW + 5).unwrap();
+        assert_eq!(written["parents"][0]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:05Z");
+    }
+
+    #[test]
+    fn a_listener_that_is_gone_leaves_the_status() {
+        let listener = |name: &str| ListenerStatus {
+            name: name.into(),
+            kinds: vec![Kind::HttpRoute],
+            attached_routes: 1,
+            conditions: vec![accepted()],
+        };
+        let of = |listeners| {
+            let own = OwnStatus::Gateway(GatewayStatus { listeners, ..GatewayStatus::default() });
+            ObjectStatus::new(&ObjectMeta::default(), &"c".into(), own)
+        };
+        let both = of(vec![listener("a"), listener("b")]).merged(&Value::Null, NOW).unwrap();
+        let one = of(vec![listener("b")]).merged(&both, NOW).unwrap();
+        assert_eq!(one["listeners"].as_array().unwrap().len(), 1);
+        assert_eq!(one["listeners"][0]["supportedKinds"][0]["kind"], "HTTPRoute");
+    }
+}

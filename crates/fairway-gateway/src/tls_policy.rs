@@ -1,0 +1,189 @@
+//! BackendTLSPolicies: what TLS to the endpoints of a Service is like, and which policy decides where several say
+//! something. Owns no backend.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_gateway_types::{BackendTlsPolicy, ParentReference, SubjectAltName};
+use fairway_model::{SubjectName, TrustedRoots, UpstreamVerification};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+use fairway_objects::users::Users;
+
+use crate::authority::{self, Named, Reasons};
+use crate::condition::{ACCEPTED, Condition, Fault, RESOLVED_REFS};
+use crate::grant::Referrer;
+use crate::status::{GROUP, ParentStatus};
+
+const REASONS: Reasons = Reasons { kind: "InvalidKind", reference: "InvalidCACertificateRef" };
+/// `status.ancestors` has no more entries (Gateway API `PolicyStatus`).
+const MOST_ANCESTORS: usize = 16;
+
+/// A Service, or one of its ports by name.
+pub(crate) type Target = (ObjectKey, Option<Arc<str>>);
+
+/// The policies of each target, the one that decides first.
+pub(crate) type Targets = Users<Target, (i64, ObjectKey)>;
+
+/// The name that endpoints are told, and what is verified of them.
+pub(crate) type Verified = (Arc<str>, UpstreamVerification);
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Policy {
+    pub(crate) key: ObjectKey,
+    pub(crate) created: i64,
+    pub(crate) targets: BTreeSet<Target>,
+    /// The ConfigMaps and Secrets that it names.
+    pub(crate) named: Vec<ObjectRef>,
+    /// What is verified, or why that cannot be known.
+    pub(crate) tls: Result<Verified, Fault>,
+    /// Which of its references leads nowhere.
+    pub(crate) unresolved: Option<Fault>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// The ConfigMaps and Secrets that a policy names.
+pub(crate) fn named(policy: &BackendTlsPolicy, namespace: &str) -> Vec<ObjectRef> {
+    let keyed = policy.spec.validation.ca_certificate_refs.iter();
+    let keyed = keyed.map(|it| (it, ObjectKey::new(namespace, &it.name)));
+    keyed.filter_map(|(it, key)| Named { group: &it.group, kind: &it.kind, key: &key }.object()).collect()
+}
+
+/// Reads a policy.
+pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: Inputs<'_>) -> Policy {
+    let object = &*policy.object;
+    let services = object.spec.target_refs.iter().filter(|it| it.group.is_empty() && it.kind == "Service");
+    let target = |it: &fairway_gateway_types::PolicyTargetReference| {
+        let section = it.section_name.as_deref().filter(|name| !name.is_empty());
+        (ObjectKey::new(&key.namespace, &it.name), section.map(Into::into))
+    };
+    let (tls, unresolved) = verification(object, &key.namespace, inputs);
+    let mut diagnostics = Vec::new();
+    for fault in tls.as_ref().err().into_iter().chain(&unresolved) {
+        let origin = policy.origin(Kind::BackendTlsPolicy, key, "spec.validation");
+        let consequence = match tls {
+            Ok(_) => "the others are used",
+            Err(_) => "requests to the Services that it targets are answered 500",
+        };
+        let found = Diagnostic::new(Severity::Error, "invalid-tls-policy", origin);
+        diagnostics.push(found.because(fault.message.clone(), consequence));
+    }
+    Policy {
+        key: key.clone(),
+        created: object.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |at| at.0.as_second()),
+        targets: services.map(target).collect(),
+        named: named(object, &key.namespace),
+        tls,
+        unresolved,
+        diagnostics,
+    }
+}
+
+fn verification(
+    policy: &BackendTlsPolicy,
+    namespace: &str,
+    inputs: Inputs<'_>,
+) -> (Result<Verified, Fault>, Option<Fault>) {
+    let validation = &policy.spec.validation;
+    let well_known = validation.well_known_ca_certificates.as_deref().filter(|name| !name.is_empty());
+    let references = &validation.ca_certificate_refs;
+    let keyed: Vec<_> = references.iter().map(|it| (it, ObjectKey::new(namespace, &it.name))).collect();
+    let all = keyed.iter().map(|(it, key)| Named { group: &it.group, kind: &it.kind, key });
+    let from = Referrer { kind: Kind::BackendTlsPolicy, namespace };
+    let (pem, faults) = authority::resolve_all(all, from, inputs, REASONS);
+    let unresolved = faults.into_iter().next();
+    let roots = match (pem, well_known) {
+        (Some(pem), None) => Ok(TrustedRoots::Pem(pem)),
+        (None, Some("System")) if references.is_empty() => Ok(TrustedRoots::System),
+        (None, None) if !references.is_empty() => {
+            Err(Fault::new("NoValidCACertificate", "none of caCertificateRefs leads to a certificate"))
+        }
+        (_, Some(other)) if other != "System" => {
+            Err(Fault::new("Invalid", format!("wellKnownCACertificates {other} is not known")))
+        }
+        (_, Some(_)) => {
+            Err(Fault::new("Invalid", "caCertificateRefs and wellKnownCACertificates exclude each other"))
+        }
+        (None, None) => {
+            Err(Fault::new("Invalid", "neither caCertificateRefs nor wellKnownCACertificates is there"))
+        }
+    };
+    let host: Arc<str> = validation.hostname.to_ascii_lowercase().into();
+    let tls = roots.and_then(|roots| {
+        let names = names(&host, &validation.subject_alt_names)?;
+        Ok((host, UpstreamVerification::Subject { roots, names }))
+    });
+    (tls, unresolved)
+}
+
+/// The names one of which a certificate must have: the hostname only where there are no others.
+fn names(host: &Arc<str>, alternatives: &[SubjectAltName]) -> Result<Vec<SubjectName>, Fault> {
+    if alternatives.is_empty() {
+        return Ok(vec![SubjectName::Dns(host.clone())]);
+    }
+    let name = |it: &SubjectAltName| match (&*it.type_, &it.hostname, &it.uri) {
+        ("Hostname", Some(name), _) => Ok(SubjectName::Dns(name.to_ascii_lowercase().into())),
+        ("URI", _, Some(uri)) => Ok(SubjectName::Uri(uri.as_str().into())),
+        (kind, _, _) => {
+            Err(Fault::new("Invalid", format!("an entry of subjectAltNames has no value of type \"{kind}\"")))
+        }
+    };
+    alternatives.iter().map(name).collect()
+}
+
+/// The policy for a port of a Service: of those for the port itself, else of those for all ports, the oldest.
+pub(crate) fn deciding<'t>(
+    targets: &'t Targets,
+    service: &ObjectKey,
+    port: Option<&str>,
+) -> Option<&'t ObjectKey> {
+    let first = |section: Option<Arc<str>>| targets.of(&(service.clone(), section)).next();
+    let own = port.and_then(|port| first(Some(port.into())));
+    own.or_else(|| first(None)).map(|(_, key)| key)
+}
+
+impl Policy {
+    /// The target that an older policy has.
+    pub(crate) fn conflict(&self, targets: &Targets) -> Option<Fault> {
+        let lost = self.targets.iter().find_map(|target| {
+            let (_, first) = targets.of(target).next()?;
+            (*first != self.key).then_some((target, first))
+        });
+        lost.map(|((service, section), first)| {
+            let port = section.as_ref().map(|port| format!(", port {port}")).unwrap_or_default();
+            let problem =
+                format!("the BackendTLSPolicy {first} is older and has the Service {}{port}", service.name);
+            Fault::new("Conflicted", problem)
+        })
+    }
+
+    /// What is said of it with regard to each Gateway that reaches its Services.
+    pub(crate) fn ancestors<'g>(
+        &self,
+        conflict: Option<&Fault>,
+        gateways: impl Iterator<Item = &'g ObjectKey>,
+    ) -> Vec<ParentStatus> {
+        let fault = conflict.or(self.tls.as_ref().err());
+        let conditions = vec![
+            Condition::of(ACCEPTED, fault, ("Accepted", "it decides how its Services are spoken to")),
+            Condition::of(
+                RESOLVED_REFS,
+                self.unresolved.as_ref(),
+                ("ResolvedRefs", "all that it refers to is there"),
+            ),
+        ];
+        let status = |gateway: &ObjectKey| ParentStatus {
+            parent: ParentReference {
+                group: Some(GROUP.to_owned()),
+                kind: Some("Gateway".to_owned()),
+                namespace: Some(gateway.namespace.to_string()),
+                name: gateway.name.to_string(),
+                ..ParentReference::default()
+            },
+            conditions: conditions.clone(),
+        };
+        gateways.take(MOST_ANCESTORS).map(status).collect()
+    }
+}

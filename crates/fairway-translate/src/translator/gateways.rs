@@ -1,0 +1,140 @@
+//! Takes what the Gateway API says into the configuration, in pieces, and notes which backends and certificates it uses: they have
+//! one owner, for Ingresses and Gateways.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_gateway::{Gateways, Pieces, Work as GatewayWork};
+use fairway_model::BackendKey;
+use imbl::OrdMap;
+
+use crate::translator::state::{BackendUser, CertificateUser, State};
+use crate::translator::work::Work;
+use fairway_objects::backend::BackendRef;
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use fairway_objects::resources::Resources;
+
+/// The translation of the Gateway API, and what it uses. A clone costs nothing.
+#[derive(Clone, Debug)]
+pub(super) struct GatewayStage {
+    gateways: Gateways,
+    /// The backends of each route.
+    backends: OrdMap<ObjectRef, Arc<BTreeSet<BackendKey>>>,
+    /// The Secrets whose certificates each listener shows.
+    certificates: OrdMap<Arc<str>, Arc<BTreeSet<ObjectKey>>>,
+}
+
+impl GatewayStage {
+    /// Before the first update.
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            gateways: Gateways::new(&options.gateways.controller),
+            backends: OrdMap::new(),
+            certificates: OrdMap::new(),
+        }
+    }
+
+    /// The translation.
+    pub(super) fn gateways(&self) -> &Gateways {
+        &self.gateways
+    }
+
+    /// Takes notice of everything.
+    pub(super) fn note_all(&mut self, resources: &Resources) -> GatewayWork {
+        self.gateways.note_all(resources)
+    }
+
+    /// Takes notice of what changed.
+    pub(super) fn note(&mut self, resources: &Resources, changed: &[ObjectRef]) -> GatewayWork {
+        self.gateways.note(resources, changed)
+    }
+
+    /// Makes what was noted, and marks the backends and certificates that it uses.
+    pub(super) fn make(
+        &mut self,
+        state: &mut State,
+        inputs: Inputs<'_>,
+        noted: GatewayWork,
+        work: &mut Work,
+    ) {
+        let certificates = &state.certificates;
+        let mut pieces = self.gateways.update(inputs, noted, &|key| certificates.certified(key));
+        for (route, backends) in std::mem::take(&mut pieces.backends) {
+            self.use_backends(state, &route, backends, work);
+        }
+        for (listener, secrets) in std::mem::take(&mut pieces.certificates) {
+            self.show(state, &listener, secrets, work);
+        }
+        state.take(pieces);
+        state.current.gateway = self.gateways.translation().clone();
+    }
+
+    fn use_backends(
+        &mut self,
+        state: &mut State,
+        route: &ObjectRef,
+        backends: Vec<BackendRef>,
+        work: &mut Work,
+    ) {
+        let user = BackendUser::Route(route.clone());
+        let after: BTreeSet<BackendKey> = backends.iter().map(|backend| backend.key.clone()).collect();
+        let before = self.backends.remove(route).unwrap_or_default();
+        for key in before.difference(&after) {
+            state.release_backend(&user, key, work);
+        }
+        for backend in backends {
+            state.use_backend(user.clone(), backend, work);
+        }
+        if !after.is_empty() {
+            self.backends.insert(route.clone(), Arc::new(after));
+        }
+    }
+
+    fn show(&mut self, state: &mut State, listener: &Arc<str>, after: BTreeSet<ObjectKey>, work: &mut Work) {
+        let user = CertificateUser::Listener(listener.clone());
+        let before = self.certificates.remove(listener).unwrap_or_default();
+        for secret in before.difference(&after) {
+            state.certificate_users.remove(secret, &user);
+        }
+        for secret in after.difference(&before) {
+            state.certificate_users.add(secret, user.clone());
+        }
+        work.certificates.extend(before.symmetric_difference(&after).cloned());
+        if !after.is_empty() {
+            self.certificates.insert(listener.clone(), Arc::new(after));
+        }
+    }
+}
+
+impl State {
+    /// Puts pieces into the configuration in the place of those that are there.
+    fn take(&mut self, pieces: Pieces) {
+        let config = &mut self.current.config;
+        for (name, listener) in pieces.listeners {
+            match listener {
+                Some(listener) => drop(config.listeners.insert(name, listener)),
+                None => drop(config.listeners.remove(&name)),
+            }
+        }
+        for (key, host) in pieces.hosts {
+            match host {
+                Some(host) if config.hosts.get(&key).is_some_and(|before| *before == host) => {}
+                Some(host) => drop(config.hosts.insert(key, host)),
+                None => drop(config.hosts.remove(&key)),
+            }
+        }
+        for (key, stream) in pieces.streams {
+            match stream {
+                Some(stream) if config.streams.get(&key).is_some_and(|before| *before == stream) => {}
+                Some(stream) => drop(config.streams.insert(key, stream)),
+                None => drop(config.streams.remove(&key)),
+            }
+        }
+        for (object, found) in pieces.diagnostics {
+            self.current.diagnostics.replace(Scope::Object(object), found);
+        }
+    }
+}

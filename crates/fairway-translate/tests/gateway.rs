@@ -1,0 +1,250 @@
+//! Objects of the Gateway API in, configuration, statuses and diagnostics out, as files:
+//! `gateway/<case>/{in.yaml,out.yaml}`, with `gateway/common.yaml` in front of each input.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test gateway` writes the second from what is translated now.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use fairway_model::{
+    Action, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference, Rule, TextMatch,
+    UpstreamVerification, VirtualHost, WeightedBackend,
+};
+use fairway_translate::{
+    Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, Translation, WantedGateway, translate,
+};
+use serde_json::{Map, Value, json};
+
+use support::{NOW, scene};
+
+#[test]
+fn every_case_gives_what_its_file_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway");
+    let common = fs::read_to_string(root.join("common.yaml")).unwrap();
+    let entries = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    cases.sort();
+    assert!(cases.len() >= 30, "only {} cases", cases.len());
+    let wrong: Vec<String> = cases.iter().filter_map(|case| check(&common, case).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+fn check(common: &str, case: &Path) -> Result<(), String> {
+    let scene = scene(&format!("{common}---\n{}", fs::read_to_string(case.join("in.yaml")).unwrap()));
+    let found = text(&translate(&scene.resources, &scene.options, NOW));
+    let file = case.join("out.yaml");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&file, &found).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    let first = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{}: line {}, found:\n{found}", case.display(), first.unwrap_or_default() + 1)),
+    }
+}
+
+/// What a reader wants to know of a translation: without the parts that are as always.
+fn text(translation: &Translation) -> String {
+    let config = &translation.config;
+    let statuses = &translation.gateway.statuses;
+    let statuses: Map<String, Value> = statuses
+        .iter()
+        .map(|(object, status)| (format!("{} {}", object.kind.name(), object.key), status_of(status)))
+        .filter(|(_, status)| *status != json!("served"))
+        .collect();
+    let wanted: Map<String, Value> = translation
+        .gateway
+        .wanted
+        .iter()
+        .filter_map(|(key, it)| Some((key.to_string(), wanted(it)?)))
+        .collect();
+    let certificates: Vec<_> = config.certificates.keys().map(|key| key.to_string()).collect();
+    let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
+    let mut all = json!({
+        "statuses": statuses,
+        "wanted": wanted,
+        "listeners": listeners(config),
+        "hosts": config.hosts.values().filter_map(|host| describe(host)).collect::<Map<_, _>>(),
+        "streams": streams(config),
+        "backends": backends(config),
+        "certificates": certificates,
+        "diagnostics": diagnostics,
+    });
+    all.as_object_mut().unwrap().retain(|_, value| !is_empty(value));
+    serde_saphyr::to_string(&all).unwrap()
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+}
+
+fn status_of(status: &ObjectStatus) -> Value {
+    match &status.own {
+        OwnStatus::Class(class) => conditions(&class.conditions),
+        OwnStatus::Gateway(gateway) => {
+            let addresses: Vec<_> = gateway.addresses.iter().map(|it| it.value.to_string()).collect();
+            let mut shown = json!({
+                "conditions": conditions(&gateway.conditions),
+                "addresses": addresses.join(", "),
+                "listeners": of_listeners(&gateway.listeners),
+            });
+            if gateway.attached_listener_sets > 0 {
+                shown["listener sets"] = json!(gateway.attached_listener_sets);
+            }
+            shown
+        }
+        OwnStatus::ListenerSet(set) => {
+            json!({"conditions": conditions(&set.conditions), "listeners": of_listeners(&set.listeners)})
+        }
+        OwnStatus::Route(parents) | OwnStatus::Policy(parents) => parents.iter().map(parent).collect(),
+    }
+}
+
+fn parent(status: &ParentStatus) -> Value {
+    let it = &status.parent;
+    let kind = it.kind.as_deref().map(|kind| format!("{kind} ")).unwrap_or_default();
+    let namespace = it.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let section = it.section_name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+    let port = it.port.map(|port| format!(" :{port}")).unwrap_or_default();
+    json!({format!("{kind}{namespace}{}{section}{port}", it.name): conditions(&status.conditions)})
+}
+
+fn of_listeners(listeners: &[ListenerStatus]) -> Value {
+    let one = |it: &ListenerStatus| {
+        let kinds: Vec<_> = it.kinds.iter().map(|kind| kind.name()).collect();
+        let about = format!("{}, {} of {}", it.name, it.attached_routes, kinds.join(" "));
+        json!({about: conditions(&it.conditions)})
+    };
+    listeners.iter().map(one).collect()
+}
+
+/// `served` where all is as it should be.
+fn conditions(conditions: &[Condition]) -> Value {
+    let usual = |it: &&Condition| match it.kind {
+        "Accepted" => it.holds && it.reason == "Accepted",
+        "Programmed" | "ResolvedRefs" | "SupportedVersion" => it.holds,
+        "Conflicted" => !it.holds,
+        _ => false,
+    };
+    let one = |it: &Condition| format!("{} {} {}: {}", it.kind, it.holds, it.reason, it.message);
+    let unusual: Vec<String> = conditions.iter().filter(|it| !usual(it)).map(one).collect();
+    if unusual.is_empty() { json!("served") } else { json!(unusual) }
+}
+
+/// What is more than ports.
+fn wanted(it: &WantedGateway) -> Option<Value> {
+    let address = |it: &fairway_translate::WantedAddress| {
+        format!("{} {}", it.kind.name(), it.value.as_deref().unwrap_or("any"))
+    };
+    let addresses: Vec<_> = it.addresses.iter().map(address).collect();
+    let all = json!({
+        "addresses": addresses,
+        "labels": it.labels,
+        "annotations": it.annotations,
+        "parameters": it.parameters,
+    });
+    let mut all = all.as_object().unwrap().clone();
+    all.retain(|_, value| !is_empty(value));
+    (!all.is_empty()).then_some(Value::Object(all))
+}
+
+fn listeners(config: &Config) -> Map<String, Value> {
+    let own = config.listeners.values().filter(|it| it.name.starts_with("gateway/"));
+    own.map(|it| {
+        let bind: Vec<_> = it.bind.iter().map(ToString::to_string).collect();
+        let mut line = format!("{:?} {} at {}", it.protocol, it.host, bind.join(" "));
+        if it.tls != ListenerTls::default() {
+            let shown: Vec<_> = it.tls.certificates.iter().map(|key| key.to_string()).collect();
+            line += &format!(", shows {}", shown.join(" "));
+            line +=
+                &it.tls.clients.as_ref().map(|it| format!(", clients {:?}", it.demand)).unwrap_or_default();
+        }
+        (it.name.to_string(), json!(line))
+    })
+    .collect()
+}
+
+fn describe(host: &VirtualHost) -> Option<(String, Value)> {
+    if !host.key.table.starts_with("gateway/") {
+        return None;
+    }
+    let rules: Vec<Value> = host.routes.iter().flat_map(|route| &route.rules).map(rule).collect();
+    let own = if host.falls_through { "" } else { " (of a listener)" };
+    Some((format!("{} {}{own}", host.key.table, host.key.host), json!(rules)))
+}
+
+fn rule(rule: &Rule) -> Value {
+    let matches: Vec<String> = rule.matches.iter().map(one_match).collect();
+    let to = match &rule.action {
+        Action::Forward(shares) => shares.iter().map(share).collect::<Vec<_>>().join(" or "),
+        Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
+    };
+    let line = format!("{} -> {to}", matches.join(" | "));
+    let mut more: Vec<Value> = rule.filters.iter().map(|it| json!(it)).collect();
+    if let Action::Forward(shares) = &rule.action {
+        let own = shares.iter().filter(|it| !it.filters.is_empty());
+        more.extend(own.map(|it| json!({it.backend.to_string(): it.filters})));
+    }
+    if rule.policy != Policy::default() {
+        more.push(
+            json!({"policy": [format!("{:?}", rule.policy.timeouts), format!("{:?}", rule.policy.retry)]}),
+        );
+    }
+    if more.is_empty() { json!(line) } else { json!({line: more}) }
+}
+
+fn one_match(of: &Match) -> String {
+    let path = match &of.path {
+        PathMatch::Exact(path) => format!("Exact {path}"),
+        PathMatch::Prefix(path) => format!("Prefix {path}"),
+        PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
+    };
+    let fields = |place: &str, fields: &[FieldMatch]| -> String {
+        let one = |field: &FieldMatch| match &field.value {
+            TextMatch::Exact(text) => format!(", {place} {} = {text}", field.name),
+            TextMatch::Regex(pattern) => format!(", {place} {} ~ {pattern}", field.name),
+        };
+        fields.iter().map(one).collect()
+    };
+    let method = of.method.as_ref().map(|method| format!(", {method}")).unwrap_or_default();
+    format!("{path}{method}{}{}", fields("header", &of.headers), fields("query", &of.query))
+}
+
+fn share(share: &WeightedBackend) -> String {
+    let invalid = if share.reference == Reference::Invalid { " (500)" } else { "" };
+    format!("{} x {}{invalid}", share.weight, share.backend)
+}
+
+fn streams(config: &Config) -> Map<String, Value> {
+    let one = |it: &fairway_model::StreamRoute| {
+        let to: Vec<_> = it.backends.iter().map(share).collect();
+        (format!("{} {}", it.key.table, it.key.host), json!(to.join(" or ")))
+    };
+    config.streams.values().map(|it| one(it)).collect()
+}
+
+fn backends(config: &Config) -> Map<String, Value> {
+    let one = |it: &fairway_model::Backend| {
+        let endpoints: Vec<_> = it.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
+        let mut line = format!("{:?} {}", it.protocol, endpoints.join(" "));
+        if let Some(tls) = &it.tls {
+            let verified = match &tls.verification {
+                UpstreamVerification::Subject { roots, names } => {
+                    let roots = if format!("{roots:?}").starts_with("Pem") { "PEM" } else { "System" };
+                    format!("{roots} {names:?}")
+                }
+                other => format!("{other:?}"),
+            };
+            let shown =
+                tls.client_certificate.as_ref().map(|key| format!(", shows {key}")).unwrap_or_default();
+            line += &format!(", TLS to {}, {verified}{shown}", tls.server_name.as_deref().unwrap_or("-"));
+        }
+        (it.key.to_string(), json!(line))
+    };
+    config.backends.values().map(|it| one(it)).collect()
+}

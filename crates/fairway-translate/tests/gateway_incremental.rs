@@ -1,0 +1,376 @@
+//! An update after an edit of Gateway API objects gives what a translation from scratch gives, whatever the edits,
+//! and costs what the edit is, not what there is.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
+mod support;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use fairway_translate::{
+    Change, Kind, ObjectKey, ObjectRef, Options, Places, Resources, Translator, translate,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use support::{NOW, object};
+
+const GROUP: &str = "gateway.networking.k8s.io/v1";
+
+/// The same certificates in all cases: making one takes long.
+static SECRETS: LazyLock<[Value; 2]> = LazyLock::new(|| {
+    ["a", "b"].map(|name| {
+        let wish = json!({"kind": "Certificate", "metadata": metadata("a", name, 0), "names": ["a.test"]});
+        match object(wish) {
+            fairway_translate::Object::Secret(secret) => {
+                let mut value = serde_json::to_value(&*secret).unwrap();
+                value["kind"] = json!("Secret");
+                value
+            }
+            _ => panic!("a certificate is a Secret"),
+        }
+    })
+});
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Set(Value),
+    Remove(Kind, ObjectKey),
+    Place(u16),
+}
+
+fn metadata(namespace: &str, name: &str, day: u32) -> Value {
+    let created = format!("2026-01-{:02}T00:00:00Z", day + 1);
+    json!({"name": name, "namespace": namespace, "creationTimestamp": created, "generation": 1})
+}
+
+fn namespace() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b"])
+}
+
+fn host() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["", "a.test", "*.test", "x.a.test", "*.a.test"])
+}
+
+fn listener(at: usize) -> impl Strategy<Value = Value> {
+    let protocol = prop::sample::select(vec!["HTTP", "HTTP", "HTTPS", "TLS", "TCP"]);
+    let from = prop::sample::select(vec!["Same", "All", "Selector"]);
+    let secret = prop::sample::select(vec![("a", "a"), ("a", "b"), ("a", "gone"), ("b", "a")]);
+    (protocol, from, secret, host(), 80..82_u16).prop_map(move |(protocol, from, (namespace, secret), host, port)| {
+        let allowed = json!({"namespaces": {"from": from, "selector": {"matchLabels": {"team": "red"}}}});
+        let mut listener =
+            json!({"name": format!("l{at}"), "port": port, "protocol": protocol, "allowedRoutes": allowed});
+        if !host.is_empty() && protocol != "TCP" {
+            listener["hostname"] = json!(host);
+        }
+        let certificates = json!([{"name": secret, "namespace": namespace}]);
+        match protocol {
+            "HTTPS" => listener["tls"] = json!({"certificateRefs": certificates}),
+            "TLS" if secret == "b" => listener["tls"] = json!({"mode": "Passthrough"}),
+            "TLS" => listener["tls"] = json!({"certificateRefs": certificates}),
+            _ => {}
+        }
+        listener
+    })
+}
+
+fn listeners() -> impl Strategy<Value = Value> {
+    (1..3_usize).prop_flat_map(|count| {
+        (0..count).map(listener).collect::<Vec<_>>().prop_map(|listeners| json!(listeners))
+    })
+}
+
+fn gateway() -> impl Strategy<Value = Value> {
+    let class = prop::sample::select(vec!["c0", "c0", "c1"]);
+    let sets = prop::sample::select(vec!["None", "Same", "All"]);
+    let client = prop::sample::select(vec![None, Some("a"), Some("gone")]);
+    (0..2_u32, class, sets, client, listeners()).prop_map(|(at, class, sets, client, listeners)| {
+        let mut spec = json!({"gatewayClassName": class, "listeners": listeners,
+                              "allowedListeners": {"namespaces": {"from": sets}}});
+        if let Some(secret) = client {
+            spec["tls"] = json!({"backend": {"clientCertificateRef": {"name": secret}}});
+        }
+        json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", &format!("g{at}"), at), "spec": spec})
+    })
+}
+
+fn set() -> impl Strategy<Value = Value> {
+    (0..2_u32, 0..2_u32, namespace(), listeners()).prop_map(|(at, parent, namespace, listeners)| {
+        let spec =
+            json!({"parentRef": {"name": format!("g{parent}"), "namespace": "a"}, "listeners": listeners});
+        let metadata = metadata(namespace, &format!("s{at}"), 1 - at);
+        json!({"apiVersion": GROUP, "kind": "ListenerSet", "metadata": metadata, "spec": spec})
+    })
+}
+
+fn parent() -> impl Strategy<Value = Value> {
+    let section = prop::sample::select(vec![None, None, Some("l0"), Some("l1")]);
+    (0..2_u32, namespace(), any::<bool>(), section).prop_map(|(at, namespace, set, section)| {
+        let mut parent = match set {
+            true => json!({"kind": "ListenerSet", "name": format!("s{at}"), "namespace": namespace}),
+            false => json!({"name": format!("g{at}"), "namespace": "a"}),
+        };
+        if let Some(section) = section {
+            parent["sectionName"] = json!(section);
+        }
+        parent
+    })
+}
+
+fn backend() -> impl Strategy<Value = Value> {
+    (0..2_u32, namespace())
+        .prop_map(|(at, namespace)| json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}))
+}
+
+/// The same Gateway or ListenerSet with another status.
+fn with_status(mut value: Value, status: u32) -> Value {
+    value["metadata"]["resourceVersion"] = json!(status.to_string());
+    value["status"] = json!({"conditions": []});
+    value
+}
+
+fn route() -> impl Strategy<Value = Value> {
+    let kind = prop::sample::select(vec!["HTTPRoute", "HTTPRoute", "GRPCRoute", "TLSRoute"]);
+    let path = prop::sample::select(vec!["/", "/a", "/("]);
+    let parents = prop::collection::vec(parent(), 0..3);
+    (0..3_u32, kind, namespace(), parents, host(), backend(), path).prop_map(
+        |(at, kind, namespace, parents, host, backend, path)| {
+            let mut rule = json!({"backendRefs": [backend]});
+            if kind == "HTTPRoute" {
+                let kind = if path == "/(" { "RegularExpression" } else { "PathPrefix" };
+                rule["matches"] = json!([{"path": {"type": kind, "value": path}}]);
+            }
+            let mut spec = json!({"parentRefs": parents, "rules": [rule]});
+            if !host.is_empty() {
+                spec["hostnames"] = json!([host]);
+            }
+            let metadata = metadata(namespace, &format!("r{at}"), at);
+            json!({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec})
+        },
+    )
+}
+
+fn other() -> impl Strategy<Value = Value> {
+    let kind = prop::sample::select(vec!["HTTPRoute", "GRPCRoute", "Gateway", "ListenerSet"]);
+    let controller = prop::sample::select(vec!["fairway.dev/gateway-controller", "example.com/other"]);
+    let team = prop::sample::select(vec!["red", "blue"]);
+    let ca = prop::sample::select(vec!["ca", "gone"]);
+    prop_oneof![
+        (kind, namespace(), namespace()).prop_map(|(kind, from, to)| {
+            let spec = json!({
+                "from": [{"group": "gateway.networking.k8s.io", "kind": kind, "namespace": from}],
+                "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}],
+            });
+            json!({"apiVersion": GROUP, "kind": "ReferenceGrant", "metadata": metadata(to, kind, 0), "spec": spec})
+        }),
+        controller.prop_map(|controller| {
+            let metadata = json!({"name": "c0"});
+            json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": metadata,
+                   "spec": {"controllerName": controller}})
+        }),
+        (namespace(), team).prop_map(|(name, team)| {
+            json!({"kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}})
+        }),
+        (0..2_u32, namespace(), any::<bool>()).prop_map(|(at, namespace, named)| {
+            let name = if named { "web" } else { "" };
+            json!({"kind": "Service", "metadata": metadata(namespace, &format!("v{at}"), 0),
+                   "spec": {"ports": [{"port": 80, "name": name}]}})
+        }),
+        (0..2_u32, 0..2_u32, namespace(), any::<bool>(), ca).prop_map(|(at, service, namespace, section, ca)| {
+            let mut target = json!({"group": "", "kind": "Service", "name": format!("v{service}")});
+            if section {
+                target["sectionName"] = json!("web");
+            }
+            let validation =
+                json!({"hostname": "v.test", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": ca}]});
+            json!({"apiVersion": GROUP, "kind": "BackendTLSPolicy", "metadata": metadata(namespace, &format!("p{at}"), at),
+                   "spec": {"targetRefs": [target], "validation": validation}})
+        }),
+        namespace().prop_map(|namespace| {
+            let pem = SECRETS[0]["data"]["ca.crt"].clone();
+            let pem = if pem.is_null() { SECRETS[0]["stringData"]["ca.crt"].clone() } else { pem };
+            json!({"kind": "ConfigMap", "metadata": metadata(namespace, "ca", 0), "data": {"ca.crt": pem}})
+        }),
+        (0..2_usize).prop_map(|at| SECRETS[at].clone()),
+    ]
+}
+
+fn removal() -> impl Strategy<Value = Edit> {
+    let kinds = vec![
+        (Kind::Gateway, "g"),
+        (Kind::ListenerSet, "s"),
+        (Kind::HttpRoute, "r"),
+        (Kind::GrpcRoute, "r"),
+        (Kind::TlsRoute, "r"),
+        (Kind::Service, "v"),
+        (Kind::BackendTlsPolicy, "p"),
+    ];
+    (prop::sample::select(kinds), 0..3_u32, namespace()).prop_map(|((kind, prefix), at, namespace)| {
+        Edit::Remove(kind, ObjectKey::new(namespace, &format!("{prefix}{at}")))
+    })
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        3 => (gateway(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
+        3 => (set(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
+        5 => route().prop_map(Edit::Set),
+        3 => other().prop_map(Edit::Set),
+        2 => removal(),
+        1 => Just(Edit::Remove(Kind::GatewayClass, ObjectKey::new("", "c0"))),
+        1 => Just(Edit::Remove(Kind::Secret, ObjectKey::new("a", "a"))),
+        1 => (0..4_u16).prop_map(Edit::Place),
+    ]
+}
+
+fn change(edit: &Edit) -> Change {
+    use fairway_translate::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+    match edit {
+        Edit::Set(value) => Change::Set(object(value.clone()), None),
+        Edit::Remove(kind, key) => Change::Remove(ObjectRef::new(*kind, key.clone())),
+        Edit::Place(at) => {
+            let bind = vec![std::net::SocketAddr::from(([0, 0, 0, 0], 30_000 + at))];
+            let state = if *at == 3 { PortState::Pending } else { PortState::Bound };
+            let addresses = vec![Address { kind: AddressKind::Ip, value: format!("10.0.0.{at}").into() }];
+            let placement = Placement {
+                addresses: Addresses::Assigned(addresses),
+                ports: [(80, PortPlacement { bind, state })].into(),
+            };
+            let gateway = ObjectKey::new("a", &format!("g{}", at % 2));
+            Change::Placed { gateway, placement: (*at != 2).then(|| placement.into()) }
+        }
+    }
+}
+
+fn options(fixed: bool) -> Options {
+    let mut options = Options::default();
+    if fixed {
+        options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
+    }
+    options
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_update_gives_what_a_translation_from_scratch_gives(
+        fixed: bool,
+        batches in prop::collection::vec(prop::collection::vec(edit(), 1..6), 1..12),
+    ) {
+        let options = options(fixed);
+        let (mut resources, mut translator) = (Resources::default(), Translator::new(options.clone()));
+        let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                           "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+        resources.apply(Change::Set(object(class), None));
+        for secret in &*SECRETS {
+            resources.apply(Change::Set(object(secret.clone()), None));
+        }
+        translator.update(&resources, &[], NOW);
+        for batch in batches {
+            let mut changed = Vec::new();
+            for edit in &batch {
+                let change = change(edit);
+                changed.push(change.reference());
+                resources.apply(change);
+            }
+            let updated = translator.update(&resources, &changed, NOW);
+            let scratch = translate(&resources, &options, NOW);
+            prop_assert_eq!(&updated.gateway, &scratch.gateway);
+            prop_assert_eq!(&updated.config, &scratch.config);
+            prop_assert_eq!(&updated.diagnostics, &scratch.diagnostics);
+        }
+    }
+}
+
+fn thread_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(spent).unwrap()
+}
+
+fn set_of(at: usize) -> Value {
+    let listeners = json!([{"name": "l", "port": 80, "protocol": "HTTP", "hostname": format!("s{at}.test")}]);
+    json!({"apiVersion": GROUP, "kind": "ListenerSet", "metadata": metadata("a", &format!("s{at}"), 0),
+           "spec": {"parentRef": {"name": "g0"}, "listeners": listeners}})
+}
+
+fn route_of(at: usize, path: &str, to_set: bool) -> Value {
+    let parent = match to_set {
+        true => json!({"kind": "ListenerSet", "name": format!("s{at}")}),
+        false => json!({"name": "g0"}),
+    };
+    let rule = json!({"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "v0", "port": 80}]});
+    let mut spec = json!({"parentRefs": [parent], "rules": [rule]});
+    if !to_set {
+        spec["hostnames"] = json!([format!("h{at}.test")]);
+    }
+    json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata("a", &format!("r{at}"), 0), "spec": spec})
+}
+
+/// The least CPU time of a change of one route among `count`, each with a ListenerSet of its own or all at the
+/// Gateway.
+fn cost_of_a_route(count: usize, sets: bool) -> Duration {
+    let mut resources = Resources::default();
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let gateway = json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", "g0", 0), "spec": {
+        "gatewayClassName": "c0", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        "allowedListeners": {"namespaces": {"from": "All"}}}});
+    let service =
+        json!({"kind": "Service", "metadata": metadata("a", "v0", 0), "spec": {"ports": [{"port": 80}]}});
+    for value in [class, gateway, service] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    for at in 0..count {
+        if sets {
+            resources.apply(Change::Set(object(set_of(at)), None));
+        }
+        resources.apply(Change::Set(object(route_of(at, "/", sets)), None));
+    }
+    let mut translator = Translator::new(options(true));
+    let first = translator.update(&resources, &[], NOW);
+    assert!(first.config.hosts.len() >= count, "{}", first.config.hosts.len());
+    let mut least = Duration::MAX;
+    for at in 0..50 {
+        let change = Change::Set(object(route_of(at * 97 % count, "/other", sets)), None);
+        let changed = [change.reference()];
+        resources.apply(change);
+        let began = thread_time();
+        let updated = translator.update(&resources, &changed, NOW);
+        least = least.min(thread_time() - began);
+        assert_ne!(updated.config, first.config);
+    }
+    least
+}
+
+#[test]
+fn a_status_that_is_written_changes_nothing_but_its_version() {
+    let mut resources = Resources::default();
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let gateway = json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", "g0", 0), "spec": {
+        "gatewayClassName": "c0", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}});
+    for value in [class, gateway.clone()] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    let mut translator = Translator::new(options(true));
+    let first = translator.update(&resources, &[], NOW);
+    let written = Change::Set(object(with_status(gateway, 7)), None);
+    let changed = [written.reference()];
+    resources.apply(written);
+    let second = translator.update(&resources, &changed, NOW);
+    assert_eq!(first.config, second.config);
+    let status = &second.gateway.statuses[&changed[0]];
+    assert_eq!((&*status.version, &status.own), ("7", &first.gateway.statuses[&changed[0]].own));
+}
+
+#[test]
+fn a_change_of_one_route_among_many_costs_what_it_costs_among_few() {
+    for sets in [false, true] {
+        let (few, many) = (cost_of_a_route(200, sets), cost_of_a_route(4_000, sets));
+        println!("with ListenerSets: {sets}; one of 200: {few:?}, one of 4,000: {many:?}");
+        // Were it proportional, it would be twenty times as much.
+        assert!(many < few * 5, "one change among 200 took {few:?}, among 4,000 {many:?}");
+    }
+}
