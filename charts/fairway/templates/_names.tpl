@@ -66,6 +66,10 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- default (include "fairway.fullname" .) .Values.status.electionId -}}
 {{- end -}}
 
+{{- define "fairway.portsList" -}}
+{{- printf "%s-gateway-ports" (include "fairway.electionId" .) -}}
+{{- end -}}
+
 {{- define "fairway.webhookSecret" -}}
 {{- default (printf "%s-webhook" (include "fairway.fullname" .)) .Values.webhook.existingSecret -}}
 {{- end -}}

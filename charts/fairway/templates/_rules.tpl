@@ -21,6 +21,33 @@
   resources: [events]
   verbs: [create, patch]
 {{- end }}
+{{- if .Values.gatewayApi.enabled }}
+{{ include "fairway.rules.gateways" . }}
+{{- end }}
+{{- end -}}
+
+{{/* What Gateway API adds where its objects are served: each Gateway has a Service and EndpointSlices beside it. */}}
+{{- define "fairway.rules.gateways" -}}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, referencegrants, backendtlspolicies]
+  verbs: [get, list, watch]
+{{- if .Values.status.enabled }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources:
+    - gateways/status
+    - listenersets/status
+    - httproutes/status
+    - grpcroutes/status
+    - tlsroutes/status
+    - backendtlspolicies/status
+  verbs: [update, patch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, patch, delete]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [create, update, delete]
+{{- end }}
 {{- end -}}
 
 {{- define "fairway.rules.secrets" -}}
@@ -34,10 +61,20 @@
 - apiGroups: [networking.k8s.io]
   resources: [ingressclasses]
   verbs: [get, list, watch]
-{{- if .Values.watch.namespaceSelector }}
+{{- if or .Values.watch.namespaceSelector .Values.gatewayApi.enabled }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]
+{{- end }}
+{{- if .Values.gatewayApi.enabled }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses]
+  verbs: [get, list, watch]
+{{- if .Values.status.enabled }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses/status]
+  verbs: [update, patch]
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -54,6 +91,32 @@
   resources: [leases]
   resourceNames: [{{ include "fairway.electionId" . }}]
   verbs: [get, update, patch]
+{{- end }}
+{{- if .Values.gatewayApi.enabled }}
+{{ include "fairway.rules.ports" . }}
+{{- end }}
+{{- end -}}
+
+{{/* The list of the ports that Gateways have in the pods, and the pods that Gateways lead to. */}}
+{{- define "fairway.rules.ports" -}}
+{{- $watched := or (not .Values.watch.namespaces) (has .Release.Namespace .Values.watch.namespaces) -}}
+{{- if not $watched -}}
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "fairway.portsList" . }}]
+  verbs: [get, list, watch]
+{{- end }}
+{{- if .Values.status.enabled }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "fairway.portsList" . }}]
+  verbs: [update, patch]
 {{- end }}
 {{- end -}}
 

@@ -89,7 +89,8 @@ func decodeOne(document []byte) (*Object, error) {
 		return nil, nil
 	}
 	object := &Object{Kind: tree.GetKind(), Namespace: tree.GetNamespace(), Name: tree.GetName(), Typed: &tree}
-	if tree.GroupVersionKind().Group == "monitoring.coreos.com" {
+	switch tree.GroupVersionKind().Group {
+	case "monitoring.coreos.com", "gateway.networking.k8s.io", "apiextensions.k8s.io":
 		return object, nil
 	}
 	typed, err := scheme.Scheme.New(tree.GroupVersionKind())

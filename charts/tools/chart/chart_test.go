@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,14 @@ var variants = map[string][]string{
 	"labels of everything": {
 		`commonLabels={"team":"edge"}`, `labels={"c":"d"}`, `annotations={"a":"b"}`, `webhook.enabled=true`,
 		`autoscaling.enabled=true`, `metrics.service.enabled=true`, `networkPolicy.enabled=true`,
+		`gatewayApi={"enabled":true,"gatewayClass":{"enabled":true}}`,
 	},
+	"Gateway API": {
+		`gatewayApi={"enabled":true,"crds":{"install":true},"gatewayClass":{"enabled":true,"name":"edge","annotations":{"a":"b"}}}`,
+		`networkPolicy.enabled=true`,
+	},
+	"Gateway API in listed namespaces": {`gatewayApi.enabled=true`, `watch.namespaces=["a"]`},
+	"Gateway API in shadow mode":       {`gatewayApi.enabled=true`, `status.enabled=false`},
 	"an internal Service only": {
 		`service.enabled=false`,
 		`internalService={"enabled":true,"annotations":{"a":"b"},"ports":{"http":null,"https":8443},"nodePorts":{"https":30443}}`,
@@ -380,6 +388,29 @@ func watched(namespace string) []string {
 	}
 }
 
+// gateways are the permissions where Gateways are served, those of Ingresses left out.
+func gateways(namespace string) []string {
+	group := namespace + " gateway.networking.k8s.io/"
+	found := []string{
+		group + "referencegrants get list watch",
+		namespace + " services create patch delete",
+		namespace + " discovery.k8s.io/endpointslices create update delete",
+	}
+	for _, kind := range []string{"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies"} {
+		found = append(found, group+kind+" get list watch", group+kind+"/status update patch")
+	}
+	return found
+}
+
+// classes are the permissions for Gateway API that no Role can give, and those in the namespace of the release.
+var classes = []string{
+	"* namespaces get list watch",
+	"* gateway.networking.k8s.io/gatewayclasses get list watch",
+	"* gateway.networking.k8s.io/gatewayclasses/status update patch",
+	"edge configmaps create",
+	"edge configmaps[fairway-gateway-ports] update patch",
+}
+
 var own = []string{
 	"* networking.k8s.io/ingressclasses get list watch",
 	"edge pods get list",
@@ -417,6 +448,24 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 			[]string{`watch.namespaceSelector="a=b"`},
 			[][]string{own, watched("*"), {"*" + secrets, "* namespaces get list watch"}},
 		},
+		"Gateway API": {
+			[]string{`gatewayApi.enabled=true`},
+			[][]string{own, watched("*"), {"*" + secrets}, gateways("*"), classes},
+		},
+		"Gateway API in listed namespaces": {
+			[]string{`gatewayApi.enabled=true`, `watch.namespaces=["a"]`},
+			[][]string{own, watched("a"), gateways("a"), classes, {
+				"a" + secrets, "edge configmaps[fairway] get list watch", "edge services[fairway] get list watch",
+				"edge configmaps[fairway-gateway-ports] get list watch", "edge discovery.k8s.io/endpointslices get list watch",
+			}},
+		},
+		"Gateway API in shadow mode": {
+			[]string{`gatewayApi.enabled=true`, `status.enabled=false`},
+			[][]string{own[:2], classes[:2], slices.DeleteFunc(slices.Concat(watched("*"), gateways("*")), func(rule string) bool {
+				return strings.Contains(rule, "status") || strings.Contains(rule, "events") ||
+					strings.Contains(rule, "create")
+			}), {"*" + secrets}},
+		},
 		"no address to publish": {
 			[]string{`service.enabled=false`},
 			[][]string{own, slices.DeleteFunc(watched("*"), func(rule string) bool {
@@ -439,6 +488,71 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 				t.Errorf("missing: %v", sets.List(less))
 			}
 		})
+	}
+}
+
+func TestTheCRDsOfGatewayAPIComeOnRequestAndAreOfOneVersion(t *testing.T) {
+	include := func(install string) []Object {
+		manifests, err := Helm("template", "fairway", Path("charts", "fairway"), "--include-crds", "--set-json", "gatewayApi.crds.install="+install)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Decode(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objects
+	}
+	version := "v" + first(t, "appVersion: ", "charts", "fairway", "charts", "gateway-api-crds", "Chart.yaml")
+	if pinned := first(t, "\tsigs.k8s.io/gateway-api ", "conformance", "gateway", "go.mod"); pinned != version {
+		t.Errorf("the suite is of %s, the CRDs of the chart of %s: run `make gateway-crds`", pinned, version)
+	}
+	kinds := sets.New[string]()
+	for _, object := range include("true") {
+		if object.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		definition := object.Typed.(*unstructured.Unstructured)
+		names, _, err := unstructured.NestedMap(definition.Object, "spec", "names")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds.Insert(names["plural"].(string))
+		about := definition.GetAnnotations()
+		if about["gateway.networking.k8s.io/bundle-version"] != version || about["gateway.networking.k8s.io/channel"] != "standard" {
+			t.Errorf("%s is not of the standard channel of %s: %v", object.Name, version, about)
+		}
+	}
+	for rule := range permissions(render(t, `gatewayApi.enabled=true`)) {
+		if _, resource, found := strings.Cut(rule, " gateway.networking.k8s.io/"); found {
+			if kind, _, _ := strings.Cut(strings.Fields(resource)[0], "/"); !kinds.Has(kind) {
+				t.Errorf("a permission for %s, which no CRD of the chart has", kind)
+			}
+		}
+	}
+	if kinds.Len() < 8 {
+		t.Errorf("only %v", sets.List(kinds))
+	}
+	for _, object := range include("false") {
+		if object.Kind == "CustomResourceDefinition" || strings.Contains(object.Name, "gateway") {
+			t.Errorf("by default there is %s %s", object.Kind, object.Name)
+		}
+	}
+}
+
+func TestGatewaysLeadToThePodsThroughAServiceThatKubernetesKeeps(t *testing.T) {
+	values := variants["Gateway API"]
+	objects := render(t, values...)
+	if class := tree(t, objects, "GatewayClass"); fmt.Sprint(class["spec"]) != "map[controllerName:fairway.dev/gateway-controller]" {
+		t.Errorf("%v", class["spec"])
+	}
+	kept := services(t, values...)["fairway-gateways"]
+	pods := one[appsv1.Deployment](t, objects).Spec.Selector.MatchLabels
+	if kept == nil || kept.Spec.ClusterIP != corev1.ClusterIPNone || !maps.Equal(kept.Spec.Selector, pods) || kept.Spec.PublishNotReadyAddresses {
+		t.Errorf("%v", kept)
+	}
+	if services(t)["fairway-gateways"] != nil {
+		t.Error("the Service is there without gatewayApi.enabled")
 	}
 }
 
