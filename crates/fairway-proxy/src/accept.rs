@@ -35,6 +35,9 @@ use fairway_metrics::Fault;
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);
 
+/// Connections that are accepted before those that are open have their turn: many may come at once.
+const ACCEPTED_IN_A_TURN: u32 = 16;
+
 /// What is sent where one connection too many arrives.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
@@ -130,14 +133,22 @@ async fn accept<N: Network>(
     (port, socket): (PortId, TcpListener),
     mut closed: oneshot::Receiver<Infallible>,
 ) {
+    let mut accepted_now = 0;
     loop {
+        if accepted_now == ACCEPTED_IN_A_TURN {
+            accepted_now = 0;
+            tokio::task::yield_now().await;
+        }
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = worker.draining() => break,
             _ = &mut closed => break,
         };
         match accepted {
-            Ok((stream, address)) => admit(&worker, port, address, stream),
+            Ok((stream, address)) => {
+                accepted_now += 1;
+                admit(&worker, port, address, stream);
+            }
             Err(error) if Shortage::of(&error).is_some() => {
                 worker.counters.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
@@ -280,4 +291,48 @@ fn refuse(stream: &TcpStream) {
 
 fn reserve() -> io::Result<File> {
     File::open("/dev/null")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use crate::testing::{Meeting, Stage, on_stage};
+
+    /// How many of them the other side has closed.
+    fn closed(connections: &[std::net::TcpStream]) -> usize {
+        let is_closed = |stream: &&std::net::TcpStream| match stream.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        connections.iter().filter(is_closed).count()
+    }
+
+    #[tokio::test]
+    async fn connections_that_come_at_once_are_accepted_in_turns_with_what_others_do() {
+        on_stage(async {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let address = socket.local_addr().unwrap();
+            let connect = |_| std::net::TcpStream::connect(address).unwrap();
+            let waiting: Vec<_> = (0..100).map(connect).collect();
+            waiting.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+            let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
+            let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
+            let (_open, ends) = oneshot::channel();
+            // Of a port that is gone: who is accepted there is closed at once.
+            let port = (PortId(77), TcpListener::from_std(socket).unwrap());
+            tokio::task::spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            while closed(&waiting) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let first = closed(&waiting);
+            assert!(first <= 2 * ACCEPTED_IN_A_TURN as usize, "{first} were accepted in a row");
+            while closed(&waiting) < waiting.len() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
 }

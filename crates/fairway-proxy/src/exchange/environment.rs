@@ -24,6 +24,15 @@ pub(crate) struct ClientSide<D> {
     pub(crate) peer: Peer,
     /// Requests of the connection before this one.
     pub(crate) served: u64,
+    /// Answers that Fairway made since the client last waited for one.
+    pub(crate) own_answers: u16,
+}
+
+impl<D> ClientSide<D> {
+    /// Of a connection, or a part of one, that begins.
+    pub(crate) fn new(down: D, peer: Peer) -> Self {
+        Self { down, deadline: Deadline::unset(), peer, served: 0, own_answers: 0 }
+    }
 }
 
 /// What becomes of the connection.

@@ -23,6 +23,10 @@ use fairway_sides::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 /// How long the client may take to receive an answer that Fairway made.
 const OWN_ANSWER: Duration = Duration::from_secs(10);
 
+/// Answers that Fairway makes on a connection whose client always has the next request there before the answer. Most of
+/// such requests cost their sender almost nothing: they have no endpoint to reach.
+const OWN_ANSWERS_AHEAD: u16 = 100;
+
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
@@ -164,11 +168,13 @@ async fn finish<N: Network, D: Downstream>(
     intake: &Intake,
     record: &mut Record<'_>,
 ) -> Ending {
+    client_side.own_answers = client_side.own_answers.saturating_add(1);
     // The rest of a body that did not come in time may come yet: no request may begin behind it (RFC 9110 §15.5.9).
     let persistence = match record.fault {
         Some(Fault::ClientTimeout) => Persistence::Close,
         // Its own descriptor is one that is missing.
         Some(Fault::LocalShortage) => Persistence::Close,
+        _ if client_side.own_answers >= OWN_ANSWERS_AHEAD => Persistence::Close,
         _ => persistence(worker, client_side, intake),
     };
     if !send(client_side, buffers, (intake.version, intake.method, persistence), record).await {
