@@ -34,6 +34,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::campaign::Campaign;
+use crate::crosscheck::Rounds;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
@@ -138,9 +139,12 @@ struct CrosscheckArguments {
     /// Peers, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "fairway,nginx,haproxy")]
     peers: Vec<String>,
-    /// Requests of a run; of each peer there are two with each generator.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    /// Requests of a run.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     requests: u64,
+    /// Runs of the generator for each peer and scenario, each between two of h2load.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=200))]
+    rounds: u32,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
@@ -155,7 +159,8 @@ fn crosscheck(arguments: &CrosscheckArguments) -> anyhow::Result<()> {
     let effort = Effort { blocks: 1, seconds: 60.0 };
     let conditions = pinning::possible(Pin::Apart, Idle::Sleep);
     let campaign = Campaign::prepare(&arguments.peers, &binaries(&arguments.fairway)?, effort, conditions)?;
-    let crosscheck = crosscheck::run(campaign, &scenarios, arguments.requests)?;
+    let rounds = Rounds { rounds: arguments.rounds, requests: arguments.requests };
+    let crosscheck = crosscheck::run(campaign, &scenarios, rounds)?;
     crosscheck.print();
     write(&crosscheck, &arguments.out)?;
     crosscheck.verdict()
