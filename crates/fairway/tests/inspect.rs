@@ -70,8 +70,10 @@ fn a_report_as_json_has_the_same() {
     let text = moving(&["--report", "--output", "json"]);
     let json = text.strip_suffix("exit code 1\n").unwrap();
     let report: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert_eq!(report["summary"]["ingresses"], 2);
+    assert_eq!(report["summary"]["ingresses"], 3);
     assert_eq!(report["summary"]["refused"], 1);
+    assert_eq!(report["shared"][0]["service"], "Service shop/main port 80");
+    assert_eq!(report["shared"][0]["ended_by_strict"][0]["on"], "shop/wide");
     assert_eq!(report["ingresses"][1]["ingress"], "shop/web");
     assert_eq!(report["ingresses"][1]["annotations"][0]["instead"][0][0], "fairway.dev/deny");
 }
