@@ -11,4 +11,6 @@ mod user;
 mod value;
 
 pub use clock::WallClock;
-pub use line::{Amounts, Certificate, Connection, Line, Parties, Process, Target, Tls, Upstream, argument};
+pub use line::{
+    Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, argument,
+};
