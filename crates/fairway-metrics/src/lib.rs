@@ -20,4 +20,4 @@ pub use fault::{Fault, Party};
 pub use http2::Events;
 pub use process::write_spent;
 pub use sample::{Gauges, Sample};
-pub use text::{write as write_text, write_cpu, write_memory, write_spread};
+pub use text::{Text, write_cpu, write_memory, write_spread};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::http2::Event;
 use crate::reason::Reason;
-use crate::series::Series;
+use crate::series::AllSeries;
 
 /// What a worker counted until now.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ pub struct Sample {
     /// Of connections of HTTP/2 to endpoints.
     pub upstream_http2: BTreeMap<Event, u64>,
     /// Requests by their labels.
-    pub series: Vec<Series>,
+    pub series: AllSeries,
 }
 
 /// What a worker holds now.
@@ -76,6 +76,6 @@ impl Sample {
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);
         self.gauges.shedding_workers += other.gauges.shedding_workers;
         self.open_connections += other.open_connections;
-        self.series.extend(other.series);
+        self.series.merge(other.series);
     }
 }

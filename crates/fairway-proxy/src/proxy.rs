@@ -18,7 +18,7 @@ use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::worker::{Neighbours, SharedGuards};
-use fairway_metrics::{Sample, write_cpu, write_memory, write_spent, write_spread, write_text};
+use fairway_metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
 use fairway_tls::IdentityError;
 use fairway_tls::ServerTls;
 
@@ -139,9 +139,9 @@ impl Proxy {
 }
 
 impl ProxyHandle {
-    /// Everything the workers counted, in the Prometheus text format. The metrics of ingress-nginx have the labels of
-    /// `identity` as well: text like `controller_pod="a",controller_class="b"`.
-    pub async fn metrics_text(&self, identity: &str) -> String {
+    /// Everything the workers counted, in the Prometheus text format, in pieces that are written when they are asked for. The
+    /// metrics of ingress-nginx have the labels of `identity` as well: text like `controller_pod="a",controller_class="b"`.
+    pub async fn metrics(&self, identity: &str) -> Text {
         let (mut sum, mut cpu) = (Sample::default(), Vec::with_capacity(self.workers.len()));
         for (index, worker) in self.workers.iter().enumerate() {
             let (reply, sample) = oneshot::channel();
@@ -153,12 +153,12 @@ impl ProxyHandle {
                 sum.merge(sample);
             }
         }
-        let mut text = String::new();
-        write_text(sum, identity, &mut text);
-        write_memory(self.memory.figures(), &mut text);
-        write_spread(&self.spread.counts(), &mut text);
-        write_cpu(&cpu, &mut text);
-        write_spent(&Spent::by_process(), self.started, identity, &mut text);
+        let mut text = Text::of(sum, identity);
+        let beginning = text.beginning();
+        write_memory(self.memory.figures(), beginning);
+        write_spread(&self.spread.counts(), beginning);
+        write_cpu(&cpu, beginning);
+        write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
     }
 

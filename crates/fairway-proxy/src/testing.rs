@@ -33,7 +33,7 @@ use crate::peer::{Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
-use fairway_metrics::write_text;
+use fairway_metrics::Text;
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
 use fairway_tls::SelfSigned;
@@ -324,9 +324,7 @@ impl Stage {
 
     /// All metrics, as text.
     pub(crate) fn metrics(&self) -> String {
-        let mut text = String::new();
-        write_text(self.worker.sample(), "", &mut text);
-        text
+        Text::of(self.worker.sample(), "").collect()
     }
 }
 

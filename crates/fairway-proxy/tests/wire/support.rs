@@ -272,7 +272,7 @@ impl Running {
 
     /// The value of one line of the metrics; 0 when it is not there.
     pub(crate) async fn metric(&self, series: &str) -> u64 {
-        let text = self.handle.metrics_text("").await;
+        let text: String = self.handle.metrics("").await.collect();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }

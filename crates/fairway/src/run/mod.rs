@@ -9,6 +9,7 @@ mod gate;
 mod reporting;
 mod signals;
 
+use std::iter;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
-use fairway_control::admin::{Admin, Audience, Identity, Pages};
+use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
 
 use crate::args::{ReportArgs, RunArgs};
@@ -91,12 +92,14 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
             let (handle, labels) = (for_metrics.handle(), labels.clone());
             let control = for_metrics.propagation().text() + &told.metrics_text(&labels);
             Box::pin(async move {
-                match handle {
-                    Some(handle) => control + &handle.metrics_text(&labels).await,
-                    None => control,
-                }
+                let proxy = match handle {
+                    Some(handle) => Some(handle.metrics(&labels).await),
+                    None => None,
+                };
+                Box::new(iter::once(control).chain(proxy.into_iter().flatten())) as Pieces
             })
         }),
+        scrapes: Scrapes::default(),
     }
 }
 
