@@ -38,7 +38,8 @@ use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
 use crate::proofs::{
-    ChangesArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments, SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments,
+    SpreadArguments,
 };
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -59,6 +60,8 @@ enum Command {
     Changes(ChangesArguments),
     /// What thousands of Ingresses cost, and what a change in one of them costs.
     Scale(ScaleArguments),
+    /// What `fairway check` takes for the manifests of thousands of Ingresses.
+    Check(CheckArguments),
     /// kill -9 of a backend in the middle of its answer: what clients see.
     Kill(KillArguments),
     /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
@@ -117,6 +120,7 @@ fn main() -> anyhow::Result<()> {
         Command::Churn(arguments) => proofs::churn(&arguments),
         Command::Changes(arguments) => proofs::changes(&arguments),
         Command::Scale(arguments) => proofs::scale(&arguments),
+        Command::Check(arguments) => proofs::check(&arguments),
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),
         Command::Spread(arguments) => proofs::spread(&arguments),

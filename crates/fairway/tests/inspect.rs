@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use fairway_testkit::certificates::Authority;
+use fairway_testkit::proof::check::Installation;
 
 fn fairway(arguments: &[&str]) -> Output {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -54,6 +55,22 @@ fn moving(arguments: &[&str]) -> String {
 fn a_report_says_what_moving_means_for_each_ingress() {
     insta::assert_snapshot!("check-report", moving(&["--report"]));
     insta::assert_snapshot!("check-report-markdown", moving(&["--output", "markdown"]));
+}
+
+/// The same that `fairway-bench check` measures with thousands.
+#[test]
+fn a_report_has_every_ingress_of_an_installation() {
+    let installation = Installation::of(200);
+    let binary = Path::new(env!("CARGO_BIN_EXE_fairway"));
+    let (run, printed) = installation.check(binary, &["--report", "--output", "json"]);
+    assert!(run.peak_mib > 1.0 && run.seconds > 0.0 && run.output_bytes == printed.len(), "{run:?}");
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(report["summary"]["ingresses"], 200);
+    // One kind of ten has a snippet.
+    assert_eq!(report["summary"]["refused"], 20);
+    let shared = report["shared"].as_array().unwrap();
+    assert_eq!(shared.len(), 16);
+    assert!(shared.iter().all(|it| it["ingresses"].as_array().unwrap().len() == 2), "{shared:?}");
 }
 
 #[test]
