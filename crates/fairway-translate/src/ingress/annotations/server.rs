@@ -26,7 +26,12 @@ const ANNOTATIONS: &[Known] = &[
         "ssl-ciphers",
         "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
     ),
-    guards("ssl-passthrough", "TLS would end here instead of at the backend", &["false"]),
+    guards(
+        "ssl-passthrough",
+        "TLS connections to its host end at Fairway, with the certificate that Fairway has for the host, instead of at \
+         the backend",
+        &["false"],
+    ),
     differs(
         "ssl-prefer-server-ciphers",
         "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",
