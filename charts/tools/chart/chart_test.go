@@ -241,6 +241,18 @@ func TestAlertsAndDashboardNameTheLabelsAsTheMonitorKeepsThem(t *testing.T) {
 	}
 }
 
+// Dashboards and alerts of ingress-nginx find the labels that they know.
+func TestLabelsAreHonoredOnlyWhenAskedFor(t *testing.T) {
+	objects := render(t, `metrics={"rules":{"enabled":true},"service":{"enabled":true},"serviceMonitor":{"enabled":true}}`)
+	endpoints, _, err := unstructured.NestedSlice(tree(t, objects, "ServiceMonitor"), "spec", "endpoints")
+	if err != nil || endpoints[0].(map[string]any)["honorLabels"] != false {
+		t.Errorf("%v %v", endpoints, err)
+	}
+	if !strings.Contains(alerts(t, objects)["FairwayErrorRate"], "exported_namespace") {
+		t.Error("the alerts name the labels otherwise than Prometheus does")
+	}
+}
+
 func TestAlertsCanBeLeftOutAndAdded(t *testing.T) {
 	all := alerts(t, render(t, `metrics.rules.enabled=true`))
 	some := alerts(t, render(t, variants["a dashboard and alerts"]...))
