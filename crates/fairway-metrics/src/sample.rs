@@ -43,8 +43,10 @@ pub struct Gauges {
     pub http2_streams: u64,
     /// Bytes that windows of clients' uploads have grown by.
     pub http2_window: u64,
-    /// Exchanges under way.
+    /// Exchanges under way, and connections that are forwarded as they come.
     pub exchanges: u64,
+    /// Those among them that are forwarded as they come.
+    pub streams: u64,
     /// Time that the worker's thread has spent on CPUs.
     pub cpu: Duration,
 }
@@ -70,6 +72,7 @@ impl Sample {
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.exchanges += other.gauges.exchanges;
+        self.gauges.streams += other.gauges.streams;
         self.gauges.cpu += other.gauges.cpu;
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;

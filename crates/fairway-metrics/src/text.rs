@@ -31,6 +31,7 @@ pub fn write(sample: Sample, identity: &str, out: &mut String) {
         ("fairway_shedding_workers", gauges.shedding_workers),
         ("fairway_http2_streams_open", gauges.http2_streams),
         ("fairway_http2_window_growth_bytes", gauges.http2_window),
+        ("fairway_streams_open", gauges.streams),
     ] {
         single(out, (name, "gauge"), "", value);
     }
@@ -38,11 +39,13 @@ pub fn write(sample: Sample, identity: &str, out: &mut String) {
     head(out, "fairway_refused_connections_total", "counter");
     head(out, "fairway_faults_total", "counter");
     head(out, "fairway_grpc_calls_total", "counter");
+    head(out, "fairway_streams_ended_total", "counter");
     for ((stage, reason), value) in &reasons {
         let (name, label) = match stage {
             Stage::Connection => ("fairway_refused_connections_total", "reason"),
             Stage::Exchange => ("fairway_faults_total", "reason"),
             Stage::Call => ("fairway_grpc_calls_total", "status"),
+            Stage::Stream => ("fairway_streams_ended_total", "reason"),
         };
         line(out, name, &format!("{label}=\"{reason}\""), *value);
     }

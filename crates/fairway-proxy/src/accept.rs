@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_model::ListenerProtocol;
 use fairway_routing::Port;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::shortage::Shortage;
@@ -25,11 +26,12 @@ use tokio::task::JoinHandle;
 use crate::downstream;
 use crate::handshake::Shaken;
 use crate::listener::{ListenerId, PortId};
-use crate::listening::Choice;
+use crate::listening::{Choice, Chosen};
 use crate::network::Network;
-use crate::peer::{Facts, Noted, Peer, Scheme};
+use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
+use crate::stream::{self, StreamPeer};
 use crate::worker::{Open, Worker};
-use crate::{handshake, proxy_protocol};
+use crate::{handshake, hello, proxy_protocol};
 use fairway_metrics::Fault;
 
 /// How long the loop rests when the system refuses more sockets.
@@ -101,6 +103,7 @@ impl<N: Network + 'static> AcceptLoops<N> {
                 Err(error) => result = Err(error),
             }
         }
+        self.worker.listen_on(running.len());
         result
     }
 
@@ -171,7 +174,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
             let noted = note(worker, address.port(), None);
-            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
+            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
             tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
         }
         Port::Clear(_) | Port::Tls(_) => {
@@ -192,33 +195,87 @@ fn scheme(carries: &Port<Choice>) -> Scheme {
 /// a connection is idle in its last one.
 async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let introduced = Box::pin(introduce(&open, caller, stream)).await;
-    let (Caller { port, scheme, client, client_port }, stream, rest) = match introduced {
+    let (caller, stream, rest) = match introduced {
         Ok(introduced) => introduced,
         Err(fault) => return open.counters.refused(fault),
     };
+    let Caller { port, scheme, client, client_port } = caller;
     match scheme {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
                 let noted = note(&open, client_port, None);
-                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
+                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
                 Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
             }
             None => open.counters.refused(Fault::NoListener),
         },
         Scheme::Https => {
-            let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
-            if let Some(Shaken { listener, stream, proof }) = shaken {
-                let noted = note(&open, client_port, Some(stream.get_ref().1));
-                let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted) };
-                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
-                        serving.await;
-                    }
-                    return;
+            let chosen = open.adopted().listening().port(port).map_or(Chosen::Alone, |port| port.chosen);
+            match chosen {
+                Chosen::Alone | Chosen::InHandshake => {
+                    greet_over_tls(open, caller, Prefixed::new(rest, stream), chosen).await;
                 }
-                Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
+                Chosen::BeforeHandshake => Box::pin(pass_or_greet(open, caller, stream, rest)).await,
             }
         }
+    }
+}
+
+/// Reads the name that the client asks for, before it is decided who ends its TLS.
+async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: TcpStream, rest: Vec<u8>) {
+    let limit = open.adopted().settings().downstream.handshake_timeout;
+    let (hello, rest) = match Box::pin(hello::read(&mut stream, rest, limit)).await {
+        Ok(read) => read,
+        Err(fault) => return open.counters.handshake_failed(fault),
+    };
+    let adopted = open.adopted();
+    match adopted.chosen(caller.port, hello.name.as_deref()) {
+        Some(listener) if adopted.protocol(listener) == Some(ListenerProtocol::TlsPassthrough) => {
+            drop(adopted);
+            let peer = StreamPeer { listener, client: caller.client, name: hello.name };
+            stream::serve(open, peer, stream, rest).await;
+        }
+        Some(_) => {
+            drop(adopted);
+            greet_over_tls(open, caller, Prefixed::new(rest, stream), Chosen::BeforeHandshake).await;
+        }
+        None => open.counters.handshake_failed(Fault::NoListener),
+    }
+}
+
+/// TLS, then what the listener speaks.
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
+fn greet_over_tls<N: Network>(
+    open: Open<N>,
+    caller: Caller,
+    stream: Prefixed<TcpStream>,
+    chosen: Chosen,
+) -> impl Future<Output = ()> {
+    let Caller { port, scheme, client, client_port } = caller;
+    async move {
+        let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
+        let Shaken { listener, protocol, stream, proof } = shaken;
+        let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
+        if protocol == ListenerProtocol::Tls {
+            let peer = StreamPeer { listener, client, name: name() };
+            return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
+        }
+        let chosen_by = match chosen {
+            Chosen::Alone => None,
+            Chosen::InHandshake | Chosen::BeforeHandshake => {
+                Some(ChosenBy { port, name: name().unwrap_or_default() })
+            }
+        };
+        let noted = note(&open, client_port, Some(stream.get_ref().1));
+        let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted, chosen_by) };
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
+                serving.await;
+            }
+            return;
+        }
+        Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
     }
 }
 

@@ -57,14 +57,20 @@ impl Proxy {
     /// Binds all addresses, then starts the workers, which serve by `first`.
     ///
     /// # Errors
-    /// When an address, the fallback certificate or a thread cannot be had; nothing is left running then.
+    /// When an address that no object asks for, the fallback certificate or a thread cannot be had; nothing is left
+    /// running then. An address that objects alone ask for is tried again later ([`Publisher::bind_again`]).
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate)?;
-        let (publisher, problems) = Publisher::new(tls, first, workers);
+        let limits = &options.limits;
+        let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
+        let is_of_an_object = of_objects(&first);
+        let (publisher, problems) = Publisher::new(tls, first, (workers, most));
         for problem in problems {
             match problem {
+                PublishProblem::Listener(error) if is_of_an_object(&error) => tracing::warn!("{error}"),
                 PublishProblem::Listener(error) => return Err(error.into()),
+                PublishProblem::Trust(error) => tracing::warn!("{error}"),
                 PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
                     tracing::warn!(%certificate, %error, "a certificate cannot be used");
                 }
@@ -174,6 +180,16 @@ impl ProxyHandle {
             // One that is gone has drained.
             let _ = worker.send(Command::Drain);
         }
+    }
+}
+
+/// Whether only objects ask for an address: the mistake in one of them ends nothing else.
+fn of_objects(snapshot: &Arc<Snapshot>) -> impl Fn(&BindError) -> bool + use<> {
+    let snapshot = Arc::clone(snapshot);
+    move |error| {
+        let mut names = error.listener.split(", ").peekable();
+        names.peek().is_some()
+            && names.all(|name| snapshot.listener(name).is_some_and(|it| !it.origin.namespace.is_empty()))
     }
 }
 

@@ -491,7 +491,7 @@ pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate).expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, (1, 8));
     Arc::clone(&publisher.subscribe().borrow())
 }
 

@@ -40,7 +40,13 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-objects", may: &["fairway-model"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-translate",
-        may: &["fairway-annotations", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern"],
+        may: &[
+            "fairway-annotations",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-password",
+            "fairway-pattern",
+        ],
         never: INPUT_OUTPUT,
     },
     Place {
@@ -62,9 +68,15 @@ const CRATES: &[Place] = &[
             "fairway-runtime",
             "fairway-session",
             "fairway-sides",
+            "fairway-stream",
             "fairway-tls",
         ],
         never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-stream",
+        may: &["fairway-runtime"],
+        never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-log", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place {
@@ -165,6 +177,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-runtime",
     "fairway-session",
     "fairway-sides",
+    "fairway-stream",
     "fairway-tls",
 ];
 

@@ -66,8 +66,8 @@ pub(crate) struct Exchange<'t, 'a, N: Network, D> {
 pub(crate) enum Unroutable {
     /// It breaks a rule, or there is no room for it: the connection ends with it.
     Broken(Fault),
-    /// Nobody serves it.
-    NoRoute(Intake),
+    /// Nobody serves it, or nobody at this connection.
+    Unserved(Intake, Fault),
 }
 
 impl<N: Network> Environment<'_, N> {

@@ -12,7 +12,7 @@ mod acquire;
 mod any_split_tests;
 mod ask;
 mod attempt;
-mod blame;
+pub(crate) mod blame;
 #[cfg(test)]
 mod departure_tests;
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
-mod peer_watch;
+pub(crate) mod peer_watch;
 mod relay;
 mod replace;
 mod respond;
@@ -219,8 +219,11 @@ fn admit<'a, N: Network>(
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
+    if is_misdirected(adopted, peer, &buffers.host) {
+        return Err(Unroutable::Unserved(intake, Fault::Misdirected));
+    }
     let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
-        return Err(Unroutable::NoRoute(intake));
+        return Err(Unroutable::Unserved(intake, Fault::NoRoute));
     };
     let client = match &rule.steps().real_ip {
         Some(real_ip) => client.behind(real_ip, &mut buffers.request),
@@ -245,6 +248,14 @@ fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Optio
     record.call.dialect = dialect_of_answers(request, intake.dialect);
     let timeout = request.named(b"grpc-timeout").and_then(fairway_grpc::timeout);
     timeout.map(|timeout| record.began + timeout)
+}
+
+/// Whether another listener of the port is the one for the request's host: its connection was made for another name
+/// (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
+#[inline]
+fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
+    let Some(by) = peer.chosen_by_other_than(host) else { return false };
+    adopted.chosen(by.port, Some(host)).is_some_and(|listener| listener != peer.listener)
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

@@ -35,14 +35,13 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
     record: &mut Record<'_>,
 ) -> Ending {
     let fault = match why {
-        Unroutable::Broken(fault) => *fault,
-        Unroutable::NoRoute(_) => Fault::NoRoute,
+        Unroutable::Broken(fault) | Unroutable::Unserved(_, fault) => *fault,
     };
     record.fault = Some(fault);
     record.call.dialect = dialect_of_answers(&buffers.request, dialect_of(&buffers.request));
     own_fault(buffers, fault);
     match why {
-        Unroutable::NoRoute(intake) => finish(worker, client_side, buffers, intake, record).await,
+        Unroutable::Unserved(intake, _) => finish(worker, client_side, buffers, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
             let how = (buffers.request.version(), Method::Get, Persistence::Close);

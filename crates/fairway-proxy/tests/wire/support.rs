@@ -259,6 +259,7 @@ impl Running {
         problems.extend(unready.iter().map(|problem| match problem {
             PublishProblem::Certificate(problem) => format!("{}: {}", problem.certificate, problem.error),
             PublishProblem::Listener(error) => error.to_string(),
+            PublishProblem::Trust(error) => error.to_string(),
         }));
         self.snapshot = compiled.snapshot;
         (self.snapshot.version(), problems)

@@ -151,6 +151,7 @@ fn warn_of(problem: &PublishProblem) {
         PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
             tracing::warn!(%certificate, %error, "a certificate cannot be used");
         }
+        PublishProblem::Trust(error) => tracing::warn!("{error}"),
         PublishProblem::Listener(BindError { listener, address, error }) => {
             tracing::warn!(
                 %listener, %address, %error,
