@@ -237,7 +237,7 @@ mod tests {
     fn what_is_lost_is_said_and_what_is_fairways_own_passes() {
         let (arguments, lost) = run(
             "fairway --configmap a/b --default-backend-service=a/c --enable-metrics=false --v=2 --access-log json \
-             --sync-rate-limit=0.5 --enable-ssl-passthrough --nonsense=1 --http-port=8080 --http-port=8081",
+             --sync-rate-limit=0.5 --enable-topology-aware-routing --nonsense=1 --http-port=8080 --http-port=8081",
         );
         assert!(arguments.contains(&"--access-log=json".to_owned()), "{arguments:?}");
         assert!(arguments.contains(&"--http=0.0.0.0:8081".to_owned()), "{arguments:?}");
@@ -247,7 +247,7 @@ mod tests {
             [
                 "--default-backend-service=a/c",
                 "--sync-rate-limit=0.5",
-                "--enable-ssl-passthrough",
+                "--enable-topology-aware-routing",
                 "--nonsense=1"
             ]
         );

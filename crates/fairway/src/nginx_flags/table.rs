@@ -242,7 +242,7 @@ const INGRESS_NGINX: &[Flag] = &[
     unless("enable-annotation-validation", ON, "annotations are validated always"),
     unless("enable-metrics", EITHER, ""),
     unless("enable-ssl-chain-completion", OFF, "chains are sent as the Secret has them"),
-    unless("enable-ssl-passthrough", OFF, "TLS is not passed through; Ingresses that ask for it answer 503"),
+    unless("enable-ssl-passthrough", EITHER, ""),
     unless("enable-topology-aware-routing", OFF, "requests go to the endpoints of all zones"),
     unless("exclude-socket-metrics", EITHER, ""),
     value("health-check-path", Meaning::Lost { without: &["/healthz"], what: "the path is /healthz" }),
