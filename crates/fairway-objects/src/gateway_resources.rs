@@ -10,6 +10,7 @@ use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
 
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, Sourced};
+use crate::placement::Placement;
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct GatewayResources {
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
     /// BackendTLSPolicies.
     pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// Where Gateways are.
+    pub placements: OrdMap<ObjectKey, Arc<Placement>>,
 }
 
 impl GatewayResources {
@@ -92,7 +95,8 @@ impl GatewayResources {
             | Kind::Secret
             | Kind::ConfigMap
             | Kind::OldIngress
-            | Kind::Resolved => {}
+            | Kind::Resolved
+            | Kind::Placement => {}
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod issued;
 pub mod object;
 pub mod options;
+pub mod placement;
 pub mod references;
 pub mod resources;
 pub mod service_url;

@@ -64,6 +64,8 @@ pub enum Kind {
     OldIngress,
     /// The addresses of an external name, which is the object's name.
     Resolved,
+    /// Where a Gateway is.
+    Placement,
 }
 
 /// An object of a kind, by name.
@@ -189,7 +191,7 @@ impl Kind {
             Self::ConfigMap => "ConfigMap",
             Self::Namespace => "Namespace",
             Self::GatewayClass => "GatewayClass",
-            Self::Gateway => "Gateway",
+            Self::Gateway | Self::Placement => "Gateway",
             Self::ListenerSet => "ListenerSet",
             Self::HttpRoute => "HTTPRoute",
             Self::GrpcRoute => "GRPCRoute",

@@ -11,6 +11,9 @@ use crate::object::ObjectKey;
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
 
+/// The `spec.controllerName` of Fairway's own GatewayClass objects.
+pub const GATEWAY_CONTROLLER: &str = "fairway.dev/gateway-controller";
+
 /// The operator's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -39,6 +42,27 @@ pub struct Options {
     pub listeners: IngressListeners,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
+    /// The Gateway API.
+    pub gateways: GatewayOptions,
+}
+
+/// The choices about the Gateway API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayOptions {
+    /// The `spec.controllerName` of the GatewayClasses that are served.
+    pub controller: Arc<str>,
+    /// How it is known where Gateways are.
+    pub places: Places,
+}
+
+/// How it is known where Gateways are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Places {
+    /// By [`crate::resources::Change::Placed`], in a cluster.
+    #[default]
+    Given,
+    /// Each Gateway binds the ports of its listeners at these addresses. Of two Gateways with one port the older has it.
+    At(Vec<IpAddr>),
 }
 
 /// Where the listeners of Ingresses are.
@@ -202,6 +226,12 @@ impl Default for IngressListeners {
     }
 }
 
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self { controller: GATEWAY_CONTROLLER.into(), places: Places::default() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -217,6 +247,7 @@ impl Default for Options {
             hosts: HostOptions::default(),
             listeners: IngressListeners::default(),
             downstream: DownstreamSettings::default(),
+            gateways: GatewayOptions::default(),
         }
     }
 }

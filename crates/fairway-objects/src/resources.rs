@@ -10,6 +10,7 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::gateway_resources::GatewayResources;
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
+use crate::placement::Placement;
 
 /// An edit of the [`Resources`].
 #[derive(Clone, Debug)]
@@ -24,6 +25,13 @@ pub enum Change {
         name: Arc<str>,
         /// Its addresses; empty when it has none.
         addresses: Vec<IpAddr>,
+    },
+    /// Where a Gateway is now; `None` forgets it.
+    Placed {
+        /// The Gateway.
+        gateway: ObjectKey,
+        /// Where.
+        placement: Option<Arc<Placement>>,
     },
 }
 
@@ -62,6 +70,7 @@ impl Change {
             Self::Set(object, _) => object.reference(),
             Self::Remove(reference) => reference.clone(),
             Self::Resolved { name, .. } => ObjectRef::new(Kind::Resolved, ObjectKey::new("", name)),
+            Self::Placed { gateway, .. } => ObjectRef::new(Kind::Placement, gateway.clone()),
         }
     }
 }
@@ -75,6 +84,10 @@ impl Resources {
             Change::Resolved { name, addresses } => {
                 self.resolved.insert(ObjectKey::new("", &name), addresses.into());
             }
+            Change::Placed { gateway, placement: Some(placement) } => {
+                drop(self.gateway.placements.insert(gateway, placement));
+            }
+            Change::Placed { gateway, placement: None } => drop(self.gateway.placements.remove(&gateway)),
         }
     }
 

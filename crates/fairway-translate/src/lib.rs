@@ -11,14 +11,18 @@ mod listeners;
 mod translation;
 mod translator;
 
+pub use fairway_gateway::{
+    GatewayTranslation, ObjectStatus, OwnStatus, PortTransport, WantedAddress, WantedGateway,
+};
 pub use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use fairway_objects::issued::issued;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
-    CONTROLLER, Compat, External, ExternalNames, HostOptions, HostOwnership, IngressListeners, ListenAt,
-    LogFormatChoice, LoopbackEndpoints, Options, Own, ProxySenders, Trust, UnsupportedProtection,
-    WithoutClass,
+    CONTROLLER, Compat, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,
+    HostOwnership, IngressListeners, ListenAt, LogFormatChoice, LoopbackEndpoints, Options, Own, Places,
+    ProxySenders, Trust, UnsupportedProtection, WithoutClass,
 };
+pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 pub use fairway_objects::references::Difference;
 pub use fairway_objects::resources::{Change, Resources};
 pub use ingress::annotations::family::{Class, Known, Support};

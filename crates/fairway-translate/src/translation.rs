@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairway_gateway::GatewayTranslation;
 use fairway_model::{Config, HostPattern};
 use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -20,6 +21,8 @@ pub struct Translation {
     pub status: OrdMap<ObjectKey, Arc<IngressStatus>>,
     /// External names that rules refer to and whose addresses are wanted as [`crate::Change::Resolved`].
     pub external_names: OrdSet<Arc<str>>,
+    /// What the objects of the Gateway API mean beside the configuration.
+    pub gateway: GatewayTranslation,
 }
 
 /// An Ingress that is served.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
@@ -23,6 +24,7 @@ pub struct References {
     ingresses: BTreeMap<ObjectKey, Naming>,
     /// What the settings ConfigMap names, without repetition.
     settings: Box<[ObjectRef]>,
+    gateways: BTreeMap<ObjectKey, Box<[ObjectRef]>>,
     /// How many of them name an object.
     users: Counts,
 }
@@ -46,6 +48,7 @@ impl References {
             objects: BTreeMap::new(),
             ingresses: BTreeMap::new(),
             settings: [].into(),
+            gateways: BTreeMap::new(),
             users: Counts::default(),
         }
     }
@@ -107,6 +110,41 @@ impl References {
         self.users.remove(&before, &mut difference);
         difference.settle();
         difference
+    }
+
+    /// Takes a GatewayClass as it is now; `None` when it is gone.
+    pub fn set_gateway_class(&mut self, _name: &str, _class: Option<&GatewayClass>) -> Difference {
+        Difference::default()
+    }
+
+    /// Takes a Gateway as it is now; `None` when it is gone.
+    pub fn set_gateway(&mut self, key: &ObjectKey, gateway: Option<&Gateway>) -> Difference {
+        let mut difference = Difference::default();
+        let listeners = gateway.into_iter().flat_map(|gateway| &gateway.spec.listeners);
+        let named = listeners.filter_map(|it| it.tls.as_ref()).flat_map(|tls| &tls.certificate_refs);
+        let named: BTreeSet<_> = named
+            .map(|it| ObjectKey::new(it.namespace.as_deref().unwrap_or(&key.namespace), &it.name))
+            .map(|key| ObjectRef::new(Kind::Secret, key))
+            .collect();
+        let named: Box<[_]> = named.into_iter().collect();
+        self.users.add(&named, &mut difference);
+        let before = match gateway {
+            Some(_) => self.gateways.insert(key.clone(), named),
+            None => self.gateways.remove(key),
+        };
+        self.users.remove(&before.unwrap_or_default(), &mut difference);
+        difference.settle();
+        difference
+    }
+
+    /// Takes a ListenerSet as it is now; `None` when it is gone.
+    pub fn set_listener_set(&mut self, _key: &ObjectKey, _set: Option<&ListenerSet>) -> Difference {
+        Difference::default()
+    }
+
+    /// Takes a BackendTLSPolicy as it is now; `None` when it is gone.
+    pub fn set_tls_policy(&mut self, _key: &ObjectKey, _policy: Option<&BackendTlsPolicy>) -> Difference {
+        Difference::default()
     }
 
     /// What a ConfigMap names.

@@ -83,7 +83,8 @@ pub(super) fn touched(
             | Kind::TcpRoute
             | Kind::UdpRoute
             | Kind::ReferenceGrant
-            | Kind::BackendTlsPolicy => {}
+            | Kind::BackendTlsPolicy
+            | Kind::Placement => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }
     }
