@@ -1,5 +1,7 @@
 //! The data plane as the rest of the process sees it: start, publish, measure, drain.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -57,13 +59,20 @@ impl Proxy {
     /// Binds all addresses, then starts the workers, which serve by `first`.
     ///
     /// # Errors
-    /// When an address, the fallback certificate or a thread cannot be had; nothing is left running then.
+    /// When an address of a flag, the fallback certificate or a thread cannot be had; nothing is left running then.
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate)?;
+        let asked_by_object = asked_by_objects(&first);
         let (publisher, problems) = Publisher::new(tls, first, workers);
         for problem in problems {
             match problem {
+                PublishProblem::Listener(error) if asked_by_object.contains(&error.address) => {
+                    tracing::warn!(
+                        listener = error.listener, address = %error.address, error = %error.error,
+                        "cannot listen: nothing is served at this address until it is free, which is tried every second"
+                    );
+                }
                 PublishProblem::Listener(error) => return Err(error.into()),
                 PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
                     tracing::warn!(%certificate, %error, "a certificate cannot be used");
@@ -175,6 +184,14 @@ impl ProxyHandle {
             let _ = worker.send(Command::Drain);
         }
     }
+}
+
+/// The addresses that objects ask for, as opposed to flags, which belong to no namespace. Whoever starts the process can mend a
+/// flag; no object may keep the process from starting.
+fn asked_by_objects(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
+    let listeners = snapshot.config().listeners.values();
+    let of_objects = listeners.filter(|listener| !listener.origin.namespace.is_empty());
+    of_objects.flat_map(|listener| listener.bind.iter().copied()).collect()
 }
 
 fn warn_of_too_many_connections(options: &ProxyOptions) {

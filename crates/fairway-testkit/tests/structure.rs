@@ -51,8 +51,25 @@ const CRATES: &[Place] = &[
         never: INPUT_OUTPUT,
     },
     Place {
+        name: "fairway-manifest",
+        may: &["fairway-model", "fairway-translate"],
+        never: INPUT_OUTPUT,
+    },
+    Place {
+        name: "fairway-gateway-control",
+        may: &["fairway-gateway", "fairway-objects"],
+        never: INPUT_OUTPUT,
+    },
+    Place {
         name: "fairway-control",
-        may: &["fairway-model", "fairway-routing", "fairway-translate"],
+        may: &[
+            "fairway-gateway-control",
+            "fairway-gateway-types",
+            "fairway-manifest",
+            "fairway-model",
+            "fairway-routing",
+            "fairway-translate",
+        ],
         never: &["httparse", "h2"],
     },
     Place {

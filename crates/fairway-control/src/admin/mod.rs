@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 pub use identity::Identity;
 pub use pages::{Audience, Body, Pages};
 pub use readiness::Readiness;
-pub use served::{Served, ServedIngress};
+pub use served::{Served, ServedIngress, ServedObject};
 
 /// Connections at a time; more wait in the listen queue.
 const MAX_CONNECTIONS: usize = 64;

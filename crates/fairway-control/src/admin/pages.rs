@@ -14,7 +14,7 @@ use super::controller;
 use super::identity::Identity;
 use super::metrics;
 use super::readiness::Readiness;
-use super::served::{Served, ServedIngress};
+use super::served::{Served, ServedIngress, ServedObject};
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
 
@@ -54,6 +54,8 @@ struct ConfigPage<'a> {
     freshness: Freshness,
     /// The served Ingresses with the resource version they were read at.
     ingresses: Vec<ServedIngress>,
+    /// The objects of the Gateway API that are this controller's.
+    objects: Vec<ServedObject>,
     config: &'a Config,
     diagnostics: Vec<&'a Diagnostic>,
 }
@@ -105,7 +107,8 @@ impl Pages {
         page(StatusCode::OK, PROMETHEUS, text)
     }
 
-    /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for.
+    /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for, and the object of the Gateway API that
+    /// `?object=KIND/NAMESPACE/NAME` asks for.
     fn served(&self, query: Option<&str>) -> Response<Body> {
         let adopted = (self.adopted)();
         let Some(view) = self.viewer.view() else {
@@ -127,11 +130,13 @@ impl Pages {
 }
 
 fn config_json(view: &View) -> serde_json::Result<String> {
+    let statuses = &view.outcome.translation.gateway.statuses;
     let page = ConfigPage {
         version: view.outcome.snapshot.version(),
         digest: view.outcome.digest,
         freshness: view.freshness,
         ingresses: view.outcome.translation.status.values().map(|status| ServedIngress::of(status)).collect(),
+        objects: statuses.iter().map(|(object, status)| ServedObject::of(object, status)).collect(),
         config: &view.outcome.translation.config,
         diagnostics: view.diagnostics().collect(),
     };

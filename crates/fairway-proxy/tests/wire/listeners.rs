@@ -201,6 +201,27 @@ async fn an_address_that_is_taken_at_the_start_fails_the_start() {
     assert_eq!(error.error.kind(), ErrorKind::AddrInUse);
 }
 
+#[tokio::test]
+async fn an_address_that_an_object_asks_for_and_that_is_taken_keeps_nothing_from_starting() {
+    let taken = TcpListener::bind(free()).unwrap();
+    let address = taken.local_addr().unwrap();
+    let setup = Setup::to(&[]);
+    let mut config = setup.config();
+    let origin = fairway_model::Origin::object("Gateway", "shop", "edge");
+    let extra = Listener {
+        bind: vec![address],
+        origin,
+        ..Listener::new("extra", ListenerProtocol::Http, 1234, "extra")
+    };
+    config.listeners.insert(extra.name.clone(), Arc::new(extra));
+    let snapshot = fairway_routing::compile(&config, None).snapshot;
+    let proxy = Proxy::start(setup.options, snapshot).map_err(|error| error.to_string()).unwrap();
+    assert!(!proxy.publisher().is_bound());
+    drop(taken);
+    assert!(proxy.publisher().bind_again().is_empty() && proxy.publisher().is_bound());
+    proxy.handle().drain();
+}
+
 fn tls(name: &str, address: SocketAddr, host: &str, certificate: &str) -> Listener {
     Listener {
         bind: vec![address],

@@ -10,6 +10,7 @@ use fairway_translate::{
     Options, UnsupportedProtection, WithoutClass,
 };
 
+use super::gateways::GatewayArgs;
 use super::trust::TrustArgs;
 
 /// What objects mean.
@@ -54,6 +55,9 @@ pub(crate) struct TranslationArgs {
     /// What holds for all hosts and paths
     #[command(flatten)]
     pub(crate) hosts: HostArgs,
+    /// What objects of the Gateway API mean
+    #[command(flatten)]
+    pub(crate) gateways: GatewayArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
     pub(crate) public_http_port: u16,
@@ -175,6 +179,7 @@ impl TranslationArgs {
                 https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
             },
             downstream: fairway_model::DownstreamSettings::default(),
+            gateways: self.gateways.options(),
         })
     }
 }

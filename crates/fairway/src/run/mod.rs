@@ -4,6 +4,7 @@
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
 //! plane, [`signals`] says when to stop.
 
+mod bound;
 mod feed;
 mod gate;
 mod reporting;
